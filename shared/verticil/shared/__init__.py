@@ -1,0 +1,1 @@
+"""What party and miner both stand on."""

@@ -1,0 +1,225 @@
+"""Strict reading of TOML documents: every key is declared, every wrong key or value is an error that says where.
+
+`read_toml` opens a file; `Table` hands out typed values and remembers which keys were asked for; `Table.finish` refuses the
+rest, naming file, key and the nearest known key. `Federation` is the one document that parties and miner share.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn, TypeVar, cast
+
+from verticil.shared.errors import Misuse
+
+__all__ = ["Federation", "Table", "load_federation", "read_toml"]
+
+T = TypeVar("T", bool, int, float, str)
+_ABSENT: Final = object()
+_NAMES: Final = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+
+
+class Table:
+    """One TOML table while it is being read.
+
+    Args:
+        values: the parsed table.
+        where: path of keys from the document's root, for messages; empty at the root.
+        source: name of the document, for messages.
+        code: error code of what is wrong here (`CONFIG_INVALID` or `STUDY_INVALID`).
+    """
+
+    def __init__(self, values: Mapping[str, object], *, where: str = "", source: str, code: str = "CONFIG_INVALID") -> None:
+        self.source = source
+        self.where = where
+        self.code = code
+        self._values = values
+        self._asked: set[str] = set()
+
+    def fail(self, key: str, problem: str, *, hint: str = "") -> NoReturn:
+        """Raise `Misuse` for `key` of this table."""
+        raise Misuse(self.code, f"{self.source}: {self.path(key)}: {problem}", hint=hint)
+
+    def path(self, key: str) -> str:
+        """The key's full path, as in ``linkage.mode``."""
+        return f"{self.where}.{key}" if self.where else key
+
+    def has(self, key: str) -> bool:
+        """Whether the key is present (asking makes it a known key)."""
+        self._asked.add(key)
+        return key in self._values
+
+    def _raw(self, key: str, default: object) -> object:
+        self._asked.add(key)
+        if key in self._values:
+            return self._values[key]
+        if default is _ABSENT:
+            self.fail(key, "missing, expected a value")
+        return default
+
+    def value(self, kind: type[T], key: str, default: T | object = _ABSENT) -> T:
+        """The value of `key`, which must be of `kind`; a whole number is accepted where a number is expected."""
+        raw = self._raw(key, default)
+        if kind is float and isinstance(raw, int) and not isinstance(raw, bool):
+            raw = float(raw)
+        if not isinstance(raw, kind) or (kind is int and isinstance(raw, bool)):
+            self.fail(key, f"got {_kind_of(raw)}, expected {_NAMES[kind]}")
+        return cast("T", raw)
+
+    def choice(self, key: str, allowed: Iterable[str], default: str | object = _ABSENT) -> str:
+        """A string that must be one of `allowed`."""
+        options = list(allowed)
+        text = self.value(str, key, default)
+        if text not in options:
+            near = difflib.get_close_matches(text, options, 1)
+            self.fail(key, f"got '{text}', expected one of {', '.join(options)}", hint=f"did you mean '{near[0]}'?" if near else "")
+        return text
+
+    def path_value(self, key: str, base: Path, default: str | object = _ABSENT) -> Path:
+        """A path, relative to `base` (the folder of the document)."""
+        return base / Path(self.value(str, key, default))
+
+    def strings(self, key: str, default: list[str] | object = _ABSENT) -> tuple[str, ...]:
+        """A list of strings."""
+        raw = self._raw(key, default)
+        if not isinstance(raw, list) or not all(isinstance(item, str) for item in cast("list[object]", raw)):
+            self.fail(key, f"got {_kind_of(raw)}, expected a list of strings")
+        return tuple(cast("list[str]", raw))
+
+    def numbers(self, key: str) -> tuple[float, ...]:
+        """A list of numbers."""
+        raw = self._raw(key, _ABSENT)
+        items = cast("list[object]", raw) if isinstance(raw, list) else [None]
+        if not all(isinstance(item, int | float) and not isinstance(item, bool) for item in items):
+            self.fail(key, f"got {_kind_of(raw)}, expected a list of numbers")
+        return tuple(float(cast("float", item)) for item in items)
+
+    def rows(self, key: str, default: list[object] | object = _ABSENT) -> tuple[tuple[object, ...], ...]:
+        """A list of lists, unchecked inside."""
+        raw = self._raw(key, default)
+        if not isinstance(raw, list) or not all(isinstance(item, list) for item in cast("list[object]", raw)):
+            self.fail(key, f"got {_kind_of(raw)}, expected a list of lists")
+        return tuple(tuple(item) for item in cast("list[list[object]]", raw))
+
+    def raw(self, key: str) -> object:
+        """The parsed value, unchecked; None when absent."""
+        return self._raw(key, None)
+
+    def table(self, key: str, *, optional: bool = False) -> Table:
+        """The table under `key`; when `optional` and absent, an empty one."""
+        raw = self._raw(key, {} if optional else _ABSENT)
+        if not isinstance(raw, dict):
+            self.fail(key, f"got {_kind_of(raw)}, expected a table")
+        return Table(cast("dict[str, object]", raw), where=self.path(key), source=self.source, code=self.code)
+
+    def tables(self, key: str, *, optional: bool = False) -> tuple[Table, ...]:
+        """The array of tables under `key`, each with its number in its path (counted from 1)."""
+        raw = self._raw(key, [] if optional else _ABSENT)
+        if not isinstance(raw, list) or not all(isinstance(item, dict) for item in cast("list[object]", raw)):
+            self.fail(key, f"got {_kind_of(raw)}, expected [[{key}]] tables")
+        return tuple(
+            Table(item, where=f"{self.path(key)}[{number}]", source=self.source, code=self.code)
+            for number, item in enumerate(cast("list[dict[str, object]]", raw), 1)
+        )
+
+    def named_tables(self, key: str) -> dict[str, Table]:
+        """The tables under ``[key.NAME]``, by name; empty when absent."""
+        raw = self._raw(key, {})
+        if not isinstance(raw, dict) or not all(isinstance(v, dict) for v in cast("dict[str, object]", raw).values()):
+            self.fail(key, f"got {_kind_of(raw)}, expected [{key}.NAME] tables")
+        return {
+            name: Table(item, where=f"{self.path(key)}.{name}", source=self.source, code=self.code)
+            for name, item in cast("dict[str, dict[str, object]]", raw).items()
+        }
+
+    def finish(self) -> None:
+        """Refuse every key that nobody asked for."""
+        for key in self._values:
+            if key not in self._asked:
+                near = difflib.get_close_matches(key, sorted(self._asked), 1)
+                known = ", ".join(sorted(self._asked))
+                self.fail(key, "unknown key", hint=f"did you mean '{near[0]}'?" if near else f"known keys here: {known}")
+
+
+def _kind_of(raw: object) -> str:
+    if isinstance(raw, bool):
+        return "true/false"
+    return {int: "a whole number", float: "a number", str: "a string", list: "a list", dict: "a table"}.get(type(raw), type(raw).__name__)
+
+
+def read_toml(path: Path, *, code: str = "CONFIG_INVALID") -> Table:
+    """Read a TOML file.
+
+    Raises:
+        Misuse: FILE_MISSING when there is no such file, `code` when it is not UTF-8 TOML of schema 1.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8")
+        values = tomllib.loads(text)
+    except FileNotFoundError:
+        raise Misuse("FILE_MISSING", f"{path}: no such file", hint="give the path of an existing TOML file") from None
+    except (IsADirectoryError, PermissionError) as error:
+        raise Misuse("FILE_MISSING", f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise Misuse(code, f"{path}: not UTF-8 at byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise Misuse(code, f"{path}: not TOML: {error}") from None
+    table = Table(values, source=path.name, code=code)
+    if (version := table.value(int, "schema")) != 1:
+        table.fail("schema", f"got {version}, expected 1", hint="this version of verticil reads schema 1")
+    return table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Federation:
+    """federation.toml: public, the same bytes at every site.
+
+    Attributes:
+        name: the federation's name, first part of every identity.
+        ca_certificate: path of the CA certificate (PEM).
+        ca_sha256: SHA-256 of the CA certificate (DER), lower-case hex.
+        endpoint: host:port of the miner; a SAN of its certificate.
+        idle_timeout_seconds: the only transfer timeout users ever see: no progress for this long.
+        chunk_bytes: payload bytes in one chunk, at most 524,288.
+    """
+
+    name: str
+    ca_certificate: Path
+    ca_sha256: str
+    endpoint: str
+    idle_timeout_seconds: float
+    chunk_bytes: int
+
+
+def load_federation(path: Path) -> Federation:
+    """Read federation.toml.
+
+    Raises:
+        Misuse: CONFIG_INVALID or FILE_MISSING.
+    """
+    table = read_toml(path)
+    base = path.parent
+    miner = table.table("miner")
+    transport = table.table("transport", optional=True)
+    federation = Federation(
+        name=table.value(str, "name"),
+        ca_certificate=table.path_value("ca_certificate", base),
+        ca_sha256=table.value(str, "ca_sha256").lower(),
+        endpoint=miner.value(str, "endpoint"),
+        idle_timeout_seconds=transport.value(float, "idle_timeout_seconds", 120.0),
+        chunk_bytes=transport.value(int, "chunk_bytes", 524_288),
+    )
+    if len(federation.ca_sha256) != 64 or set(federation.ca_sha256) - set("0123456789abcdef"):
+        table.fail("ca_sha256", "expected 64 hexadecimal digits")
+    if not 1024 <= federation.chunk_bytes <= 524_288:
+        transport.fail("chunk_bytes", f"got {federation.chunk_bytes}, expected 1024 to 524288")
+    if not 1 <= federation.idle_timeout_seconds <= 86_400:
+        transport.fail("idle_timeout_seconds", f"got {federation.idle_timeout_seconds}, expected 1 to 86400")
+    if ":" not in federation.endpoint:
+        miner.fail("endpoint", f"got '{federation.endpoint}', expected host:port")
+    for part in (transport, miner, table):
+        part.finish()
+    return federation

@@ -1,0 +1,108 @@
+"""The learned Bayesian network: a graph, and for each variable its conditional probabilities with their uncertainty.
+
+One layout everywhere: a family's table has the axes (parent_1, .., parent_Q, child), parents ascending by position in the
+schema, C order; flattened to two axes it is (n_parent_configurations, n_states), short (J, K), the last parent fastest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.shared.model.graph import Dag
+from verticil.shared.model.schema import Schema
+
+__all__ = ["Family", "Marginal", "Network"]
+
+Floats = NDArray[np.float64]
+
+
+def _readonly(array: Floats) -> Floats:
+    array = np.array(array, dtype=np.float64, order="C", copy=True)
+    array.setflags(write=False)
+    return array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Family:
+    """The conditional probabilities of one variable given its parents. All arrays have the shape (J, K).
+
+    Attributes:
+        child: position of the variable in the schema.
+        parents: positions of its parents, ascending.
+        probability: what is sampled from (MAP by the EM counts); rows sum to 1, no negative.
+        estimate: the unbiased estimate from the inverse, not clipped; NaN where the parent configuration has no positive count.
+        standard_error: total form (sampling and randomization), delta method; NaN where `estimate` is.
+        interval_low, interval_high: from `estimate` and `standard_error`, then cut to [0, 1]; NaN where unstable.
+        unstable: bool; the parent configuration's estimated count is below 3 of its standard deviations.
+    """
+
+    child: int
+    parents: tuple[int, ...]
+    probability: Floats
+    estimate: Floats
+    standard_error: Floats
+    interval_low: Floats
+    interval_high: Floats
+    unstable: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        for name in ("probability", "estimate", "standard_error", "interval_low", "interval_high"):
+            array = _readonly(getattr(self, name))
+            if array.shape != self.unstable.shape or array.ndim != 2:
+                raise ValueError(f"family of variable {self.child}: {name} has shape {array.shape}, expected {self.unstable.shape}")
+            object.__setattr__(self, name, array)
+        if not (self.probability >= 0).all() or not np.allclose(self.probability.sum(axis=1), 1.0, rtol=0, atol=1e-9):
+            raise ValueError(f"family of variable {self.child}: a row of probabilities does not sum to 1 within 1e-9")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Marginal:
+    """A published one-way share of one variable. All arrays have the shape (K,).
+
+    Attributes:
+        variable: position in the schema.
+        estimate: the unbiased estimate of each category's share, not clipped.
+        standard_error: total form.
+        interval_low, interval_high: from the unclipped estimate, then cut to [0, 1].
+        model: the network's own share of each category.
+    """
+
+    variable: int
+    estimate: Floats
+    standard_error: Floats
+    interval_low: Floats
+    interval_high: Floats
+    model: Floats
+
+    def __post_init__(self) -> None:
+        for name in ("estimate", "standard_error", "interval_low", "interval_high", "model"):
+            object.__setattr__(self, name, _readonly(getattr(self, name)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Network:
+    """A Bayesian network over a schema.
+
+    Attributes:
+        schema: the variables.
+        dag: the structure.
+        families: one for each variable, in schema order.
+    """
+
+    schema: Schema
+    dag: Dag
+    families: tuple[Family, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.families) != len(self.schema) or self.dag.n_variables != len(self.schema):
+            raise ValueError(f"{len(self.families)} families and {self.dag.n_variables} nodes for {len(self.schema)} variables")
+        n_states = self.schema.n_states
+        for child, family in enumerate(self.families):
+            if family.child != child or family.parents != self.dag.parents[child]:
+                raise ValueError(f"family {child} is of variable {family.child} with parents {family.parents}")
+            expected = (int(np.prod([n_states[p] for p in family.parents], dtype=np.int64)), n_states[child])
+            if family.probability.shape != expected:
+                raise ValueError(f"family of variable {child}: shape {family.probability.shape}, expected {expected}")

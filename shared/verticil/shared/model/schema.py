@@ -1,0 +1,120 @@
+"""The schema: which variables there are, who owns them, and which categories each has, in order.
+
+Categories are declared in the study and never discovered from data. A code is the position of a category in
+`Variable.labels`; everything behind the party's reader works with codes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+__all__ = ["MAX_STATES", "Missing", "Schema", "Variable"]
+
+MAX_STATES = 65_536
+"""Codes are uint8 or uint16."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """How missing values are written in the source, and the category that they become."""
+
+    category: str
+    spellings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """One variable of the study.
+
+    Attributes:
+        name: the study's name for it.
+        owner: name of the party that holds it.
+        labels: all categories in order, those of `other` and `missing` and the derived ones of bins included; at least two.
+        bins: finite, increasing edges; bin b is [edge_b, edge_b+1); None for a categorical variable.
+        integer: synthetic values are whole numbers inside the bin.
+        outside: what a value outside the bins is: an error, or the nearest bin.
+        other: the category that an unseen value becomes; None: an unseen value is an error.
+        missing: spellings of missing values and their category; None: an empty value is an unseen value like any other.
+    """
+
+    name: str
+    owner: str
+    labels: tuple[str, ...]
+    bins: tuple[float, ...] | None = None
+    integer: bool = False
+    outside: Literal["error", "clamp"] = "error"
+    other: str | None = None
+    missing: Missing | None = None
+
+    def __post_init__(self) -> None:
+        if not 2 <= len(self.labels) <= MAX_STATES:
+            raise ValueError(f"variable '{self.name}': {len(self.labels)} categories, expected 2 to {MAX_STATES}")
+        if len(set(self.labels)) != len(self.labels):
+            raise ValueError(f"variable '{self.name}': categories are not distinct")
+
+    @property
+    def n_states(self) -> int:
+        """Number of categories, K."""
+        return len(self.labels)
+
+    @property
+    def n_bins(self) -> int:
+        """Number of bins; 0 for a categorical variable. The bins are the first categories."""
+        return len(self.bins) - 1 if self.bins else 0
+
+    @property
+    def code_dtype(self) -> DTypeLike:
+        """uint8 up to 256 categories, else uint16."""
+        return np.uint8 if len(self.labels) <= 256 else np.uint16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """The study's variables in their declared order, which is the column order of the release.
+
+    Attributes:
+        variables: the variables; names are distinct.
+    """
+
+    variables: tuple[Variable, ...]
+    _index: dict[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for position, variable in enumerate(self.variables):
+            if self._index.setdefault(variable.name, position) != position:
+                raise ValueError(f"variable '{variable.name}' is declared twice")
+
+    def __len__(self) -> int:
+        return len(self.variables)
+
+    def __getitem__(self, position: int) -> Variable:
+        return self.variables[position]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._index
+
+    def index(self, name: str) -> int:
+        """Position of the variable called `name`.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return self._index[name]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables' names in order."""
+        return tuple(variable.name for variable in self.variables)
+
+    @property
+    def n_states(self) -> tuple[int, ...]:
+        """K of each variable in order."""
+        return tuple(variable.n_states for variable in self.variables)
+
+    def owned_by(self, party: str) -> tuple[int, ...]:
+        """Positions of the variables of one party, in order."""
+        return tuple(i for i, variable in enumerate(self.variables) if variable.owner == party)

@@ -1,0 +1,142 @@
+"""The study as a value: every default filled in, every label written out, every matrix quantized.
+
+`reading` makes it from TOML, `canonical` turns it into the bytes that cross the wire and whose SHA-256 is the study's digest.
+The study as the analyst wrote it is the *proposal*; with the parties' own, stronger declarations it is the *effective* study
+(`Study.with_declaration`). What a party approves is its own part of the effective study; see `approval`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from verticil.shared.model.schema import Schema
+from verticil.shared.model.transition import Transition
+
+__all__ = ["GeneticRule", "LinkageRule", "ParameterRule", "ReleaseRule", "StructureRule", "Study", "Unit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkageRule:
+    """How the parties find their common people.
+
+    Attributes:
+        mode: only ``keyed-hash`` in this version.
+        normalise: steps applied to an id, in order: nfkc, trim, casefold, digits-only.
+        minimum_common_records: with fewer, nothing is randomized.
+    """
+
+    mode: str
+    normalise: tuple[str, ...]
+    minimum_common_records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """What is randomized in one draw and shipped as one artifact: a column (or, later, a joint tuple) of one party.
+
+    Attributes:
+        variables: names, in the order of the product domain (first slowest).
+        owner: the party.
+        scheme: symmetric, binary, blocks, matrix or none; for people, the matrix says it all.
+        transition: the matrix, quantized.
+    """
+
+    variables: tuple[str, ...]
+    owner: str
+    scheme: str
+    transition: Transition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneticRule:
+    """Parameters of the genetic algorithm (Hittmeir et al., section III)."""
+
+    population: int = 200
+    selected: int = 10
+    generations: int = 400
+    mutation_rate: float | None = None  # None: 1/d
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructureRule:
+    """How the structure is found. `required` and `forbidden` are edges (parent, child) by name."""
+
+    method: str
+    score: str
+    max_parents: int
+    max_family_cells: int
+    seed: int
+    required: tuple[tuple[str, str], ...]
+    forbidden: tuple[tuple[str, str], ...]
+    genetic: GeneticRule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterRule:
+    """How parameters are estimated: `estimator` (em in this version), Dirichlet pseudo-count per cell, level of intervals."""
+
+    estimator: str
+    prior_count: float
+    interval_level: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRule:
+    """How many synthetic records (None: as many as there are common people) and the seed they are drawn with."""
+
+    synthetic_records: int | None
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """A resolved study.
+
+    Attributes:
+        id: names the study for people; the digest names it for programs.
+        title, purpose: for people.
+        model: ``central`` in this version.
+        expires: valid to the end of that day, UTC.
+        parties: names in the declared order.
+        linkage: how common people are found.
+        schema: the variables, in the column order of the release.
+        units: every variable is in exactly one; in the order of their first variables.
+        structure, parameters, release: what is learned and published.
+    """
+
+    id: str
+    title: str
+    purpose: str
+    model: Literal["central", "peer"]
+    expires: dt.date
+    parties: tuple[str, ...]
+    linkage: LinkageRule
+    schema: Schema
+    units: tuple[Unit, ...]
+    structure: StructureRule
+    parameters: ParameterRule
+    release: ReleaseRule
+
+    def units_of(self, party: str) -> tuple[int, ...]:
+        """Indices of the units that `party` owns."""
+        return tuple(index for index, unit in enumerate(self.units) if unit.owner == party)
+
+    def unit_of(self, variable: str) -> int:
+        """Index of the unit that holds `variable`."""
+        return next(index for index, unit in enumerate(self.units) if variable in unit.variables)
+
+    def with_declaration(self, units: Mapping[int, Unit]) -> Study:
+        """The study with some units replaced by a party's own declaration (same variables, same owner)."""
+        for index, unit in units.items():
+            mine = self.units[index]
+            if (unit.variables, unit.owner) != (mine.variables, mine.owner):
+                raise ValueError(f"unit {index} holds {mine.variables} of {mine.owner}, got {unit.variables} of {unit.owner}")
+        return dataclasses.replace(self, units=tuple(units.get(index, unit) for index, unit in enumerate(self.units)))
+
+    def expired(self, today: dt.date) -> bool:
+        """Whether `today` (UTC) lies behind the last valid day."""
+        return today > self.expires
