@@ -32,7 +32,9 @@ class Table:
         code: error code of what is wrong here (`CONFIG_INVALID` or `STUDY_INVALID`).
     """
 
-    def __init__(self, values: Mapping[str, object], *, where: str = "", source: str, code: str = "CONFIG_INVALID") -> None:
+    def __init__(
+        self, values: Mapping[str, object], *, where: str = "", source: str, code: str = "CONFIG_INVALID"
+    ) -> None:
         self.source = source
         self.where = where
         self.code = code
@@ -64,10 +66,10 @@ class Table:
         """The value of `key`, which must be of `kind`; a whole number is accepted where a number is expected."""
         raw = self._raw(key, default)
         if kind is float and isinstance(raw, int) and not isinstance(raw, bool):
-            raw = float(raw)
+            raw = self._float(key, raw)
         if not isinstance(raw, kind) or (kind is int and isinstance(raw, bool)):
             self.fail(key, f"got {_kind_of(raw)}, expected {_NAMES[kind]}")
-        return cast("T", raw)
+        return raw
 
     def choice(self, key: str, allowed: Iterable[str], default: str | object = _ABSENT) -> str:
         """A string that must be one of `allowed`."""
@@ -75,7 +77,11 @@ class Table:
         text = self.value(str, key, default)
         if text not in options:
             near = difflib.get_close_matches(text, options, 1)
-            self.fail(key, f"got '{text}', expected one of {', '.join(options)}", hint=f"did you mean '{near[0]}'?" if near else "")
+            self.fail(
+                key,
+                f"got '{text}', expected one of {', '.join(options)}",
+                hint=f"did you mean '{near[0]}'?" if near else "",
+            )
         return text
 
     def path_value(self, key: str, base: Path, default: str | object = _ABSENT) -> Path:
@@ -95,7 +101,13 @@ class Table:
         items = cast("list[object]", raw) if isinstance(raw, list) else [None]
         if not all(isinstance(item, int | float) and not isinstance(item, bool) for item in items):
             self.fail(key, f"got {_kind_of(raw)}, expected a list of numbers")
-        return tuple(float(cast("float", item)) for item in items)
+        return tuple(self._float(key, cast("float", item)) for item in items)
+
+    def _float(self, key: str, number: float) -> float:
+        try:
+            return float(number)
+        except OverflowError:  # a whole number of more than 308 digits
+            self.fail(key, "a number is too large")
 
     def rows(self, key: str, default: list[object] | object = _ABSENT) -> tuple[tuple[object, ...], ...]:
         """A list of lists, unchecked inside."""
@@ -135,19 +147,35 @@ class Table:
             for name, item in cast("dict[str, dict[str, object]]", raw).items()
         }
 
+    def only(self, *keys: str) -> None:
+        """Refuse every key but `keys`: said before values are read, a misspelt key is named and not called missing."""
+        self._refuse_unknown(set(keys))
+
     def finish(self) -> None:
         """Refuse every key that nobody asked for."""
+        self._refuse_unknown(self._asked)
+
+    def _refuse_unknown(self, known: set[str]) -> None:
         for key in self._values:
-            if key not in self._asked:
-                near = difflib.get_close_matches(key, sorted(self._asked), 1)
-                known = ", ".join(sorted(self._asked))
-                self.fail(key, "unknown key", hint=f"did you mean '{near[0]}'?" if near else f"known keys here: {known}")
+            if key not in known:
+                near = difflib.get_close_matches(key, sorted(known), 1, 0.5)
+                listed = ", ".join(sorted(known))
+                self.fail(
+                    key, "unknown key", hint=f"did you mean '{near[0]}'?" if near else f"known keys here: {listed}"
+                )
 
 
 def _kind_of(raw: object) -> str:
     if isinstance(raw, bool):
         return "true/false"
-    return {int: "a whole number", float: "a number", str: "a string", list: "a list", dict: "a table"}.get(type(raw), type(raw).__name__)
+    kinds: dict[type, str] = {
+        int: "a whole number",
+        float: "a number",
+        str: "a string",
+        list: "a list",
+        dict: "a table",
+    }
+    return kinds.get(type(raw), type(raw).__name__)
 
 
 def read_toml(path: Path, *, code: str = "CONFIG_INVALID") -> Table:
@@ -168,6 +196,8 @@ def read_toml(path: Path, *, code: str = "CONFIG_INVALID") -> Table:
     except tomllib.TOMLDecodeError as error:
         raise Misuse(code, f"{path}: not TOML: {error}") from None
     table = Table(values, source=path.name, code=code)
+    if "schema" not in values and (near := difflib.get_close_matches("schema", values, 1)):
+        table.fail(near[0], "unknown key", hint="did you mean 'schema'?")
     if (version := table.value(int, "schema")) != 1:
         table.fail("schema", f"got {version}, expected 1", hint="this version of verticil reads schema 1")
     return table

@@ -20,7 +20,17 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-__all__ = ["CODES", "DataFault", "GateFailed", "InternalFault", "Misuse", "PeerFault", "Refusal", "VerticilError", "from_code"]
+__all__ = [
+    "CODES",
+    "DataFault",
+    "GateFailed",
+    "InternalFault",
+    "Misuse",
+    "PeerFault",
+    "Refusal",
+    "VerticilError",
+    "from_code",
+]
 
 
 class VerticilError(Exception):
@@ -163,5 +173,7 @@ def from_code(code: str, message: str, *, hint: str = "") -> VerticilError:
     4
     """
     if code not in CODES:
-        return PeerFault("MESSAGE_INVALID", f"the peer reported an error that this version does not know: {message}", hint=hint)
+        return PeerFault(
+            "MESSAGE_INVALID", f"the peer reported an error that this version does not know: {message}", hint=hint
+        )
     return _FAMILIES[CODES[code][0]](code, message, hint=hint)

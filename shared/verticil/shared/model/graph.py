@@ -31,7 +31,9 @@ class Dag:
         d = len(self.parents)
         for child, family in enumerate(self.parents):
             if list(family) != sorted(set(family)) or any(not 0 <= parent < d or parent == child for parent in family):
-                raise ValueError(f"parents of variable {child} are {family}, expected ascending distinct others in 0..{d - 1}")
+                raise ValueError(
+                    f"parents of variable {child} are {family}, expected ascending distinct others in 0..{d - 1}"
+                )
         self.topological_order()
 
     @property
@@ -51,7 +53,9 @@ class Dag:
         while waiting:
             ready = next((v for v in waiting if placed.issuperset(self.parents[v])), None)
             if ready is None:
-                raise ValueError(f"the graph has a cycle through the variables {', '.join(map(str, self._cycle(placed)))}")
+                raise ValueError(
+                    f"the graph has a cycle through the variables {', '.join(map(str, self._cycle(placed)))}"
+                )
             waiting.remove(ready)
             placed.add(ready)
             order.append(ready)

@@ -52,7 +52,9 @@ class Family:
         for name in ("probability", "estimate", "standard_error", "interval_low", "interval_high"):
             array = _readonly(getattr(self, name))
             if array.shape != self.unstable.shape or array.ndim != 2:
-                raise ValueError(f"family of variable {self.child}: {name} has shape {array.shape}, expected {self.unstable.shape}")
+                raise ValueError(
+                    f"family of variable {self.child}: {name} has shape {array.shape}, expected {self.unstable.shape}"
+                )
             object.__setattr__(self, name, array)
         if not (self.probability >= 0).all() or not np.allclose(self.probability.sum(axis=1), 1.0, rtol=0, atol=1e-9):
             raise ValueError(f"family of variable {self.child}: a row of probabilities does not sum to 1 within 1e-9")
@@ -98,7 +100,9 @@ class Network:
 
     def __post_init__(self) -> None:
         if len(self.families) != len(self.schema) or self.dag.n_variables != len(self.schema):
-            raise ValueError(f"{len(self.families)} families and {self.dag.n_variables} nodes for {len(self.schema)} variables")
+            raise ValueError(
+                f"{len(self.families)} families and {self.dag.n_variables} nodes for {len(self.schema)} variables"
+            )
         n_states = self.schema.n_states
         for child, family in enumerate(self.families):
             if family.child != child or family.parents != self.dag.parents[child]:

@@ -17,6 +17,11 @@ __all__ = ["MAX_STATES", "Missing", "Schema", "Variable"]
 MAX_STATES = 65_536
 """Codes are uint8 or uint16."""
 
+_UNWRITABLE = frozenset(
+    map(chr, (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0xD800, 0xE000), 0xFFFE, 0xFFFF))
+)
+"""What the formats of a release cannot carry (XML 1.0 has no control characters), or lose at the ends of a line."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
@@ -55,6 +60,15 @@ class Variable:
             raise ValueError(f"variable '{self.name}': {len(self.labels)} categories, expected 2 to {MAX_STATES}")
         if len(set(self.labels)) != len(self.labels):
             raise ValueError(f"variable '{self.name}': categories are not distinct")
+        for what, text in (
+            ("its name", self.name),
+            ("its owner", self.owner),
+            *(("a category", label) for label in self.labels),
+        ):
+            if not text or text != text.strip() or any(character in _UNWRITABLE for character in text):
+                raise ValueError(
+                    f"variable {self.name!r}: {what} is {text!r}, expected text without blanks at its ends and control characters"
+                )
 
     @property
     def n_states(self) -> int:

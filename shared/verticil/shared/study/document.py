@@ -134,7 +134,9 @@ class Study:
         for index, unit in units.items():
             mine = self.units[index]
             if (unit.variables, unit.owner) != (mine.variables, mine.owner):
-                raise ValueError(f"unit {index} holds {mine.variables} of {mine.owner}, got {unit.variables} of {unit.owner}")
+                raise ValueError(
+                    f"unit {index} holds {mine.variables} of {mine.owner}, got {unit.variables} of {unit.owner}"
+                )
         return dataclasses.replace(self, units=tuple(units.get(index, unit) for index, unit in enumerate(self.units)))
 
     def expired(self, today: dt.date) -> bool:

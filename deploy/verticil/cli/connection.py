@@ -1,0 +1,92 @@
+"""How commands of analysts, parties and consumers reach the miner: federation.toml and a certificate, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from verticil.shared.errors import Misuse
+from verticil.shared.transport.coordinator import Control, Coordinator
+from verticil.shared.transport.identity import Identity, Role
+
+__all__ = ["CertificateOption", "Connection", "FederationOption", "find_study", "open_connection"]
+
+FederationOption = Annotated[
+    Path, typer.Option("--federation", envvar="VERTICIL_FEDERATION", help="federation.toml of the federation.")
+]
+CertificateOption = Annotated[
+    Path,
+    typer.Option(
+        "--certificate", envvar="VERTICIL_CERTIFICATE", help="Your certificate; its key lies beside it, named .key."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """An open connection to the miner: `control` with an analyst's certificate, `coordinator` with a party's."""
+
+    identity: Identity
+    control: Control | None
+    coordinator: Coordinator | None
+
+    def analyst(self) -> Control:
+        """The analyst's side.
+
+        Raises:
+            Misuse: USAGE with a party's certificate.
+        """
+        if self.control is None:
+            raise Misuse(
+                "USAGE", f"{self.identity.uri}: this command needs an analyst's certificate", hint="--certificate"
+            )
+        return self.control
+
+
+@asynccontextmanager
+async def open_connection(federation: Path, certificate: Path) -> AsyncGenerator[Connection]:
+    """Connect with a certificate; the key is the file of the same name with the suffix .key."""
+    from verticil.shared.config import load_federation
+    from verticil.shared.transport.client import Connection as Line
+    from verticil.shared.transport.pki import load_credentials
+    from verticil.shared.transport.remote import GrpcControl, GrpcCoordinator
+
+    document = load_federation(federation)
+    credentials = load_credentials(certificate, certificate.with_suffix(".key"), document)
+    line = Line(document.endpoint, credentials, idle_timeout_seconds=document.idle_timeout_seconds)
+    party = credentials.identity.role is Role.PARTY
+    try:
+        yield Connection(
+            identity=credentials.identity,
+            control=None if party else GrpcControl(line),
+            coordinator=GrpcCoordinator(line) if party else None,
+        )
+    finally:
+        await line.close()
+
+
+async def find_study(connection: Connection, study_id: str) -> bytes:
+    """The digest of the newest study with this id that the caller can see.
+
+    Raises:
+        Misuse: STUDY_UNKNOWN.
+    """
+    from verticil.shared.study.canonical import from_bytes
+    from verticil.wire.v1 import control_pb2, coordinator_pb2
+
+    if connection.control is not None:
+        reply = await connection.control.get_study(control_pb2.GetStudyRequest(study_id=study_id))
+        return reply.study.study_digest
+    assert connection.coordinator is not None
+    tasks = (await connection.coordinator.poll(coordinator_pb2.PollRequest())).tasks
+    found = [task.study_digest for task in tasks if task.proposal and from_bytes(task.proposal).id == study_id]
+    if not found:
+        raise Misuse(
+            "STUDY_UNKNOWN", f"no study '{study_id}' with this party", hint="list them with: verticil party status"
+        )
+    return found[-1]

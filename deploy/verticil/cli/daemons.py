@@ -1,0 +1,61 @@
+"""How a daemon runs in the foreground: signals, the parent that may vanish, and the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+__all__ = ["LogLevel", "LogLevelOption", "run_until_stopped"]
+
+
+class LogLevel(StrEnum):
+    """How much a daemon tells."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="How much to log.")]
+
+
+def run_until_stopped(serve: Callable[[asyncio.Event], Awaitable[None]], *, with_parent: bool) -> None:
+    """Run `serve(stop)` in an event loop of its own; SIGTERM and SIGINT set `stop`, and `serve` ends by itself.
+
+    Args:
+        serve: the daemon.
+        with_parent: stop, too, when standard input ends, that is when the process that started us is gone.
+    """
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        if with_parent:
+            _watch_standard_input(loop, stop)
+        await serve(stop)
+
+    asyncio.run(main())
+
+
+def _watch_standard_input(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    def watch() -> None:
+        # A raw read: the buffered reader's lock would be held by this thread while the interpreter shuts down.
+        with contextlib.suppress(OSError):
+            while os.read(sys.stdin.fileno(), 4096):
+                pass
+        with contextlib.suppress(RuntimeError):  # the loop has ended already
+            loop.call_soon_threadsafe(stop.set)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()

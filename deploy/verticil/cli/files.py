@@ -1,0 +1,79 @@
+"""Files that commands write: secrets (never overwritten, readable by their owner only) and TOML documents."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from verticil.shared.errors import DataFault, Misuse
+
+__all__ = ["new_folder", "quoted", "write_federation", "write_new", "write_secret"]
+
+
+def quoted(text: str) -> str:
+    """`text` as a TOML basic string.
+
+    >>> quoted('a"b')
+    '"a\\\\"b"'
+    """
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _write(path: Path, text: str, mode: int) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError:
+        raise Misuse(
+            "FILE_EXISTS",
+            f"{path}: exists already and is not overwritten",
+            hint="name another file, or remove this one first",
+        ) from None
+    except OSError as error:
+        raise DataFault("DISK_FULL", f"{path}: cannot be written ({error.strerror})") from None
+    return path
+
+
+def write_secret(path: Path, text: str) -> Path:
+    """Write a new file of mode 0600.
+
+    Raises:
+        Misuse: FILE_EXISTS.
+    """
+    return _write(path, text, 0o600)
+
+
+def write_new(path: Path, text: str) -> Path:
+    """Write a new document.
+
+    Raises:
+        Misuse: FILE_EXISTS.
+    """
+    return _write(path, text, 0o644)
+
+
+def write_federation(path: Path, *, name: str, ca_certificate: str, ca_sha256: str, endpoint: str) -> Path:
+    """Write federation.toml, the public document that is the same at every site."""
+    return write_new(
+        path,
+        f"schema = 1\nname = {quoted(name)}\nca_certificate = {quoted(ca_certificate)}\nca_sha256 = {quoted(ca_sha256)}\n\n"
+        f"[miner]\nendpoint = {quoted(endpoint)}   # must be a SAN of the miner's certificate\n\n"
+        "[transport]\nidle_timeout_seconds = 120\nchunk_bytes = 524288\n",
+    )
+
+
+def new_folder(path: Path) -> Path:
+    """Make a folder for results; an empty one is taken as it is.
+
+    Raises:
+        Misuse: FILE_EXISTS when there is something in it.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise Misuse("FILE_EXISTS", f"{path}: exists already and is not empty", hint="name another folder with --out")
+    path.mkdir(parents=True, exist_ok=True)
+    return path

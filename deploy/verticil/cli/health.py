@@ -1,0 +1,56 @@
+"""``verticil healthcheck``: is the daemon of this configuration alive? For containers and service managers."""
+
+from __future__ import annotations
+
+import asyncio
+import tomllib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from verticil.cli.output import Format, FormatOption, emit, text_console
+from verticil.shared.errors import Misuse
+
+__all__ = ["healthcheck"]
+
+
+def healthcheck(
+    config: Annotated[Path, typer.Option(help="miner.toml or party.toml of the daemon.")],
+    form: FormatOption = Format.text,
+) -> None:
+    """Ask a daemon whether it serves: the miner over mutual TLS, a party by the heartbeat in its state. Exit 0 when it does."""
+    try:
+        document = tomllib.loads(config.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise Misuse("FILE_MISSING", f"{config}: no such file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        raise Misuse("CONFIG_INVALID", f"{config}: not UTF-8 TOML") from None
+    role = "miner" if "listen" in document else "party"
+    detail = asyncio.run(_ask_miner(config)) if role == "miner" else _look_at_party(config)
+    if not emit({"role": role, "serving": True, "detail": detail}, form=form):
+        text_console().print(f"{role} serving: {detail}")
+
+
+async def _ask_miner(config: Path) -> str:
+    from verticil.miner.config import load_miner
+    from verticil.shared.transport.client import Connection
+    from verticil.shared.transport.pki import load_credentials
+    from verticil.shared.transport.remote import check_health
+
+    miner = load_miner(config)
+    credentials = load_credentials(miner.certificate, miner.key, miner.federation)
+    host, _, port = miner.listen.rpartition(":")
+    address = "127.0.0.1" if host in {"0.0.0.0", "[::]", "::"} else host  # noqa: S104 - compared, not bound
+    line = Connection(f"{address}:{port}", credentials, server_name=miner.federation.endpoint.rpartition(":")[0])
+    try:
+        await check_health(line)
+    finally:
+        await line.close()
+    return f"answers on port {port}"
+
+
+def _look_at_party(config: Path) -> str:
+    from verticil.party.daemon import probe
+
+    return probe(config)

@@ -1,0 +1,122 @@
+"""Assembly of the `verticil` command, and the one place where failures become exit codes.
+
+Exit codes: 0 ok, 1 data and the unexpected, 2 command line and documents, 3 policy and budget, 4 approval,
+5 network and identity, 6 a verification or gate failed, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import version
+from itertools import pairwise
+from typing import Annotated
+
+import typer
+from typer.exceptions import Abort, TyperException
+
+from verticil.cli import demo, health, linkage, miner, party, pki, release, simulate, study
+from verticil.cli.output import Format, report, report_error
+from verticil.shared.errors import VerticilError
+
+__all__ = ["app", "main", "run"]
+
+app = typer.Typer(
+    name="verticil",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    epilog="Example: verticil demo",
+    pretty_exceptions_enable=False,
+)
+app.command(name="demo", epilog="Example: verticil demo --out trial --format json")(demo.demo)
+app.command(
+    name="simulate",
+    epilog="Example: verticil simulate study.toml --data clinic=clinic.csv --data insurer=insurer.csv --out trial --compare",
+)(simulate.simulate_command)
+app.command(name="healthcheck", epilog="Example: verticil healthcheck --config miner.toml")(health.healthcheck)
+app.add_typer(
+    study.app,
+    name="study",
+    help="Write, check, submit and follow studies.",
+    epilog="Example: verticil study check study.toml --n 30000",
+)
+app.add_typer(
+    party.app,
+    name="party",
+    help="The node at a data-holding site.",
+    epilog="Example: verticil party run --config party.toml",
+)
+app.add_typer(
+    miner.app,
+    name="miner",
+    help="The coordinator that learns and publishes.",
+    epilog="Example: verticil miner run --config miner.toml",
+)
+app.add_typer(
+    release.app,
+    name="release",
+    help="Fetch, verify and use releases.",
+    epilog="Example: verticil release verify release --ca ca.crt",
+)
+app.add_typer(
+    pki.app, name="pki", help="Certificates, for trials.", epilog="Example: verticil pki init --federation hearts"
+)
+app.add_typer(
+    linkage.app,
+    name="linkage",
+    help="The key with which parties link their records.",
+    epilog="Example: verticil linkage new-key linkage.key",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"verticil {version('verticil')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Learn one Bayesian network from columns held by different organisations, and publish synthetic data.
+
+    No raw row leaves its owner: what is shipped is randomized at the owner, as the owner's officers approved.
+    """
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command and answer its exit code."""
+    wants_json = "--format=json" in arguments or any(
+        option == "--format" and value == "json" for option, value in pairwise(arguments)
+    )
+    form = Format.json if wants_json else Format.text
+    try:
+        result: object = typer.main.get_command(app).main(
+            args=list(arguments), prog_name="verticil", standalone_mode=False
+        )
+    except VerticilError as error:
+        return report_error(error, form=form)
+    except TyperException as error:
+        return report("USAGE", error.format_message(), "run the command with --help", 2, form=form)
+    except (KeyboardInterrupt, Abort):
+        return report("INTERRUPTED", "interrupted", "", 130, form=form)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone; the interpreter would complain about it once more
+        return 1
+    except Exception as error:  # noqa: BLE001 - the last resort: a stable code, and no text that could carry a value
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{type(error).__name__} at {frame.name}, line {frame.lineno} of {frame.filename.rsplit('/', 1)[-1]}"
+        return report(
+            "INTERNAL", f"unexpected error: {place}", "this is a fault of verticil: please report it", 1, form=form
+        )
+    return result if isinstance(result, int) else 0
+
+
+def run() -> None:
+    """Entry point of the `verticil` command."""
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,69 @@
+"""``verticil miner``: set up and run the coordinator."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
+from verticil.cli.output import Format, FormatOption, emit, text_console
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command(
+    "init", epilog="Example: verticil miner init --dir miner --federation federation.toml --listen 0.0.0.0:8443"
+)
+def init(
+    federation: Annotated[Path, typer.Option(help="federation.toml of the federation.")] = Path("federation.toml"),
+    folder: Annotated[Path, typer.Option("--dir", help="Folder for miner.toml and the state.")] = Path(),
+    name: Annotated[str, typer.Option(help="The name in the miner's certificate.")] = "miner",
+    listen: Annotated[str, typer.Option(help="host:port to bind.")] = "0.0.0.0:8443",
+    form: FormatOption = Format.text,
+) -> None:
+    """Write miner.toml and make the state folder."""
+    from verticil.miner.daemon import init_miner
+
+    path = init_miner(folder, name=name, federation=federation, listen=listen)
+    if not emit({"miner_toml": str(path)}, form=form):
+        text_console().print(
+            f"wrote {path}\nnext: put the miner's certificate and keys where it says, then: verticil miner run --config {path}"
+        )
+
+
+@app.command("run", epilog="Example: verticil miner run --config miner.toml")
+def run(
+    config: Annotated[Path, typer.Option(help="miner.toml.")] = Path("miner.toml"),
+    log_json: Annotated[bool, typer.Option("--log-json", help="Logs as JSON lines.")] = False,
+    log_level: LogLevelOption = LogLevel.info,
+    with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
+    seed_derived: Annotated[bool, typer.Option("--seed-derived", hidden=True)] = False,
+    form: FormatOption = Format.text,
+) -> None:
+    """Serve parties and analysts until SIGTERM or Ctrl-C. Everything durable is on disk; a restart goes on where it was."""
+    from verticil.miner.config import load_miner
+    from verticil.miner.daemon import run_miner
+    from verticil.shared import logs
+
+    logs.configure(
+        as_json=log_json or form is Format.json, level=logging.getLevelNamesMapping()[log_level.value.upper()]
+    )
+    document = load_miner(config)
+
+    def announce(port: int) -> None:
+        line = {"event": "listening", "port": port}
+        if form is Format.json or with_parent:
+            sys.stdout.write(json.dumps(line) + "\n")
+            sys.stdout.flush()
+
+    run_until_stopped(
+        lambda stop: run_miner(document, stop=stop, started=announce, seed_derived=seed_derived),
+        with_parent=with_parent,
+    )

@@ -1,0 +1,120 @@
+"""``verticil release``: fetch a published release, verify it, draw more synthetic rows from it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from verticil.cli.connection import CertificateOption, FederationOption, find_study, open_connection
+from verticil.cli.output import Format, FormatOption, emit, text_console
+from verticil.shared.errors import Misuse
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command(
+    "fetch",
+    epilog="Example: verticil release fetch hearts --out hearts --federation federation.toml --certificate lee.crt",
+)
+def fetch(
+    study_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the study.")],
+    out: Annotated[Path, typer.Option(help="Folder to make.")],
+    federation: FederationOption = Path("federation.toml"),
+    certificate: CertificateOption = Path("analyst.crt"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Fetch the release of a study; parties and analysts may."""
+    from verticil.shared.transport.fetch import fetch_release
+
+    async def run() -> None:
+        async with open_connection(federation, certificate) as connection:
+            digest = await find_study(connection, study_id)
+            source = connection.control or connection.coordinator
+            assert source is not None
+            await fetch_release(source, digest, out)
+
+    asyncio.run(run())
+    if not emit({"release": str(out), "files": sorted(path.name for path in out.iterdir())}, form=form):
+        text_console().print(f"release in {out}\nnext: verticil release verify {out} --ca CA_CERTIFICATE")
+
+
+@app.command("verify", epilog="Example: verticil release verify hearts --ca ca.crt")
+def verify(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The release folder.")],
+    ca: Annotated[Path | None, typer.Option(help="Certificate of the federation's authority.")] = None,
+    fingerprint: Annotated[
+        str | None, typer.Option(help="SHA-256 of the authority's or the signer's certificate, in hex.")
+    ] = None,
+    form: FormatOption = Format.text,
+) -> None:
+    """Check every file, the signature and its chain. With neither --ca nor --fingerprint: consistency only, and exit 6."""
+    from verticil.shared.release.verification import verify_release
+
+    if ca is not None and not ca.is_file():
+        raise Misuse("FILE_MISSING", f"{ca}: no such file")
+    verified = verify_release(folder, ca_certificate=ca.read_bytes() if ca else None, fingerprint=fingerprint)
+    payload = {
+        "verified": True,
+        "study": verified.study_id,
+        "study_digest": verified.study_digest,
+        "effective_digest": verified.effective_digest,
+        "publisher": verified.publisher,
+        "publisher_sha256": verified.publisher_sha256,
+        "authority_sha256": verified.authority_sha256,
+        "published_at": verified.published_at,
+        "common_records": verified.n_common,
+        "synthetic_records": verified.synthetic_records,
+        "epsilon_per_person": verified.epsilon_per_person,
+        "receipts": verified.receipts,
+        "simulation": verified.simulation,
+        "seed_derived": verified.seed_derived,
+        "files": list(verified.files),
+    }
+    if emit(payload, form=form):
+        return
+    console = text_console()
+    console.print(
+        f"[green]verified[/]: {len(verified.files)} files and {verified.receipts} receipts, signed by {verified.publisher}"
+    )
+    console.print(f"study {verified.study_id}, digest {verified.study_digest}, published {verified.published_at}")
+    if verified.simulation:
+        console.print("this release comes from a simulation: whoever ran it held all the tables")
+    if verified.seed_derived:
+        console.print("the sites' secrets were derived from a seed: the noise can be computed again", style="yellow")
+
+
+@app.command("sample", epilog="Example: verticil release sample hearts -n 10000 --seed 1 --out more.csv")
+def sample(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The release folder; only model.json is read.")],
+    n: Annotated[int, typer.Option("-n", "--records", min=1, max=100_000_000, help="How many synthetic records.")],
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same records.")] = 0,
+    out: Annotated[Path, typer.Option(help="File to write: .csv or .parquet.")] = Path("synthetic.csv"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Draw synthetic records from a release's network."""
+    import numpy as np
+
+    from verticil.shared.formats import model_json
+    from verticil.shared.formats.tables import write_csv, write_parquet
+    from verticil.shared.release.synthesis import decode, sample_codes
+
+    if out.suffix not in {".csv", ".parquet"}:
+        raise Misuse("USAGE", f"--out: got '{out.name}', expected a name that ends with .csv or .parquet")
+    if out.exists():
+        raise Misuse(
+            "FILE_EXISTS", f"{out}: exists already and is not overwritten", hint="name another file with --out"
+        )
+    model = folder / "model.json"
+    if not model.is_file():
+        raise Misuse("FILE_MISSING", f"{model}: no such file", hint="give the folder of a release")
+    network = model_json.read(model.read_bytes())
+    generator = np.random.Generator(np.random.PCG64(seed))
+    table = decode(network.schema, sample_codes(network, n, generator=generator), generator)
+    (write_csv if out.suffix == ".csv" else write_parquet)(table, out)
+    if not emit({"file": str(out), "records": n, "columns": len(network.schema), "seed": seed}, form=form):
+        text_console().print(f"{n} synthetic records of {len(network.schema)} columns in {out} (seed {seed})")

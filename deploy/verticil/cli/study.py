@@ -1,0 +1,331 @@
+"""``verticil study``: write, check, submit and follow studies."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from verticil.cli.connection import CertificateOption, FederationOption, find_study, open_connection
+from verticil.cli.output import Format, FormatOption, emit, text_console
+from verticil.shared.errors import Misuse
+
+if TYPE_CHECKING:
+    from verticil.shared.study.document import Study
+    from verticil.shared.study.lint import Finding, StudyTable
+    from verticil.wire.v1.control_pb2 import StudySummary
+
+__all__ = ["app", "split_pairs"]
+
+app = typer.Typer(no_args_is_help=True)
+
+
+def split_pairs(pairs: Sequence[str], *, option: str) -> dict[str, Path]:
+    """``NAME=FILE`` arguments by name.
+
+    Raises:
+        Misuse: USAGE for anything else, or a name given twice.
+    """
+    found: dict[str, Path] = {}
+    for pair in pairs:
+        name, separator, path = pair.partition("=")
+        if not separator or not name or not path:
+            raise Misuse("USAGE", f"{option}: got '{pair}', expected NAME=FILE")
+        if name in found:
+            raise Misuse("USAGE", f"{option}: party '{name}' is named twice")
+        found[name] = Path(path)
+    return found
+
+
+def state_name(state: int) -> str:
+    """A study's state in lower-case words.
+
+    >>> state_name(2)
+    'awaiting approval'
+    """
+    from verticil.wire.v1.common_pb2 import StudyState
+
+    return StudyState.Name(state).removeprefix("STUDY_STATE_").lower().replace("_", " ")  # type: ignore[arg-type]  # an enum's number
+
+
+def summary_payload(study: StudySummary) -> dict[str, object]:
+    """A study's status for ``--format json``."""
+    failure = study.failure
+    return {
+        "id": study.study_id,
+        "digest": study.study_digest.hex(),
+        "effective_digest": study.effective_digest.hex() or None,
+        "state": state_name(study.state),
+        "detail": study.stage_detail,
+        "title": study.title,
+        "common_records": study.n_common or None,
+        "failure": {"code": failure.code, "message": failure.message, "hint": failure.hint} if failure.code else None,
+        "parties": [
+            {
+                "party": party.party,
+                "online": party.online,
+                "approved": party.approved,
+                "pseudonyms": party.pseudonyms_complete,
+                "alignment_confirmed": party.alignment_confirmed,
+                "units_received": party.units_received,
+                "units_expected": party.units_expected,
+                "stage": party.stage,
+                "percent": party.percent,
+            }
+            for party in study.parties
+        ],
+    }
+
+
+def print_summary(study: StudySummary) -> None:
+    """A study's status for people: who has done what, and who is waited for."""
+    console = text_console()
+    console.print(f"[bold]{study.study_id}[/]  {state_name(study.state)}", end="")
+    console.print(f"  {study.stage_detail}" if study.stage_detail else "", markup=False)
+    console.print(f"digest {study.study_digest.hex()}", style="dim")
+    if study.failure.code:
+        console.print(f"{study.failure.code}: {study.failure.message}", style="red", markup=False)
+        if study.failure.hint:
+            console.print(f"hint: {study.failure.hint}", markup=False)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("party", "online", "approved", "linked", "confirmed", "columns", "now"):
+        table.add_column(heading)
+    for party in study.parties:
+        table.add_row(
+            party.party,
+            *("yes" if flag else "-" for flag in (party.online, party.approved, party.pseudonyms_complete)),
+            "yes" if party.alignment_confirmed else "-",
+            f"{party.units_received} of {party.units_expected}",
+            f"{party.stage} {party.percent} %" if party.stage else "",
+        )
+    console.print(table)
+    if study.n_common:
+        console.print(f"people at all parties: {study.n_common:,}")
+
+
+@app.command("check", epilog="Example: verticil study check study.toml --n 30000 --strict")
+def check(
+    study: Annotated[Path, typer.Argument(metavar="FILE", help="study.toml.")],
+    n: Annotated[
+        int | None, typer.Option("--n", min=1, help="Expected common records; default: the study's minimum.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 6 when there is any finding.")] = False,
+    form: FormatOption = Format.text,
+) -> None:
+    """What a study promises each person and what it can learn, before anyone works. Reads no data."""
+    from verticil.shared.study import canonical
+    from verticil.shared.study.lint import lint, study_table
+    from verticil.shared.study.reading import read_study
+
+    document = read_study(study)
+    findings = lint(document, n=n)
+    table = study_table(document, n)
+    errors = [finding for finding in findings if finding.severity == "error"]
+    payload = {
+        "id": document.id,
+        "digest": canonical.digest(document).hex(),
+        "ok": not findings if strict else not errors,
+        "n": table.n,
+        "columns": [dataclasses.asdict(row) for row in table.rows],
+        "epsilon_per_party": dict(table.party_totals),
+        "epsilon_per_person": table.total_epsilon,
+        "findings": [dataclasses.asdict(finding) for finding in findings],
+    }
+    if not emit(payload, form=form):
+        _print_check(document, table, findings, canonical.digest(document).hex())
+    if errors or (strict and findings):
+        raise typer.Exit(6)
+
+
+def _print_check(study: Study, table: StudyTable, findings: list[Finding], digest: str) -> None:
+    console = text_console()
+    console.print(
+        f"[bold]{study.id}[/]  {len(study.schema)} variables of {len(study.parties)} parties; digest {digest[:16]}"
+    )
+    shown = Table(box=None, pad_edge=False)
+    for heading in ("column", "party", "scheme"):
+        shown.add_column(heading)
+    for heading in ("K", "epsilon", "odds x", "kept", "condition", "± share", "links"):
+        shown.add_column(heading, justify="right")
+    shown.add_column("")
+    for row in table.rows:
+        shown.add_row(
+            row.variable,
+            row.party,
+            row.scheme,
+            str(row.n_states),
+            "∞" if math.isinf(row.epsilon) else f"{row.epsilon:.2f}",
+            "∞" if math.isinf(row.gamma) else f"{row.gamma:.1f}",
+            f"{100 * row.kept:.0f} %",
+            f"{row.condition_number:.2f}",
+            f"{100 * row.half_width:.2f} pp",
+            f"{row.effective_records:,.0f}",
+            "[yellow]too noisy for links[/]" if row.too_noisy else "",
+        )
+    console.print(shown)
+    console.print(
+        f"at {table.n:,} common records. odds x: how much anybody's odds about a value can grow by what is sent;",
+        style="dim",
+    )
+    console.print(
+        "± share: half-width of a 95 % interval; links: records that a pair of columns like it is worth", style="dim"
+    )
+    for party, total in table.party_totals:
+        console.print(f"  {party:24} epsilon per person {total:.2f}")
+    total = table.total_epsilon
+    odds = f"odds x{math.exp(total):.3g}" if total < 700 else "no practical bound"
+    console.print(f"[bold]all columns of one person: epsilon {total:.2f}[/] ({odds}): what they tell together")
+    for finding in findings:
+        colour = "red" if finding.severity == "error" else "yellow"
+        console.print(f"[{colour}]{finding.severity}[/] {finding.code} ", end="")
+        console.print(f"{finding.where}: {finding.message}", markup=False)
+        if finding.hint:
+            console.print(f"        {finding.hint}", style="dim", markup=False)
+    if not findings:
+        console.print("[green]no findings[/]")
+
+
+@app.command("draft", epilog="Example: verticil study draft clinic=clinic.csv insurer=insurer.csv --out study.toml")
+def draft(
+    tables: Annotated[
+        list[str], typer.Argument(metavar="NAME=TABLE...", help="A party and its table (CSV or Parquet).")
+    ],
+    out: Annotated[Path | None, typer.Option(help="File to write; default: standard output.")] = None,
+    form: FormatOption = Format.text,
+) -> None:
+    """Draft a study from tables at hand, with proposed categories and bins. Everything in it is to be reviewed: what stands
+    there was seen in data, and categories must be public knowledge."""
+    from verticil.cli.files import write_new
+    from verticil.shared.study.draft import draft as draft_study
+
+    text = draft_study(split_pairs(tables, option="NAME=TABLE"))
+    if out is not None:
+        write_new(out, text)
+    if emit({"file": str(out) if out else None, "study": text}, form=form):
+        return
+    if out is None:
+        sys.stdout.write(text)
+        return
+    console = text_console()
+    console.print(f"draft in {out}; review every line marked so, then: verticil study check {out}")
+
+
+@app.command(
+    "submit", epilog="Example: verticil study submit study.toml --federation federation.toml --certificate lee.crt"
+)
+def submit(
+    study: Annotated[Path, typer.Argument(metavar="FILE", help="study.toml.")],
+    federation: FederationOption = Path("federation.toml"),
+    certificate: CertificateOption = Path("analyst.crt"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Propose a study to the parties. Nothing is read or sent anywhere before their officers approve it."""
+    from verticil.shared.study.canonical import to_bytes
+    from verticil.shared.study.reading import read_study
+    from verticil.wire.v1.control_pb2 import SubmitStudyRequest
+
+    document = read_study(study)
+
+    async def run() -> tuple[bytes, int]:
+        async with open_connection(federation, certificate) as connection:
+            reply = await connection.analyst().submit_study(SubmitStudyRequest(proposal=to_bytes(document)))
+            return reply.study_digest, reply.state
+
+    digest, state = asyncio.run(run())
+    if not emit({"id": document.id, "digest": digest.hex(), "state": state_name(state)}, form=form):
+        console = text_console()
+        console.print(f"submitted [bold]{document.id}[/], {state_name(state)}\ndigest {digest.hex()}")
+        console.print("each party's officers now see it with: verticil party status")
+
+
+@app.command(
+    "status", epilog="Example: verticil study status hearts --watch --federation federation.toml --certificate lee.crt"
+)
+def status(
+    study_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the study.")],
+    watch: Annotated[bool, typer.Option("--watch", help="Wait until it is published or has ended.")] = False,
+    federation: FederationOption = Path("federation.toml"),
+    certificate: CertificateOption = Path("analyst.crt"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Where a study stands: per party what is done, and whom it waits for."""
+    from verticil.shared.errors import from_code
+    from verticil.wire.v1.common_pb2 import STUDY_STATE_PUBLISHED
+    from verticil.wire.v1.control_pb2 import GetStudyRequest
+
+    async def run() -> StudySummary:
+        async with open_connection(federation, certificate) as connection:
+            control = connection.analyst()
+            found = (await control.get_study(GetStudyRequest(study_id=study_id))).study
+            while watch and found.state < STUDY_STATE_PUBLISHED:
+                if form is Format.text:
+                    print_summary(found)
+                request = GetStudyRequest(study_digest=found.study_digest, known_version=found.version, wait_seconds=30)
+                found = (await control.get_study(request)).study
+            return found
+
+    found = asyncio.run(run())
+    if not emit(summary_payload(found), form=form):
+        print_summary(found)
+    if watch and found.state > STUDY_STATE_PUBLISHED:
+        failure = found.failure
+        error = from_code(
+            failure.code or "STUDY_WITHDRAWN", failure.message or "the study has ended", hint=failure.hint
+        )
+        raise typer.Exit(error.exit_code)
+
+
+@app.command("list", epilog="Example: verticil study list --federation federation.toml --certificate lee.crt")
+def list_studies(
+    federation: FederationOption = Path("federation.toml"),
+    certificate: CertificateOption = Path("analyst.crt"),
+    form: FormatOption = Format.text,
+) -> None:
+    """All studies that the miner knows, the newest last."""
+    from verticil.wire.v1.control_pb2 import ListStudiesRequest
+
+    async def run() -> list[StudySummary]:
+        async with open_connection(federation, certificate) as connection:
+            return list((await connection.analyst().list_studies(ListStudiesRequest())).studies)
+
+    studies = asyncio.run(run())
+    if emit({"studies": [summary_payload(study) for study in studies]}, form=form):
+        return
+    console = text_console()
+    if not studies:
+        console.print("no studies yet; submit one with: verticil study submit FILE")
+    for study in studies:
+        console.print(
+            f"{study.study_id:30} {state_name(study.state):18} {study.study_digest.hex()[:12]}  {study.title}",
+            markup=False,
+        )
+
+
+@app.command(
+    "cancel", epilog="Example: verticil study cancel hearts --federation federation.toml --certificate lee.crt"
+)
+def cancel(
+    study_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the study.")],
+    federation: FederationOption = Path("federation.toml"),
+    certificate: CertificateOption = Path("analyst.crt"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Withdraw a study that is not yet published. What parties have sent by then stays charged in their ledgers."""
+    from verticil.wire.v1.control_pb2 import CancelStudyRequest
+
+    async def run() -> int:
+        async with open_connection(federation, certificate) as connection:
+            control = connection.analyst()
+            digest = await find_study(connection, study_id)
+            return (await control.cancel_study(CancelStudyRequest(study_digest=digest))).state
+
+    state = asyncio.run(run())
+    if not emit({"id": study_id, "state": state_name(state)}, form=form):
+        text_console().print(f"{study_id}: {state_name(state)}")

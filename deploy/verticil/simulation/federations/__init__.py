@@ -1,0 +1,1 @@
+"""Demonstration data and studies, shipped in the wheel."""

@@ -1,0 +1,237 @@
+"""`simulate`: a whole study in one process, with the code of the real nodes.
+
+Parties and miner are the production ones, on folders that `provision` lays out; only the transport is another: messages go
+through `InMemoryCoordinator` instead of gRPC, serialized and parsed on their way. Randomization, ledger, approval, alignment,
+storage, learning, signing and release are what they are in a federation.
+
+Whoever simulates holds all the tables. The release says ``simulation: true``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from verticil.shared.errors import Misuse, VerticilError, from_code
+from verticil.shared.model.network import Network
+from verticil.shared.study.document import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from verticil.miner.evaluation.fidelity import Comparison
+    from verticil.shared.transport.coordinator import Coordinator
+    from verticil.simulation.provision import Provisioned
+    from verticil.wire.v1.common_pb2 import ErrorDetail
+
+__all__ = ["Simulated", "simulate"]
+
+Tables: TypeAlias = "Mapping[str, Path | str | pd.DataFrame] | Path | str | pd.DataFrame"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Simulated:
+    """What a simulated study yields.
+
+    Attributes:
+        network: structure, parameters, intervals.
+        synthetic: the synthetic records, a column for each variable.
+        n_common: people in all tables.
+        epsilon_per_person: the sum over all columns.
+        comparison: distances to the real joint data, when asked for.
+        release: folder of the signed release, when `out` was given.
+    """
+
+    network: Network
+    synthetic: pd.DataFrame
+    n_common: int
+    epsilon_per_person: float
+    comparison: Comparison | None
+    release: Path | None
+
+
+def simulate(
+    study: Study | Path | str,
+    tables: Tables,
+    *,
+    out: Path | str | None = None,
+    id_column: str = "id",
+    seed: int | None = None,
+    compare: bool = False,
+    wrap: Callable[[str, Coordinator], Coordinator] | None = None,
+) -> Simulated:
+    """Run a study on tables at hand.
+
+    Args:
+        study: study.toml, or the study itself.
+        tables: for each party its table (a CSV or Parquet file, or a DataFrame), or one table with all columns; only in one
+            table the id column may be absent: then a row is a person.
+        out: folder to make for the release; the authority's certificate is put beside it as ``ca.crt``. None: no folder.
+        id_column: name of the id column.
+        seed: derive site secrets and linkage key from it, so that the same call gives the same release; None: random.
+        compare: measure the distances to the real joint data (`verticil.miner.evaluation.fidelity`).
+        wrap: for tests: put something between each party and the miner, given the party's name and its connection.
+
+    Returns:
+        Network, synthetic records and figures.
+
+    Raises:
+        VerticilError: whatever a node would refuse or fail with in a federation.
+
+    A call from a notebook, where an event loop runs already, works too: the simulation has its own, in a thread of its own.
+    """
+    from verticil.shared.study.reading import read_study
+
+    document = study if isinstance(study, Study) else read_study(Path(study))
+    target = Path(out) if out is not None else None
+    if target is not None and target.exists():
+        raise Misuse("FILE_EXISTS", f"{target}: exists already", hint="name another folder")
+    with tempfile.TemporaryDirectory(prefix="verticil-simulation-") as temporary:
+        place = Path(temporary)
+        made = _provision(place, document, tables, id_column=id_column, seed=seed)
+        folder = place / "release"
+        n_common = _in_own_loop(lambda: _run(made, document, folder, seeded=seed is not None, wrap=wrap))
+        result = _result(made, folder, document, n_common=n_common, compare=compare, seed=seed)
+        if target is None:
+            return result
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(folder, target)
+        shutil.copyfile(made.ca_certificate, target.parent / "ca.crt")
+    return dataclasses.replace(result, release=target)
+
+
+def _in_own_loop(run: Callable[[], object]) -> int:
+    """Run the coroutine that `run` makes in an event loop of a fresh thread, and give its result or error."""
+    outcome: list[int] = []
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            outcome.append(asyncio.run(run()))  # type: ignore[arg-type]  # `run` makes a coroutine
+        except BaseException as error:  # noqa: BLE001 - it is raised again, in the caller's thread
+            failure.append(error)
+
+    thread = threading.Thread(target=work, name="verticil-simulation")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+def _provision(place: Path, study: Study, tables: Tables, *, id_column: str, seed: int | None) -> Provisioned:
+    from verticil.simulation.provision import OPEN_LIMITS, provision
+    from verticil.simulation.tables import lay_out
+
+    sites = lay_out(place / "tables", study, tables, id_column=id_column)
+    return provision(
+        place / "federation",
+        federation="simulation",
+        sites=sites,
+        limits=OPEN_LIMITS,
+        endpoint="localhost:1",
+        listen="127.0.0.1:0",
+        hosts=("localhost",),
+        seed=seed,
+    )
+
+
+async def _run(
+    made: Provisioned,
+    study: Study,
+    release: Path,
+    *,
+    seeded: bool,
+    wrap: Callable[[str, Coordinator], Coordinator] | None,
+) -> int:
+    """Serve miner and parties until the study is published and fetched; the number of common people."""
+    from verticil.miner.config import load_miner
+    from verticil.miner.service.learning import InlineLearning
+    from verticil.miner.service.node import MinerNode
+    from verticil.party.config import load_party
+    from verticil.party.daemon import run_party
+    from verticil.shared.study.canonical import to_bytes
+    from verticil.shared.transport.fetch import fetch_release
+    from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
+    from verticil.shared.transport.pki import load_credentials, utc_now
+    from verticil.shared.transport.signing import SigningKey
+    from verticil.wire.v1 import common_pb2, control_pb2
+
+    config = load_miner(made.miner / "miner.toml")
+    credentials = load_credentials(config.certificate, config.key, config.federation)
+    analyst = load_credentials(
+        made.analyst / "pki" / "analyst.crt", made.analyst / "pki" / "analyst.key", config.federation
+    )
+    node = MinerNode(
+        config.state_directory,
+        identity=credentials.identity,
+        authority=credentials.ca_pem,
+        signer=SigningKey.load(config.signing_key, config.certificate),
+        executor=InlineLearning(clock=utc_now),
+        limits=config.limits,
+        randomized_days=config.randomized_days,
+        simulation=True,
+        seed_derived=seeded,
+    )
+    stop = asyncio.Event()
+    async with node:
+        control = InMemoryControl(node.control, analyst.identity)
+        parties: list[asyncio.Task[None]] = []
+        for name, folder in made.parties.items():
+            party = load_party(folder / "party.toml")
+            identity = load_credentials(party.certificate, party.key, party.federation).identity
+            line: Coordinator = InMemoryCoordinator(node.coordinator, identity)
+            line = wrap(name, line) if wrap is not None else line
+            parties.append(asyncio.create_task(run_party(party, lambda line=line: line, stop=stop), name=name))
+        try:
+            digest = (await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))).study_digest
+            version = 0
+            while True:
+                request = control_pb2.GetStudyRequest(study_digest=digest, known_version=version, wait_seconds=1)
+                summary = (await control.get_study(request)).study
+                version = summary.version
+                if summary.state >= common_pb2.STUDY_STATE_PUBLISHED:
+                    break
+                for task in parties:
+                    if task.done():
+                        task.result()  # raises what ended the party
+            if summary.state != common_pb2.STUDY_STATE_PUBLISHED:
+                raise _ended(summary.failure)
+            await fetch_release(control, digest, release)
+        finally:
+            stop.set()
+            node.changes.close()
+            await asyncio.gather(*parties, return_exceptions=True)
+            await control.close()
+    return summary.n_common
+
+
+def _ended(failure: ErrorDetail) -> VerticilError:
+    return from_code(failure.code or "STUDY_WITHDRAWN", failure.message or "the study has ended", hint=failure.hint)
+
+
+def _result(
+    made: Provisioned, folder: Path, study: Study, *, n_common: int, compare: bool, seed: int | None
+) -> Simulated:
+    import pandas as pd
+
+    from verticil.shared.formats import model_json
+    from verticil.simulation.comparison import compare_with_tables
+    from verticil.simulation.summary import release_summary
+
+    total = release_summary(folder)["epsilon_per_person"]
+    return Simulated(
+        network=model_json.read((folder / "model.json").read_bytes()),
+        synthetic=pd.read_parquet(folder / "synthetic.parquet"),
+        n_common=n_common,
+        epsilon_per_person=float("inf") if total is None else cast("float", total),
+        comparison=compare_with_tables(made, folder, study, seed=seed) if compare else None,
+        release=None,
+    )

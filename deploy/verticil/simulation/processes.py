@@ -1,0 +1,268 @@
+"""The demonstration: a miner and three parties as separate processes, mutual TLS, from tables to a verified release.
+
+Nothing stays behind but the release (and, when asked, the federation's folder): children are stopped on success, on failure
+and on Ctrl-C; should this process be killed, they notice that their standard input has ended and stop by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, cast
+
+from verticil.shared.config import load_federation
+from verticil.shared.errors import InternalFault, VerticilError, from_code
+from verticil.shared.release.verification import VerifiedRelease, verify_release
+from verticil.shared.study.canonical import to_bytes
+from verticil.shared.study.document import Study
+from verticil.shared.study.reading import read_study
+from verticil.shared.transport.client import Connection
+from verticil.shared.transport.fetch import fetch_release
+from verticil.shared.transport.pki import load_credentials
+from verticil.shared.transport.remote import GrpcControl
+from verticil.simulation.provision import Provisioned, provision_demo, set_endpoint
+from verticil.wire.v1 import common_pb2, control_pb2
+
+__all__ = ["DemoResult", "follow_study", "run_demo"]
+
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 15.0
+
+Step = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoResult:
+    """What the demonstration reached.
+
+    Attributes:
+        release: the verified release's folder.
+        federation: the nodes' folders, when they were kept.
+        study: the effective study is in the release; this is the proposal.
+        verified: what verification found.
+        n_common: people at all three parties.
+        wall_seconds: from the first step to the last.
+        peak_memory_mib: of each process, where the system tells.
+    """
+
+    release: Path
+    federation: Path | None
+    study: Study
+    verified: VerifiedRelease
+    n_common: int
+    wall_seconds: float
+    peak_memory_mib: Mapping[str, float]
+
+
+@dataclass(slots=True)
+class _Children:
+    """The node processes, by name."""
+
+    folder: Path
+    running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
+    peak_memory_mib: dict[str, float] = field(default_factory=dict)
+
+    async def start(self, name: str, *arguments: str, capture: bool = False) -> asyncio.subprocess.Process:
+        log = (self.folder / f"{name}.log").open("ab")
+        try:
+            child = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "verticil.cli",
+                *arguments,
+                "--with-parent",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE if capture else log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C reaches us; we stop the children in order
+            )
+        finally:
+            log.close()
+        self.running[name] = child
+        return child
+
+    def check(self) -> None:
+        """Raise when a child has ended by itself."""
+        for name, child in self.running.items():
+            if child.returncode is not None:
+                raise self._failure(name, child.returncode)
+
+    def _failure(self, name: str, code: int) -> VerticilError:
+        lines = (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
+        for line in reversed(lines):
+            with suppress(ValueError, KeyError, TypeError):
+                error = cast("dict[str, str]", json.loads(line)["error"])
+                return from_code(error["code"], f"{name}: {error['message']}", hint=error.get("hint", ""))
+        return InternalFault(
+            "INTERNAL", f"{name} ended with exit code {code}", hint="run again with --keep and read its log"
+        )
+
+    def measure(self) -> None:
+        for name, child in self.running.items():
+            with suppress(OSError, ValueError, StopIteration):
+                status = Path(f"/proc/{child.pid}/status").read_text(encoding="ascii").splitlines()
+                peak = next(line for line in status if line.startswith("VmHWM:"))
+                self.peak_memory_mib[name] = max(self.peak_memory_mib.get(name, 0.0), int(peak.split()[1]) / 1024)
+
+    async def stop(self) -> None:
+        """Stop every child: politely, then by force."""
+        self.measure()
+        for child in self.running.values():
+            if child.returncode is None:
+                child.terminate()
+        for child in self.running.values():
+            try:
+                await asyncio.wait_for(child.wait(), STOP_SECONDS)
+            except TimeoutError:
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                await child.wait()
+            if child.stdin is not None:
+                child.stdin.close()
+                with suppress(ConnectionError):
+                    await child.stdin.wait_closed()
+
+
+async def _listening(child: asyncio.subprocess.Process, children: _Children) -> int:
+    assert child.stdout is not None
+    line = await asyncio.wait_for(child.stdout.readline(), START_SECONDS)
+    if not line:
+        await child.wait()
+        children.check()
+    return int(json.loads(line)["port"])
+
+
+async def follow_study(
+    control: GrpcControl, digest: bytes, *, step: Step, check: Callable[[], None]
+) -> control_pb2.StudySummary:
+    """Wait until a study is published; every change of its state is a `step`.
+
+    Raises:
+        VerticilError: the study ended otherwise, with the miner's code, message and hint.
+    """
+    version, told = 0, ""
+    while True:
+        check()
+        request = control_pb2.GetStudyRequest(study_digest=digest, known_version=version, wait_seconds=2)
+        study = (await control.get_study(request)).study
+        version = study.version
+        name = common_pb2.StudyState.Name(study.state).removeprefix("STUDY_STATE_").lower().replace("_", " ")
+        line = name + (f": {study.stage_detail}" if study.stage_detail else "")
+        if line != told:
+            step(line)
+            told = line
+        if study.state == common_pb2.STUDY_STATE_PUBLISHED:
+            return study
+        if study.state >= common_pb2.STUDY_STATE_DENIED:
+            failure = study.failure
+            raise from_code(
+                failure.code or "INTERNAL", failure.message or f"the study ended: {name}", hint=failure.hint
+            )
+
+
+async def _run(made: Provisioned, out: Path, *, seed: int | None, step: Step, children: _Children) -> tuple[Study, int]:
+    analyst = made.analyst
+    name = load_federation(analyst / "federation.toml").name
+    extra = ["--seed-derived"] if seed is not None else []
+    config = str(made.miner / "miner.toml")
+    miner = await children.start("miner", "miner", "run", "--config", config, "--format", "json", *extra, capture=True)
+    port = await _listening(miner, children)
+    step(f"miner listens on 127.0.0.1:{port}, mutual TLS")
+    for node in (*made.parties.values(), analyst):
+        set_endpoint(node, name, f"127.0.0.1:{port}", ca_sha256=made.ca_sha256)
+    for party, node in made.parties.items():
+        await children.start(party, "party", "run", "--config", str(node / "party.toml"), "--format", "json")
+    step(f"{len(made.parties)} parties started, each in a process of its own")
+    federation = load_federation(analyst / "federation.toml")
+    credentials = load_credentials(analyst / "pki" / "analyst.crt", analyst / "pki" / "analyst.key", federation)
+    study = read_study(analyst / "study.toml")
+    control = GrpcControl(Connection(federation.endpoint, credentials))
+    try:
+        submitted = await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))
+        step(f"study '{study.id}' submitted, digest {submitted.study_digest.hex()[:12]}")
+
+        def check() -> None:
+            children.check()
+            children.measure()
+
+        summary = await follow_study(control, submitted.study_digest, step=step, check=check)
+        await fetch_release(control, submitted.study_digest, out / "release")
+    finally:
+        await control.close()
+    return study, summary.n_common
+
+
+async def _demo(out: Path, *, rows: int | None, seed: int | None, keep: bool, step: Step) -> DemoResult:
+    started = time.monotonic()
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    workplace = Path(tempfile.mkdtemp(prefix="verticil-demo-"))
+    root = workplace / "federation"
+    children = _Children(folder=workplace)
+    try:
+        made = await asyncio.to_thread(
+            provision_demo,
+            root,
+            endpoint="127.0.0.1:1",
+            listen="127.0.0.1:0",
+            hosts=("127.0.0.1", "localhost"),
+            seed=seed,
+            rows=rows,
+        )
+        step("certificates (ephemeral, marked), keys and three sites' tables laid out")
+        study, n_common = await _run(made, out, seed=seed, step=step, children=children)
+        authority = (made.analyst / "ca.crt").read_bytes()
+        (out / "ca.crt").write_bytes(authority)
+        verified = await asyncio.to_thread(verify_release, out / "release", ca_certificate=authority, fingerprint=None)
+        step("release fetched and verified")
+    finally:
+        await children.stop()
+        for log in workplace.glob("*.log"):
+            root.mkdir(exist_ok=True)
+            os.replace(log, root / log.name)
+        if keep:
+            await asyncio.to_thread(shutil.move, root, out / "federation")
+        await asyncio.to_thread(shutil.rmtree, workplace, ignore_errors=True)
+    return DemoResult(
+        release=out / "release",
+        federation=out / "federation" if keep else None,
+        study=study,
+        verified=verified,
+        n_common=n_common,
+        wall_seconds=time.monotonic() - started,
+        peak_memory_mib=dict(children.peak_memory_mib),
+    )
+
+
+def run_demo(
+    out: Path, *, rows: int | None = None, seed: int | None = None, keep: bool = False, step: Step
+) -> DemoResult:
+    """Run the demonstration.
+
+    Args:
+        out: an existing, empty folder; gets ``release``, the authority's ``ca.crt`` and, with `keep`, ``federation``.
+        rows: how many common people; None: all.
+        seed: derive the sites' secrets from it (the manifest says so); None: random.
+        keep: keep the nodes' folders: configurations, keys, state, logs.
+        step: told of every step.
+
+    Raises:
+        VerticilError: a node or the study failed, with its code.
+        KeyboardInterrupt: SIGINT or SIGTERM; everything has been stopped and removed.
+    """
+    try:
+        return asyncio.run(_demo(out, rows=rows, seed=seed, keep=keep, step=step))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None

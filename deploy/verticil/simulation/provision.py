@@ -1,0 +1,255 @@
+"""One folder per node of a federation on one machine: everything that the node needs, and nothing of the others.
+
+The authority is ephemeral and marked (a day's validity): under it, and only under it, ``approval = "auto"`` is accepted. Its own
+key is thrown away here. Demonstration, simulation and the containers of deploy/compose.yaml start from the same folders. Run as a
+program (``python3 -m verticil.simulation.provision --out DIR --endpoint HOST:PORT``) it is the one-shot key service of
+deploy/compose.yaml; a federation that is provisioned already is left as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from verticil.cli.files import quoted, write_federation, write_new, write_secret
+from verticil.party.control.site import init_state
+from verticil.shared.transport.authority import create_authority, issue
+from verticil.shared.transport.identity import Role
+from verticil.simulation import adult
+
+__all__ = [
+    "DEMO_LIMITS",
+    "OPEN_LIMITS",
+    "Limits",
+    "Provisioned",
+    "Site",
+    "derived_secret",
+    "provision",
+    "provision_demo",
+    "set_endpoint",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The numbers of a site's policy that differ between the demonstration and the simulation."""
+
+    column: float
+    study: float
+    lifetime: float
+    minimum_common_records: int
+    minimum_parties: int
+    max_categories: int
+
+
+DEMO_LIMITS: Final = Limits(
+    column=3.0, study=20.0, lifetime=40.0, minimum_common_records=100, minimum_parties=2, max_categories=50
+)
+OPEN_LIMITS: Final = Limits(
+    column=float("inf"),
+    study=float("inf"),
+    lifetime=float("inf"),
+    minimum_common_records=1,
+    minimum_parties=2,
+    max_categories=65_536,
+)
+"""The simulation asks what a study would reach, so nothing is refused for its epsilon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """One party: its name and its table."""
+
+    name: str
+    table: Path
+    id_column: str
+    format: str = "csv"
+    delimiter: str = ","
+    allow_infinite: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provisioned:
+    """Where everything lies.
+
+    Attributes:
+        root: the folder with one folder per node.
+        miner, parties, analyst: the nodes' folders.
+        ca_certificate: the authority's certificate (each node has a copy).
+        ca_sha256: its SHA-256.
+    """
+
+    root: Path
+    miner: Path
+    parties: dict[str, Path]
+    analyst: Path
+    ca_certificate: Path
+    ca_sha256: str
+
+
+def derived_secret(seed: int | None, purpose: str) -> bytes:
+    """32 bytes for `purpose`: random, or with a seed derived from it, which the release's manifest must then say."""
+    if seed is None:
+        return secrets.token_bytes(32)
+    return hashlib.sha256(f"verticil/simulation/v1\0{purpose}\0{seed}".encode()).digest()
+
+
+def set_endpoint(node: Path, federation: str, endpoint: str, *, ca_sha256: str) -> None:
+    """Write the node's federation.toml anew, when the miner's port has become known."""
+    (node / "federation.toml").unlink(missing_ok=True)
+    write_federation(
+        node / "federation.toml", name=federation, ca_certificate="ca.crt", ca_sha256=ca_sha256, endpoint=endpoint
+    )
+
+
+def _party_toml(site: Site, node: Path, limits: Limits) -> str:
+    table = os.path.relpath(site.table.resolve(), node.resolve())
+    allowed = ", ".join(quoted(name) for name in site.allow_infinite)
+    return f"""schema = 1
+name = {quoted(site.name)}
+federation = "federation.toml"
+state_directory = "state"
+
+[identity]
+certificate = "pki/{site.name}.crt"
+key = "pki/{site.name}.key"
+
+[linkage]
+key = "secrets/linkage.key"
+
+[dataset.people]
+path = {quoted(table)}
+format = {quoted(site.format)}
+delimiter = {quoted(site.delimiter)}
+encoding = "utf-8"
+id = {quoted(site.id_column)}
+
+[policy]
+approval = "auto"                # accepted only under the marked authority of a demonstration
+approvers = ["demo@{site.name}"]
+approvers_needed = 1
+max_epsilon_per_column = {limits.column}
+max_epsilon_per_study = {limits.study}
+max_epsilon_lifetime = {limits.lifetime}
+allow_infinite = [{allowed}]
+minimum_common_records = {limits.minimum_common_records}
+minimum_parties = {limits.minimum_parties}
+max_categories = {limits.max_categories}
+deny_columns = []
+recipients = ["miner"]
+"""
+
+
+def _miner_toml(listen: str) -> str:
+    return f"""schema = 1
+name = "miner"
+federation = "federation.toml"
+state_directory = "state"
+listen = {quoted(listen)}
+
+[identity]
+certificate = "pki/miner.crt"
+key = "pki/miner.key"
+signing_key = "pki/miner.sign"
+
+[limits]
+disk_reserve_bytes = 16777216
+"""
+
+
+def provision(
+    root: Path,
+    *,
+    federation: str,
+    sites: Sequence[Site],
+    limits: Limits,
+    endpoint: str,
+    listen: str,
+    hosts: tuple[str, ...],
+    seed: int | None = None,
+) -> Provisioned:
+    """Make the nodes' folders below `root`; a folder that exists gets what it lacks.
+
+    Args:
+        root: where.
+        federation: the federation's name.
+        sites: the parties.
+        limits: of every party's policy.
+        endpoint: host:port at which parties reach the miner.
+        listen: host:port that the miner binds.
+        hosts: names and addresses in the miner's certificate.
+        seed: derive site secrets and the linkage key from it; None: random.
+    """
+    parties = {site.name: root / site.name for site in sites}
+    miner, analyst = root / "miner", root / "analyst"
+    with tempfile.TemporaryDirectory() as temporary:
+        authority = Path(temporary) / "authority"
+        ca_sha256 = create_authority(authority, federation, demo=True, days=1)
+        roles = {miner: ("miner", Role.MINER), analyst: ("analyst", Role.ANALYST)}
+        for node, (name, role) in {**roles, **{node: (name, Role.PARTY) for name, node in parties.items()}}.items():
+            (node / "state").mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(authority / "ca.crt", node / "ca.crt")
+            set_endpoint(node, federation, endpoint, ca_sha256=ca_sha256)
+            issue(authority, name, role, node / "pki", hosts=hosts if role is Role.MINER else (), days=1)
+    write_new(miner / "miner.toml", _miner_toml(listen))
+    linkage_key = derived_secret(seed, "linkage").hex() + "\n"
+    for site in sites:
+        node = parties[site.name]
+        write_secret(node / "secrets" / "linkage.key", linkage_key)  # the parties', never the miner's
+        init_state(node / "state", site_secret=derived_secret(seed, f"site/{site.name}"))
+        write_new(node / "party.toml", _party_toml(site, node, limits))
+    return Provisioned(
+        root=root, miner=miner, parties=parties, analyst=analyst, ca_certificate=analyst / "ca.crt", ca_sha256=ca_sha256
+    )
+
+
+def provision_demo(
+    root: Path, *, endpoint: str, listen: str, hosts: tuple[str, ...], seed: int | None = None, rows: int | None = None
+) -> Provisioned:
+    """Provision the shipped Adult federation; its study lies in the analyst's folder as ``study.toml``.
+
+    Args:
+        root, endpoint, listen, hosts, seed: as for `provision`.
+        rows: how many common people; None: all 30,647.
+    """
+    tables = adult.write_tables(root, rows=rows)
+    made = provision(
+        root,
+        federation="adult-demo",
+        sites=[Site(name=name, table=path, id_column=adult.ID_COLUMN) for name, path in tables.items()],
+        limits=DEMO_LIMITS,
+        endpoint=endpoint,
+        listen=listen,
+        hosts=hosts,
+        seed=seed,
+    )
+    study = adult.study_text()
+    if rows is not None:
+        study = study.replace("minimum_common_records = 1000", f"minimum_common_records = {min(1000, rows)}", 1)
+    write_new(made.analyst / "study.toml", study)
+    return made
+
+
+def main() -> None:
+    """Provision for containers: the miner is reached by its service name."""
+    parser = argparse.ArgumentParser(description="Provision the demonstration's federation (one-shot key service).")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--endpoint", required=True)
+    arguments = parser.parse_args()
+    if (arguments.out / "miner" / "miner.toml").exists():
+        return
+    host, _, port = arguments.endpoint.rpartition(":")
+    hosts = (host, "localhost", "127.0.0.1")
+    provision_demo(arguments.out, endpoint=arguments.endpoint, listen=f"0.0.0.0:{port}", hosts=hosts)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""The tables of a simulation, laid out as one file per party, so that the parties read them as they read any table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.study.document import Study
+from verticil.simulation.provision import Site
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from verticil.simulation.in_process import Tables
+
+__all__ = ["lay_out"]
+
+
+def lay_out(folder: Path, study: Study, tables: Tables, *, id_column: str) -> list[Site]:
+    """One file per party.
+
+    Args:
+        folder: where tables are written that are not files already.
+        study: says whose column is whose.
+        tables: as for `simulate`.
+        id_column: name of the id column.
+
+    Raises:
+        Misuse: USAGE when a party has no table or a table no party.
+        DataFault: the one table cannot be read or lacks a column.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(tables, Mapping):
+        for name in tables:
+            if name not in study.parties:
+                raise Misuse(
+                    "USAGE", f"table of '{name}': no such party", hint=f"the parties are {', '.join(study.parties)}"
+                )
+        if missing := [name for name in study.parties if name not in tables]:
+            raise Misuse("USAGE", f"no table for {', '.join(missing)}", hint="give each party a table: PARTY=FILE")
+        return [_site(study, name, tables[name], folder, id_column) for name in study.parties]
+    whole = _read(tables)
+    if id_column not in whole.columns:
+        whole = whole.assign(**{id_column: [f"{row:012d}" for row in range(len(whole))]})
+    sites: list[Site] = []
+    for name in study.parties:
+        columns = [study.schema[position].name for position in study.schema.owned_by(name)]
+        if absent := [column for column in columns if column not in whole.columns]:
+            raise DataFault("DATA_COLUMN_MISSING", f"table: no column {', '.join(repr(column) for column in absent)}")
+        sites.append(_site(study, name, whole[[id_column, *columns]], folder, id_column))
+    return sites
+
+
+def _read(table: Path | str | pd.DataFrame) -> pd.DataFrame:
+    import pandas as pd
+
+    if isinstance(table, pd.DataFrame):
+        return table
+    path = Path(table)
+    if not path.is_file():
+        raise DataFault("DATA_FILE_MISSING", f"{path}: no such file")
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path)
+    try:
+        return pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    except (ValueError, UnicodeDecodeError):
+        raise DataFault("DATA_UNREADABLE", f"{path}: not a UTF-8 table with commas") from None
+
+
+def _site(study: Study, name: str, table: Path | str | pd.DataFrame, folder: Path, id_column: str) -> Site:
+    # Nothing is refused for its epsilon here: a simulation asks what a study would yield.
+    allowed = tuple(study.schema[position].name for position in study.schema.owned_by(name))
+    if isinstance(table, str | Path):
+        path = Path(table)
+        form = "parquet" if path.suffix == ".parquet" else "csv"
+        return Site(name=name, table=path, id_column=id_column, format=form, allow_infinite=allowed)
+    path = folder / f"{name}.parquet"
+    table.to_parquet(path, index=False)
+    return Site(name=name, table=path, id_column=id_column, format="parquet", allow_infinite=allowed)

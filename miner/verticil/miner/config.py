@@ -1,0 +1,131 @@
+"""miner.toml: what the operator of the miner decides.
+
+Reads the file strictly (unknown keys are errors that name the nearest known one), checks every bound once, and resolves paths
+against the file's folder. It opens neither certificates nor keys: that is the daemon's first act, with its own errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from verticil.shared.config import Federation, Table, load_federation, read_toml
+
+__all__ = ["Limits", "MinerConfig", "Workers", "load_miner"]
+
+_MEBIBYTE: Final = 1_048_576
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the miner accepts before it says RESOURCE_EXHAUSTED.
+
+    Attributes:
+        max_bytes_per_study: bytes on disk that one study may take: pseudonyms, artifacts in transit and stored columns.
+        max_concurrent_uploads: streams that are received at the same time; others wait.
+        disk_reserve_bytes: free space that no upload may touch.
+    """
+
+    max_bytes_per_study: int = 4_294_967_296
+    max_concurrent_uploads: int = 8
+    disk_reserve_bytes: int = 1_073_741_824
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workers:
+    """The processes that learn.
+
+    Attributes:
+        processes: studies that are learned at the same time.
+        memory_bytes: data memory of one process; beyond it the study fails instead of the machine.
+    """
+
+    processes: int = 1
+    memory_bytes: int = 2_147_483_648
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinerConfig:
+    """miner.toml, resolved.
+
+    Attributes:
+        name: the miner's name in the federation, the last part of its identity.
+        federation: the federation document.
+        state_directory: catalogue, columns, releases and the numba cache.
+        listen: host:port to bind; port 0 takes a free one.
+        certificate: PEM chain, the TLS leaf first.
+        key: private key of the leaf.
+        signing_key: Ed25519 key that signs receipts and releases.
+        limits: quotas.
+        workers: learning processes.
+        randomized_days: days after publication until the randomized columns are deleted; 0 deletes them at once.
+    """
+
+    name: str
+    federation: Federation
+    state_directory: Path
+    listen: str
+    certificate: Path
+    key: Path
+    signing_key: Path
+    limits: Limits
+    workers: Workers
+    randomized_days: int
+
+
+_LIMITS: Final = Limits()
+_WORKERS: Final = Workers()
+
+
+def _bounded(table: Table, key: str, default: int, low: int, high: int) -> int:
+    number = table.value(int, key, default)
+    if not low <= number <= high:
+        table.fail(key, f"got {number}, expected {low} to {high}")
+    return number
+
+
+def load_miner(path: Path) -> MinerConfig:
+    """Read miner.toml and the federation document that it names.
+
+    Raises:
+        Misuse: CONFIG_INVALID or FILE_MISSING, naming file, key, expected and got.
+    """
+    table = read_toml(path)
+    base = path.parent
+    identity = table.table("identity")
+    limits = table.table("limits", optional=True)
+    workers = table.table("workers", optional=True)
+    retention = table.table("retention", optional=True)
+    certificate = identity.path_value("certificate", base)
+    config = MinerConfig(
+        name=table.value(str, "name"),
+        federation=load_federation(table.path_value("federation", base)),
+        state_directory=table.path_value("state_directory", base, "state"),
+        listen=table.value(str, "listen"),
+        certificate=certificate,
+        key=identity.path_value("key", base),
+        signing_key=(
+            identity.path_value("signing_key", base)
+            if identity.has("signing_key")
+            else certificate.with_suffix(".sign")
+        ),
+        limits=Limits(
+            max_bytes_per_study=_bounded(limits, "max_bytes_per_study", _LIMITS.max_bytes_per_study, _MEBIBYTE, 2**50),
+            max_concurrent_uploads=_bounded(limits, "max_concurrent_uploads", _LIMITS.max_concurrent_uploads, 1, 1024),
+            disk_reserve_bytes=_bounded(limits, "disk_reserve_bytes", _LIMITS.disk_reserve_bytes, 0, 2**50),
+        ),
+        workers=Workers(
+            processes=_bounded(workers, "processes", _WORKERS.processes, 1, 256),
+            memory_bytes=_bounded(workers, "memory_bytes", _WORKERS.memory_bytes, 256 * _MEBIBYTE, 2**50),
+        ),
+        randomized_days=_bounded(retention, "randomized_days", 30, 0, 36_500),
+    )
+    host, separator, port = config.listen.rpartition(":")
+    if not (separator and host and port.isdecimal() and int(port) <= 65_535):
+        table.fail("listen", f"got '{config.listen}', expected host:port", hint="for example 0.0.0.0:8443")
+    if not config.name or "/" in config.name:
+        table.fail("name", f"got '{config.name}', expected a name without '/'")
+    for part in (identity, limits, workers, retention, table):
+        part.finish()
+    return config

@@ -1,0 +1,158 @@
+"""The miner as a daemon: configuration and credentials, the node, the port, an orderly end.
+
+It dials nobody. Before it listens it has checked its certificate, its keys and that nobody else uses the state directory. When
+`stop` is set it says NOT_SERVING, answers those who wait in a poll, gives running calls their grace, stops learning (which
+begins anew at the next start) and closes the catalogue. Being killed instead loses nothing that was acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from verticil.miner.config import MinerConfig, load_miner
+from verticil.miner.service.learning import SpawnedLearning
+from verticil.miner.service.node import MinerNode
+from verticil.shared.errors import Misuse
+from verticil.shared.transport.identity import Role
+from verticil.shared.transport.pki import load_credentials
+from verticil.shared.transport.server import RpcServer, bind_control, bind_coordinator
+from verticil.shared.transport.signing import SigningKey
+
+__all__ = ["init_miner", "run_miner"]
+
+_log: Final = logging.getLogger(__name__)
+_GRACE_SECONDS: Final = 20.0
+
+_TEMPLATE: Final = """\
+schema = 1
+name = "{name}"
+federation = "{federation}"
+state_directory = "state"
+listen = "{listen}"
+
+[identity]
+certificate = "{certificate}"
+key = "{key}"
+signing_key = "{signing_key}"          # Ed25519; signs releases and receipts
+
+[limits]
+max_bytes_per_study = 4294967296
+max_concurrent_uploads = 8
+disk_reserve_bytes = 1073741824
+
+[workers]
+processes = 1
+memory_bytes = 2147483648
+
+[retention]
+randomized_days = 30
+"""
+
+
+async def run_miner(
+    config: MinerConfig,
+    *,
+    stop: asyncio.Event,
+    started: Callable[[int], None] | None = None,
+    seed_derived: bool = False,
+    grace_seconds: float = _GRACE_SECONDS,
+) -> None:
+    """Serve until `stop` is set.
+
+    Args:
+        config: miner.toml.
+        stop: set it to end the daemon.
+        started: told the port once the miner serves.
+        seed_derived: releases say that the parties' secrets come from a seed (the demo).
+        grace_seconds: what running calls get to end.
+
+    Raises:
+        Misuse: FILE_MISSING, CONFIG_INVALID (the port is taken).
+        PeerFault: CERTIFICATE_INVALID, IDENTITY_REFUSED.
+        DataFault: SECRET_MISSING, STATE_LOCKED, STATE_CORRUPT.
+    """
+    credentials = load_credentials(config.certificate, config.key, config.federation, role=Role.MINER, name=config.name)
+    signer = SigningKey.load(config.signing_key, config.certificate)
+    node = MinerNode(
+        config.state_directory,
+        identity=credentials.identity,
+        authority=credentials.ca_pem,
+        signer=signer,
+        executor=SpawnedLearning(
+            config.state_directory / "cache",
+            processes=config.workers.processes,
+            memory_bytes=config.workers.memory_bytes,
+        ),
+        limits=config.limits,
+        randomized_days=config.randomized_days,
+        seed_derived=seed_derived,
+    )
+    server = RpcServer(
+        config.listen,
+        credentials,
+        [bind_coordinator(node.coordinator), bind_control(node.control)],
+        idle_timeout_seconds=config.federation.idle_timeout_seconds,
+    )
+    async with node:
+        try:
+            port = await server.start()
+            if started is not None:
+                started(port)
+            await stop.wait()
+            _log.info("stopping")
+        finally:
+            node.changes.close()
+            await server.stop(grace_seconds=grace_seconds)
+
+
+def init_miner(
+    directory: Path, *, name: str, federation: Path, certificate: Path | None = None, listen: str = "0.0.0.0:8443"
+) -> Path:
+    """Write a miner.toml with every key, and the state directory.
+
+    Args:
+        directory: made when absent.
+        name: the miner's name in the federation.
+        federation: federation.toml.
+        certificate: NAME.crt; NAME.key and NAME.sign are expected beside it; ``pki/NAME.crt`` unless given.
+        listen: host:port.
+
+    Returns:
+        The path of miner.toml.
+
+    Raises:
+        Misuse: FILE_EXISTS, there is a miner.toml; FILE_MISSING or CONFIG_INVALID, the federation document is not one, or a
+            name or the address is not acceptable.
+    """
+    target = directory / "miner.toml"
+    chain = certificate if certificate is not None else directory / "pki" / f"{name}.crt"
+
+    def relative(path: Path) -> str:
+        return os.path.relpath(path.resolve(), directory.resolve())
+
+    text = _TEMPLATE.format(
+        name=name,
+        federation=relative(federation),
+        listen=listen,
+        certificate=relative(chain),
+        key=relative(chain.with_suffix(".key")),
+        signing_key=relative(chain.with_suffix(".sign")),
+    )
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        with target.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise Misuse("FILE_EXISTS", f"{target}: exists already", hint="edit it, or choose another folder") from None
+    try:
+        load_miner(target)
+    except Misuse:
+        target.unlink()
+        raise
+    (directory / "state").mkdir(mode=0o700, exist_ok=True)
+    return target

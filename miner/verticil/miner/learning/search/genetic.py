@@ -1,0 +1,165 @@
+"""The genetic algorithm of Hittmeir, Mayer and Ekelhart (2022), section III, exactly.
+
+Ordering and connectivity chromosomes; Initialization, Crossover, Order Flip, Swap with repair, Next Generation with elitism
+(`operators` has them in plain Python; here the compiled kernels do the same with the same random numbers). Fitness is the
+sum of the weights of all valid parents. The best individual of the last generation is the result.
+
+The one deviation: a parent of weight 0 (its pair failed the test of independence, or the edge is forbidden) is dropped when
+the network is made. Fitness does not change by it. Where the limit on a family's cells binds, which the paper does not have,
+the lightest parents are dropped, in the fitness too.
+
+The paper's algorithm keeps the ordering nearly fixed once its elite agree and reaches 92 to 98 per cent of the largest possible
+fitness on 15 to 31 variables; that is a property of the method, not of this program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.miner.learning import kernels
+from verticil.miner.learning.search.protocol import SearchProblem, SearchResult, fitting_parents, total_weight
+from verticil.shared.model.graph import Dag
+
+__all__ = ["GeneticSearch", "Population", "stream_state"]
+
+
+def stream_state(seed: int) -> int:
+    """The 64-bit state that the random numbers of `seed` start from: numpy's `SeedSequence`, which never changes.
+
+    >>> stream_state(7) == stream_state(7) != stream_state(8)
+    True
+    """
+    return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Population:
+    """One generation. Its arrays are never written again.
+
+    Attributes:
+        problem: what is searched.
+        seed: the seed.
+        generation: its number; the initial one is 0.
+        stream: (1,), uint64, state of the random numbers.
+        orders: (P, d), int32.
+        families: (P, d, k), int32.
+        fitness: (P,), float64.
+    """
+
+    problem: SearchProblem
+    seed: int
+    generation: int
+    stream: NDArray[np.uint64]
+    orders: NDArray[np.int32]
+    families: NDArray[np.int32]
+    fitness: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneticSearch:
+    """The searcher; see `verticil.miner.learning.search.protocol.Searcher`.
+
+    Attributes:
+        population: individuals in a generation, P.
+        selected: the fittest that the next generation is made from, S.
+        generations: e.
+        mutation_rate: r; None for 1/d.
+    """
+
+    population: int = 200
+    selected: int = 10
+    generations: int = 400
+    mutation_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.selected <= self.population or self.generations < 0:
+            raise ValueError(
+                f"P={self.population}, S={self.selected}, e={self.generations}: expected 1 <= S <= P and e >= 0"
+            )
+        if self.mutation_rate is not None and not 0 <= self.mutation_rate <= 1:
+            raise ValueError(f"mutation rate {self.mutation_rate}, expected 0 to 1")
+
+    def start(self, problem: SearchProblem, seed: int) -> Population:
+        """The initial population."""
+        d = len(problem.n_states)
+        k = min(problem.max_parents, d - 1)
+        stream = np.array([stream_state(seed)], dtype=np.uint64)
+        orders = np.empty((self.population, d), dtype=np.int32)
+        families = np.empty((self.population, d, k), dtype=np.int32)
+        kernels.first_generation(stream, orders, families, np.empty(d, dtype=np.int32))
+        return Population(
+            problem=problem,
+            seed=seed,
+            generation=0,
+            stream=stream,
+            orders=orders,
+            families=families,
+            fitness=_fitness(problem, orders, families),
+        )
+
+    def step(self, state: Population) -> Population:
+        """The next generation."""
+        d = len(state.problem.n_states)
+        rate = 1 / d if self.mutation_rate is None else self.mutation_rate
+        fittest = np.argsort(-state.fitness, kind="stable")[: self.selected]
+        stream, orders, families = state.stream.copy(), np.empty_like(state.orders), np.empty_like(state.families)
+        kernels.next_generation(stream, rate, fittest, state.orders, state.families, orders, families)
+        return dataclasses.replace(
+            state,
+            generation=state.generation + 1,
+            stream=stream,
+            orders=orders,
+            families=families,
+            fitness=_fitness(state.problem, orders, families),
+        )
+
+    def progress(self, state: Population) -> float:
+        """Share of the generations that are made."""
+        return state.generation / self.generations if self.generations else 1.0
+
+    def result(self, state: Population) -> SearchResult:
+        """The network of the fittest individual of the last generation."""
+        best = int(np.argmax(state.fitness))
+        dag, dropped = decode(state.problem, state.orders[best], state.families[best])
+        return SearchResult(
+            dag=dag,
+            fitness=total_weight(state.problem, dag),
+            generations=state.generation,
+            dropped_edges=dropped,
+            seed=state.seed,
+        )
+
+
+def decode(
+    problem: SearchProblem, order: NDArray[np.int32], families: NDArray[np.int32]
+) -> tuple[Dag, tuple[tuple[int, int], ...]]:
+    """Make the network of one individual.
+
+    Args:
+        problem: what is searched.
+        order: (d,), the ordering chromosome.
+        families: (d, k), the connectivity chromosome.
+
+    Returns:
+        the network, and the edges (parent, child) whose parent precedes the child but that were dropped.
+    """
+    place = {int(attribute): position for position, attribute in enumerate(order)}
+    parents: list[tuple[int, ...]] = []
+    dropped: list[tuple[int, int]] = []
+    for child, family in enumerate(families.tolist()):
+        valid = sorted(parent for parent in family if place[parent] < place[child])
+        kept = fitting_parents(problem, child, valid)
+        parents.append(kept)
+        dropped.extend((parent, child) for parent in valid if parent not in kept)
+    return Dag(parents=tuple(parents)), tuple(dropped)
+
+
+def _fitness(problem: SearchProblem, orders: NDArray[np.int32], families: NDArray[np.int32]) -> NDArray[np.float64]:
+    fitness = np.empty(len(orders), dtype=np.float64)
+    n_states = np.array(problem.n_states, dtype=np.int64)
+    kernels.evaluate(orders, families, problem.weights, n_states, float(problem.max_family_cells), fitness)
+    return fitness

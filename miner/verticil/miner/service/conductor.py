@@ -1,0 +1,294 @@
+"""The miner's work between calls: alignment, learning, publication, expiry, deletion.
+
+One loop looks at the facts of every study that is not settled and does the next thing that follows from them; it is woken by
+every change and otherwise looks again now and then. Whatever it does is done completely or has to be done again, and doing it
+again gives the same result, so there is nothing to recover after a crash. A study that cannot go on fails with a code, or, where
+the machine is at fault and may recover (a full disk), waits and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import hashlib
+import json
+import logging
+from pathlib import Path
+from typing import Final, cast
+
+from verticil.miner.service.learning import ColumnFile, Executor, LearningJob, WorkerDied
+from verticil.miner.service.presence import Changes, Presence
+from verticil.miner.service.session import Session, timestamp
+from verticil.miner.storage.alignment import align
+from verticil.miner.storage.records import Failure, ReleaseFile, StudyRecord
+from verticil.miner.storage.store import remove_durably, replace_durably
+from verticil.shared.errors import Refusal, VerticilError
+from verticil.shared.release.bundle import MANIFEST, SIGNATURE, Signer, sign_release
+from verticil.shared.release.verification import verify_release
+from verticil.shared.study.states import State, is_final
+
+__all__ = ["Conductor"]
+
+_log: Final = logging.getLogger(__name__)
+_TICK_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 30.0
+_MAX_ATTEMPTS: Final = 3
+_RECOVERABLE: Final = frozenset({"DISK_FULL", "RESOURCE_EXHAUSTED"})
+
+
+class Conductor:
+    """Takes every study as far as its facts allow.
+
+    Args:
+        session: the rules.
+        changes: wakes the loop, and is told of changes.
+        presence: progress to forget at a study's end.
+        executor: runs learning jobs.
+        signer: signs releases.
+        authority: certificate of the federation's authority, PEM.
+        randomized_days: days after publication until the randomized columns are deleted.
+        simulation: releases say that everything ran on one machine.
+        seed_derived: releases say that the parties' secrets come from a seed.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        changes: Changes,
+        presence: Presence,
+        executor: Executor,
+        *,
+        signer: Signer,
+        authority: bytes,
+        randomized_days: int,
+        simulation: bool = False,
+        seed_derived: bool = False,
+    ) -> None:
+        self._session = session
+        self._changes = changes
+        self._presence = presence
+        self._executor = executor
+        self._signer = signer
+        self._authority = authority
+        self._retention = dt.timedelta(days=randomized_days)
+        self._simulation = simulation
+        self._seed_derived = seed_derived
+        self._jobs: dict[bytes, asyncio.Task[None]] = {}
+        self._details: dict[bytes, str] = {}
+
+    def detail(self, study: bytes) -> str:
+        """What is being done for a study, for people; empty when nothing is."""
+        return self._details.get(study, "")
+
+    async def run(self) -> None:
+        """Work until cancelled; running jobs are stopped then."""
+        try:
+            for digest in await asyncio.to_thread(self._session.catalogue.unsettled):
+                await asyncio.to_thread(self._session.intake.remove_abandoned, digest)
+            while True:
+                generation = self._changes.generation
+                for digest in await asyncio.to_thread(self._session.catalogue.unsettled):
+                    await self.advance(digest)
+                if self._changes.closed:
+                    await asyncio.Event().wait()  # no new work while the miner stops
+                await self._changes.wait(generation, _TICK_SECONDS)
+        finally:
+            for job in self._jobs.values():
+                job.cancel()
+            await asyncio.gather(*self._jobs.values(), return_exceptions=True)
+
+    async def advance(self, digest: bytes) -> None:
+        """Do what follows for one study. Not at the same time as `run`."""
+        try:
+            state, changed = await asyncio.to_thread(self._step, digest)
+        except VerticilError as error:
+            _log.warning("study %s: %s", digest.hex(), error)
+            if error.code in _RECOVERABLE:
+                self._details[digest] = f"waiting: {error.code}"
+                return
+            await self._fail(digest, Failure(code=error.code, message=error.message, hint=error.hint))
+            return
+        except Exception as error:  # noqa: BLE001 (one study must not stop the others)
+            _log.exception("study %s: unexpected error", digest.hex())
+            await self._fail(
+                digest,
+                Failure(code="INTERNAL", message=f"{type(error).__name__} at the miner", hint="see the miner's log"),
+            )
+            return
+        if changed:
+            self._changes.notify()
+        if state in {State.ESTIMATING, State.LEARNING, State.REVIEW} and digest not in self._jobs:
+            job = asyncio.create_task(self._learn(digest), name=f"learn {digest.hex()[:12]}")
+            self._jobs[digest] = job
+            job.add_done_callback(lambda _job: self._jobs.pop(digest, None))
+        if is_final(state):
+            if digest in self._jobs:
+                self._jobs[digest].cancel()
+                await asyncio.gather(self._jobs[digest], return_exceptions=True)
+            self._details.pop(digest, None)
+            self._presence.forget(digest)
+            await asyncio.to_thread(self._settle, digest)
+
+    async def _fail(self, digest: bytes, failure: Failure) -> None:
+        await asyncio.to_thread(self._session.catalogue.fail, digest, failure)
+        self._changes.notify()
+
+    def _step(self, digest: bytes) -> tuple[State, bool]:
+        """Do the next thing that needs no waiting; the state after it, and whether a fact was added. Blocks."""
+        session, catalogue = self._session, self._session.catalogue
+        before = session.record(digest).version
+        session.fix_effective(digest)
+        record = session.record(digest)
+        state = session.state(record)
+        if state is State.EXPIRED and not record.expired:
+            catalogue.expire(digest)
+        if state is State.ALIGNING and record.n_common is None:
+            self._align(record)
+        record = session.record(digest)
+        return session.state(record), record.version != before
+
+    def _align(self, record: StudyRecord) -> None:
+        session = self._session
+        parties = session.proposal(record).parties
+        if not all(party in record.lists and record.lists[party].complete for party in parties):
+            return
+        files = session.store.study(record.digest)
+        minimum = session.minimum(record)
+        if align(files, session.catalogue, record.digest, parties, minimum=minimum) < minimum:
+            raise Refusal(
+                "LINKAGE_TOO_SMALL",
+                f"the parties have fewer records in common than the required minimum of {minimum}",
+                hint="check that all parties use the same linkage key and the same kind of id",
+            )
+
+    # -- learning ------------------------------------------------------------------------------------------------------------
+
+    async def _learn(self, digest: bytes) -> None:
+        """Learn, sign, publish; ends without a word when the study has ended otherwise."""
+        while True:
+            try:
+                await self._learn_once(digest)
+                return
+            except WorkerDied as death:
+                attempts = await asyncio.to_thread(self._session.catalogue.add_attempt, digest)
+                _log.warning("study %s: %s (attempt %d of %d)", digest.hex(), death, attempts, _MAX_ATTEMPTS)
+                if attempts >= _MAX_ATTEMPTS:
+                    message = (
+                        f"the learning process ended {attempts} times without a result, last with status {death.status}"
+                    )
+                    hint = "the miner's operator should look for a memory limit or another reason to end processes"
+                    await self._fail(digest, Failure(code="LEARNING_FAILED", message=message, hint=hint))
+                    return
+            except VerticilError as error:
+                _log.warning("study %s: %s", digest.hex(), error)
+                if error.code not in _RECOVERABLE:
+                    await self._fail(digest, Failure(code=error.code, message=error.message, hint=error.hint))
+                    return
+                self._details[digest] = f"waiting: {error.code}"
+                await asyncio.sleep(_RETRY_SECONDS)
+            except Exception as error:  # noqa: BLE001 (one study must not stop the others)
+                _log.exception("study %s: unexpected error while learning", digest.hex())
+                message = f"learning ended with {type(error).__name__}"
+                await self._fail(digest, Failure(code="LEARNING_FAILED", message=message, hint="see the miner's log"))
+                return
+
+    async def _learn_once(self, digest: bytes) -> None:
+        session = self._session
+        record = await asyncio.to_thread(session.record, digest)
+        files = session.store.study(digest)
+        if not await asyncio.to_thread(self._verified, files.release):
+            await self._enter(digest, "estimating")
+            job = await asyncio.to_thread(self._job, record)
+
+            def progress(stage: str, percent: int) -> None:
+                self._details[digest] = f"{stage} {percent} %"
+                if stage == "searching" and percent == 0:
+                    entering.append(asyncio.create_task(self._enter(digest, "learning")))
+
+            entering: list[asyncio.Task[None]] = []
+            try:
+                await self._executor.run(job, progress)
+            finally:
+                await asyncio.gather(*entering)
+            self._details[digest] = "signing"
+            await asyncio.to_thread(self._sign, job.target, files.release)
+        if await asyncio.to_thread(self._publish, digest, files.release):
+            _log.info("study %s: published", digest.hex())
+        self._changes.notify()
+
+    async def _enter(self, digest: bytes, stage: str) -> None:
+        await asyncio.to_thread(self._session.catalogue.set_learning, digest, stage)
+        self._changes.notify()
+
+    def _job(self, record: StudyRecord) -> LearningJob:
+        session = self._session
+        effective = session.effective(record)
+        files = session.store.study(record.digest)
+        remove_durably(files.learning)
+        files.learning.mkdir(mode=0o700)
+        stored = [record.columns[unit] for unit in range(len(effective.units))]
+        return LearningJob(
+            proposal_digest=record.digest,
+            effective=record.effective,
+            n_common=record.n_common or 0,
+            columns=tuple(
+                ColumnFile(
+                    path=files.column(item.unit, item.item_bytes), item_bytes=item.item_bytes, sha256=item.column_sha256
+                )
+                for item in stored
+            ),
+            receipts=tuple(item.receipt for item in stored),
+            target=files.learning / "release",
+            started_at=session.clock(),
+            simulation=self._simulation,
+            seed_derived=self._seed_derived,
+        )
+
+    def _verified(self, release: Path) -> bool:
+        """Whether a signed release is there from before a crash; one that does not hold is removed."""
+        if not release.exists():
+            return False
+        try:
+            verify_release(release, ca_certificate=self._authority)
+        except VerticilError as error:
+            _log.warning("release is made anew: %s", error)
+            remove_durably(release)
+            return False
+        return True
+
+    def _sign(self, written: Path, release: Path) -> None:
+        sign_release(written, self._signer, ca_certificate=self._authority)
+        verify_release(written, ca_certificate=self._authority)
+        replace_durably(written, release)
+
+    def _publish(self, digest: bytes, release: Path) -> bool:
+        manifest = (release / MANIFEST).read_bytes()
+        listed = cast("dict[str, dict[str, str | int]]", json.loads(manifest)["files"])
+        files = [
+            ReleaseFile(path=name, size=int(entry["bytes"]), sha256=bytes.fromhex(str(entry["sha256"])))
+            for name, entry in listed.items()
+        ]
+        for name in (MANIFEST, SIGNATURE):
+            data = (release / name).read_bytes()
+            files.append(ReleaseFile(path=name, size=len(data), sha256=hashlib.sha256(data).digest()))
+        return self._session.catalogue.publish(digest, files, at=timestamp(self._session.clock()))
+
+    # -- after the end -------------------------------------------------------------------------------------------------------
+
+    def _settle(self, digest: bytes) -> None:
+        """Delete what an ended study no longer needs; blocks. Repeatable."""
+        session = self._session
+        record = session.record(digest)
+        files = session.store.study(digest)
+        if not record.linkage_removed:
+            files.remove_linkage()
+            if record.published_at is None:
+                remove_durably(files.release)
+            session.catalogue.mark_linkage_removed(digest)
+        due = (
+            record.published_at is None
+            or session.clock() >= dt.datetime.fromisoformat(record.published_at) + self._retention
+        )
+        if due and not record.columns_removed:
+            files.remove_columns()
+            session.catalogue.mark_columns_removed(digest)

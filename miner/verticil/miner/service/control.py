@@ -1,0 +1,160 @@
+"""The service for analysts and consumers: submit, look, withdraw, fetch.
+
+What is shown of a study in progress is who has done what, never anything that depends on data but the final common count,
+and that only once every party has accepted it.
+"""
+
+# A service's methods are called by the names of the wire contract.
+# ruff: noqa: N802
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+
+from verticil.miner.service.coordinator import MAX_WAIT_SECONDS, end_of
+from verticil.miner.service.presence import Changes, Presence
+from verticil.miner.service.release import release_parts
+from verticil.miner.service.session import Session
+from verticil.miner.storage.records import StudyRecord
+from verticil.shared.errors import Misuse
+from verticil.shared.study.states import State, is_final
+from verticil.shared.transport.identity import Identity
+from verticil.wire.v1 import common_pb2, control_pb2
+
+__all__ = ["Control"]
+
+
+def _wire_state(state: State) -> common_pb2.StudyState.ValueType:
+    return common_pb2.StudyState.ValueType(state.value)
+
+
+class Control:
+    """Implements ``ControlService`` of `verticil.shared.transport.coordinator`.
+
+    Args:
+        session: the rules.
+        changes: wakes those who wait, and is told of changes.
+        presence: leases and progress.
+        detail: stage of estimation and search of a study, for people; empty when it does not run.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        changes: Changes,
+        presence: Presence,
+        *,
+        detail: Callable[[bytes], str] = lambda _digest: "",
+    ) -> None:
+        self._session = session
+        self._changes = changes
+        self._presence = presence
+        self._detail = detail
+
+    async def SubmitStudy(
+        self, identity: Identity, request: control_pb2.SubmitStudyRequest
+    ) -> control_pb2.SubmitStudyReply:
+        """Record a proposal. The same bytes again name the same study, in the state in which it is."""
+
+        def submit() -> control_pb2.SubmitStudyReply:
+            digest = self._session.submit(identity.name, request.proposal)
+            state = self._session.state(self._session.record(digest))
+            return control_pb2.SubmitStudyReply(study_digest=digest, state=_wire_state(state))
+
+        reply = await asyncio.to_thread(submit)
+        self._changes.notify()
+        return reply
+
+    async def GetStudy(self, identity: Identity, request: control_pb2.GetStudyRequest) -> control_pb2.GetStudyReply:
+        """Where a study stands; with ``wait_seconds``, once its version is not the known one, or after that time.
+
+        Raises:
+            Misuse: STUDY_UNKNOWN.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + min(request.wait_seconds, MAX_WAIT_SECONDS)
+
+        def look() -> control_pb2.StudySummary:
+            digest = request.study_digest or self._session.catalogue.newest(request.study_id)
+            if digest is None:
+                raise Misuse(
+                    "STUDY_UNKNOWN", "study: no study with this id at this miner", hint="verticil study list shows all"
+                )
+            return self._summary(self._session.record(digest))
+
+        while True:
+            generation = self._changes.generation
+            summary = await asyncio.to_thread(look)
+            if summary.version != request.known_version or self._changes.closed or loop.time() >= end:
+                return control_pb2.GetStudyReply(study=summary)
+            await self._changes.wait(generation, end - loop.time())
+
+    async def ListStudies(
+        self, identity: Identity, request: control_pb2.ListStudiesRequest
+    ) -> control_pb2.ListStudiesReply:
+        """All studies, oldest first."""
+
+        def look() -> list[control_pb2.StudySummary]:
+            return [self._summary(self._session.record(digest)) for digest in self._session.catalogue.digests()]
+
+        return control_pb2.ListStudiesReply(studies=await asyncio.to_thread(look))
+
+    async def CancelStudy(
+        self, identity: Identity, request: control_pb2.CancelStudyRequest
+    ) -> control_pb2.CancelStudyReply:
+        """Withdraw a study of this analyst's; whatever the miner holds of it is deleted.
+
+        Raises:
+            PeerFault: IDENTITY_REFUSED, another analyst's.
+        """
+
+        def cancel() -> State:
+            self._session.cancel(identity.name, request.study_digest)
+            return self._session.state(self._session.record(request.study_digest))
+
+        state = await asyncio.to_thread(cancel)
+        self._changes.notify()
+        return control_pb2.CancelStudyReply(state=_wire_state(state))
+
+    async def GetRelease(
+        self, identity: Identity, request: common_pb2.GetReleaseRequest
+    ) -> AsyncGenerator[common_pb2.ReleasePart, None]:
+        """Stream a file of a published release."""
+        async with contextlib.aclosing(release_parts(self._session, request)) as parts:
+            async for part in parts:
+                yield part
+
+    def _summary(self, record: StudyRecord) -> control_pb2.StudySummary:
+        study, state = self._session.proposal(record), self._session.state(record)
+        all_confirmed = record.confirmed.issuperset(study.parties)
+        summary = control_pb2.StudySummary(
+            study_id=record.study_id,
+            study_digest=record.digest,
+            version=record.version,
+            state=_wire_state(state),
+            title=study.title,
+            stage_detail="" if is_final(state) else self._detail(record.digest),
+            n_common=(record.n_common or 0) if all_confirmed else 0,
+            effective_digest=record.effective_digest,
+        )
+        for party in study.parties:
+            held = record.lists.get(party)
+            units = study.units_of(party)
+            stage, percent = self._presence.progress(record.digest, party)
+            summary.parties.add(
+                party=party,
+                online=self._presence.online(party),
+                approved=party in record.approvals,
+                pseudonyms_complete=held is not None and held.complete,
+                alignment_confirmed=party in record.confirmed,
+                units_received=sum(unit in record.columns for unit in units),
+                units_expected=len(units),
+                stage=stage,
+                percent=percent,
+            )
+        detail = end_of(record, state)
+        if detail is not None:
+            summary.failure.CopyFrom(detail)
+        return summary

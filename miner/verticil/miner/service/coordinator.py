@@ -1,0 +1,372 @@
+"""The service that parties dial into: wire messages to and from the rules of `session`.
+
+Every call is safe to repeat and tells state, never events. Who calls is the certificate's identity; that a study, a unit or an
+upload is the caller's is checked before anything is read or written. Nothing blocks the event loop: facts, files, digests
+and unpacking are done in worker threads.
+"""
+
+# A service's methods are called by the names of the wire contract.
+# ruff: noqa: N802
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from importlib.metadata import version
+from typing import Final
+
+from verticil.miner.service.presence import LEASE_SECONDS, Changes, Presence
+from verticil.miner.service.release import release_parts
+from verticil.miner.service.session import Session, timestamp
+from verticil.miner.service.transfer import receive, send
+from verticil.miner.storage.records import Failure, StoredColumn, StoredSignature, StudyRecord, Upload
+from verticil.shared.errors import PeerFault
+from verticil.shared.study.states import State, is_final
+from verticil.shared.transport.chunks import ChunkReader
+from verticil.shared.transport.identity import Identity
+from verticil.wire.v1 import common_pb2, coordinator_pb2
+
+__all__ = ["MAX_WAIT_SECONDS", "PROTOCOL_VERSION", "Coordinator"]
+
+PROTOCOL_VERSION: Final = 1
+MAX_WAIT_SECONDS: Final = 60
+_REPLY_BYTES: Final = 3_500_000
+"""A poll's reply stays below the 4 MiB that a peer receives; studies left out follow with the next poll."""
+_STAGES: Final = ("reading", "linking", "randomizing", "uploading")
+
+
+def _signed(signature: StoredSignature) -> common_pb2.Signed:
+    return common_pb2.Signed(body=signature.body, signature=signature.signature, certificate=signature.certificate)
+
+
+class Coordinator:
+    """Implements ``CoordinatorService`` of `verticil.shared.transport.coordinator`.
+
+    Args:
+        session: the rules.
+        changes: wakes pollers, and is told of changes.
+        presence: leases and progress.
+        max_concurrent_uploads: streams received at the same time; others wait for their turn.
+    """
+
+    def __init__(self, session: Session, changes: Changes, presence: Presence, *, max_concurrent_uploads: int) -> None:
+        self._session = session
+        self._changes = changes
+        self._presence = presence
+        self._uploads = asyncio.Semaphore(max_concurrent_uploads)
+
+    async def Hello(self, identity: Identity, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
+        """Exchange versions.
+
+        Raises:
+            PeerFault: VERSION_UNSUPPORTED.
+        """
+        if request.protocol_version != PROTOCOL_VERSION:
+            raise PeerFault(
+                "VERSION_UNSUPPORTED",
+                f"protocol version {request.protocol_version}, expected {PROTOCOL_VERSION}",
+                hint="install the same release of verticil at the party and the miner",
+            )
+        with self._presence.call(identity.name):
+            return common_pb2.HelloReply(
+                protocol_version=PROTOCOL_VERSION,
+                software_version=version("verticil"),
+                federation=self._session.identity.federation,
+                lease_seconds=LEASE_SECONDS,
+            )
+
+    async def Poll(self, identity: Identity, request: coordinator_pb2.PollRequest) -> coordinator_pb2.PollReply:
+        """Answer with the studies whose version is not the one that the party knows; wait for one if there is none."""
+        known = {study.study_digest: study.version for study in request.known}
+        loop = asyncio.get_running_loop()
+        end = loop.time() + min(request.wait_seconds, MAX_WAIT_SECONDS)
+        with self._presence.call(identity.name):
+            while True:
+                generation = self._changes.generation
+                tasks = await asyncio.to_thread(self._tasks, identity.name, known)
+                if tasks or self._changes.closed or loop.time() >= end:
+                    return coordinator_pb2.PollReply(tasks=tasks, lease_seconds=LEASE_SECONDS)
+                await self._changes.wait(generation, end - loop.time())
+
+    def _tasks(self, party: str, known: dict[bytes, int]) -> list[coordinator_pb2.StudyTask]:
+        tasks: list[coordinator_pb2.StudyTask] = []
+        size = 0
+        for digest, version_now in self._session.catalogue.versions().items():
+            if known.get(digest) == version_now:
+                continue
+            record = self._session.record(digest)
+            if party not in self._session.proposal(record).parties:
+                continue
+            task = self._task(record, party)
+            size += task.ByteSize() + 16
+            if tasks and size > _REPLY_BYTES:
+                break
+            tasks.append(task)
+        return tasks
+
+    def _task(self, record: StudyRecord, party: str) -> coordinator_pb2.StudyTask:
+        held = record.lists.get(party)
+        state = self._session.state(record)
+        units = () if not record.effective_digest else self._session.effective(record).units_of(party)
+        task = coordinator_pb2.StudyTask(
+            study_digest=record.digest,
+            version=record.version,
+            state=common_pb2.StudyState.ValueType(state.value),
+            proposal=record.proposal,
+            effective=record.effective,
+            effective_digest=record.effective_digest,
+            approved=party in record.approvals,
+            pseudonyms_complete=held is not None and held.complete,
+            alignment_confirmed=party in record.confirmed,
+            units_received=[unit for unit in units if unit in record.columns],
+        )
+        detail = end_of(record, state)
+        if detail is not None:
+            task.failure.CopyFrom(detail)
+        return task
+
+    async def Report(self, identity: Identity, request: coordinator_pb2.ReportRequest) -> coordinator_pb2.ReportReply:
+        """Record what the party tells.
+
+        Raises:
+            VerticilError: as the rules of `Session` say.
+        """
+        with self._presence.call(identity.name):
+            what = request.WhichOneof("what")
+            digest, party, session = request.study_digest, identity.name, self._session
+            if what == "approval":
+                await asyncio.to_thread(session.approve, digest, party, request.approval)
+            elif what == "denial":
+                await asyncio.to_thread(session.deny, digest, party, request.denial.reason)
+            elif what == "confirmed_common_sha256":
+                await asyncio.to_thread(session.confirm, digest, party, request.confirmed_common_sha256)
+            elif what == "failure":
+                failure = Failure(code=request.failure.code, message=request.failure.message, hint=request.failure.hint)
+                await asyncio.to_thread(session.report_failure, digest, party, failure)
+            elif what == "progress":
+                await asyncio.to_thread(self._progress, digest, party, request.progress)
+            else:
+                raise PeerFault(
+                    "MESSAGE_INVALID",
+                    "report: says nothing, expected one of approval, denial, confirmation, failure, progress",
+                )
+            record = await asyncio.to_thread(session.record, digest)
+            if what != "progress":
+                self._changes.notify()
+        return coordinator_pb2.ReportReply(version=record.version)
+
+    def _progress(self, digest: bytes, party: str, progress: coordinator_pb2.Progress) -> None:
+        self._session.position(self._session.record(digest), party)
+        if progress.stage not in _STAGES or progress.percent > 100:
+            raise PeerFault(
+                "MESSAGE_INVALID", f"progress: expected one of {', '.join(_STAGES)} and a percent of 0 to 100"
+            )
+        self._presence.set_progress(digest, party, progress.stage, progress.percent)
+
+    async def PutPseudonyms(
+        self, identity: Identity, requests: AsyncIterator[coordinator_pb2.PutPseudonymsRequest]
+    ) -> coordinator_pb2.PutPseudonymsReply:
+        """Take in (a part of) the party's pseudonym list, from the committed offset; check it when it is whole."""
+        session, party = self._session, identity.name
+        first = await anext(requests, None)
+        if first is None:
+            raise PeerFault(
+                "MESSAGE_INVALID", "pseudonym list: an empty stream, expected a first message with digest and size"
+            )
+
+        def begin() -> tuple[int, int, bool]:
+            record = session.record(first.study_digest)
+            position = session.position(record, party)
+            held = record.lists.get(party)
+            if held is None or not held.complete:  # asking again for what is complete is always answered
+                session.require(record, State.ALIGNING)
+            proposal, minimum = session.proposal(record), session.minimum(record)
+            stored = session.intake.begin_list(
+                record, proposal, party, size=first.size, sha256=first.sha256, minimum=minimum
+            )
+            return position, stored.committed, stored.complete
+
+        async def chunks() -> AsyncIterator[common_pb2.Chunk]:
+            if first.HasField("chunk"):
+                yield first.chunk
+            async for request in requests:
+                yield request.chunk
+
+        with self._presence.call(party):
+            position, committed, complete = await asyncio.to_thread(begin)
+            if complete:
+                return coordinator_pb2.PutPseudonymsReply(committed_offset=committed, complete=True)
+
+            def append(offset: int, data: bytes) -> int:
+                return session.intake.append_list(first.study_digest, party, position, offset=offset, data=data)
+
+            async with self._uploads:
+                committed = await receive(ChunkReader(offset=committed, size=first.size), chunks(), append)
+            if committed == first.size:
+                await asyncio.to_thread(session.intake.complete_list, first.study_digest, party, position)
+                self._changes.notify()
+            return coordinator_pb2.PutPseudonymsReply(committed_offset=committed, complete=committed == first.size)
+
+    async def GetAlignment(
+        self, identity: Identity, request: coordinator_pb2.GetAlignmentRequest
+    ) -> AsyncGenerator[coordinator_pb2.AlignmentPart, None]:
+        """Stream the bitmap over the party's own list."""
+        session, party = self._session, identity.name
+
+        def look() -> tuple[StudyRecord, int]:
+            record = session.record(request.study_digest)
+            position = session.position(record, party)
+            session.require_aligned(record, State.ALIGNING, State.PREPARING, State.UPLOADING)
+            if request.offset > record.bitmaps[party][0]:
+                raise PeerFault(
+                    "MESSAGE_INVALID", f"bitmap: offset {request.offset}, expected at most {record.bitmaps[party][0]}"
+                )
+            return record, position
+
+        with self._presence.call(party):
+            record, position = await asyncio.to_thread(look)
+            size = record.bitmaps[party][0]
+            facts = coordinator_pb2.AlignmentPart(
+                n_common=record.n_common or 0, common_sha256=record.common_sha256, bitmap_size=size
+            )
+            if request.offset == size:
+                yield facts
+            async for chunk in send(session.store.study(record.digest).bitmap(position), request.offset):
+                facts.chunk.CopyFrom(chunk)
+                yield facts
+
+    async def BeginUpload(
+        self, identity: Identity, request: coordinator_pb2.BeginUploadRequest
+    ) -> coordinator_pb2.BeginUploadReply:
+        """Say from which offset an artifact of the party's own is expected, or that it is stored."""
+        session, party = self._session, identity.name
+
+        def begin() -> Upload | StoredColumn:
+            record = session.own_unit(request.effective_digest, request.unit, party)
+            if request.unit not in record.columns:
+                session.require(record, State.PREPARING, State.UPLOADING)
+            return session.intake.begin_upload(
+                record, session.effective(record), request.unit, size=request.size, sha256=request.sha256
+            )
+
+        with self._presence.call(party):
+            begun = await asyncio.to_thread(begin)
+        if isinstance(begun, StoredColumn):
+            return coordinator_pb2.BeginUploadReply(
+                upload_id=begun.upload_id, committed_offset=begun.artifact_size, receipt=_signed(begun.receipt)
+            )
+        return coordinator_pb2.BeginUploadReply(upload_id=begun.upload_id, committed_offset=begun.committed)
+
+    def _own_upload(self, upload_id: str, party: str) -> tuple[StudyRecord, Upload | StoredColumn]:
+        """The upload, once it is clear that it is this party's; another's is answered as one that does not exist."""
+        finished = self._session.catalogue.finished_upload(upload_id)
+        upload = self._session.catalogue.upload(upload_id) if finished is None else None
+        if finished is not None:
+            record, unit = self._session.record(finished[0]), finished[1].unit
+        elif upload is not None:
+            record, unit = self._session.record(upload.study), upload.unit
+        else:
+            raise PeerFault(
+                "OFFSET_MISMATCH", "upload: no such upload, expected one that was begun", hint="begin the upload again"
+            )
+        owner = self._session.proposal(record).units[unit].owner
+        if owner != party:
+            raise PeerFault("NOT_OWNER", f"upload: belongs to another party than '{party}'")
+        return record, finished[1] if finished is not None else self._present(upload)
+
+    @staticmethod
+    def _present(upload: Upload | None) -> Upload:
+        if upload is None:
+            raise PeerFault("OFFSET_MISMATCH", "upload: no such upload", hint="begin the upload again")
+        return upload
+
+    async def PutChunks(self, identity: Identity, requests: AsyncIterator[common_pb2.Chunk]) -> common_pb2.ChunkAck:
+        """Take in one stream of an artifact; the reply says what is on the disk."""
+        session, party = self._session, identity.name
+        first = await anext(requests, None)
+        if first is None:
+            raise PeerFault("MESSAGE_INVALID", "artifact: an empty stream, expected chunks")
+
+        def begin() -> Upload:
+            record, upload = self._own_upload(first.upload_id, party)
+            session.require(record, State.PREPARING, State.UPLOADING)
+            if isinstance(upload, StoredColumn):
+                raise PeerFault(
+                    "OFFSET_MISMATCH",
+                    f"artifact: is stored already, expected no chunk at offset {first.offset}",
+                    hint="finish it",
+                )
+            return upload
+
+        async def chunks() -> AsyncIterator[common_pb2.Chunk]:
+            yield first
+            async for chunk in requests:
+                yield chunk
+
+        with self._presence.call(party):
+            upload = await asyncio.to_thread(begin)
+
+            def append(offset: int, data: bytes) -> int:
+                return session.intake.append_upload(upload.upload_id, offset=offset, data=data)
+
+            reader = ChunkReader(offset=upload.committed, size=upload.size, upload_id=upload.upload_id)
+            async with self._uploads:
+                return common_pb2.ChunkAck(committed_offset=await receive(reader, chunks(), append))
+
+    async def FinishUpload(
+        self, identity: Identity, request: coordinator_pb2.FinishUploadRequest
+    ) -> coordinator_pb2.FinishUploadReply:
+        """Verify an artifact and give its receipt; again, the same receipt."""
+        session, party = self._session, identity.name
+
+        def finish() -> StoredColumn:
+            record, upload = self._own_upload(request.upload_id, party)
+            if isinstance(upload, StoredColumn):
+                return upload
+            session.require(record, State.PREPARING, State.UPLOADING)
+            return session.intake.finish_upload(
+                request.upload_id,
+                record,
+                session.effective(record),
+                miner=session.identity.name,
+                received_at=timestamp(session.clock()),
+                sign=session.sign,
+            )
+
+        with self._presence.call(party):
+            column = await asyncio.shield(asyncio.to_thread(finish))
+        self._changes.notify()
+        return coordinator_pb2.FinishUploadReply(receipt=_signed(column.receipt))
+
+    async def GetRelease(
+        self, identity: Identity, request: common_pb2.GetReleaseRequest
+    ) -> AsyncGenerator[common_pb2.ReleasePart, None]:
+        """Stream a file of a published release to a party of the study."""
+
+        def look() -> None:
+            self._session.position(self._session.record(request.study_digest), identity.name)
+
+        with self._presence.call(identity.name):
+            await asyncio.to_thread(look)
+            async with contextlib.aclosing(release_parts(self._session, request)) as parts:
+                async for part in parts:
+                    yield part
+
+
+def end_of(record: StudyRecord, state: State) -> common_pb2.ErrorDetail | None:
+    """Why a study ended otherwise than published; None for others."""
+    if not is_final(state) or state is State.PUBLISHED:
+        return None
+    if record.failure is not None:
+        return common_pb2.ErrorDetail(
+            code=record.failure.code, message=record.failure.message, hint=record.failure.hint
+        )
+    if record.denials:
+        reasons = "; ".join(
+            f"party '{party}': {reason or 'no reason given'}" for party, reason in sorted(record.denials.items())
+        )
+        return common_pb2.ErrorDetail(code="STUDY_DENIED", message=reasons)
+    if record.withdrawn:
+        return common_pb2.ErrorDetail(code="STUDY_WITHDRAWN", message="withdrawn by the analyst")
+    return common_pb2.ErrorDetail(code="STUDY_EXPIRED", message="the last valid day has passed")

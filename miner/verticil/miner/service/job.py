@@ -1,0 +1,213 @@
+"""One learning job: what goes in, and the pure worker function that turns stored columns into an unsigned release folder.
+
+`learn_and_write` runs in a process of its own (`worker`) or in a thread (`learning.InlineLearning`) and is the same code in
+both. It gets paths, numbers and public documents: no key, no catalogue, no network. It reads the columns through memory maps,
+after comparing their digests with those that were receipted, and writes only below the job's target. The same job gives the same
+release, but for the time of publication.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.miner.storage.records import StoredSignature
+from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.study import canonical
+from verticil.shared.study.document import Study
+
+__all__ = ["ColumnFile", "LearningJob", "Progress", "learn_and_write"]
+
+Progress = Callable[[str, int], None]
+"""Stage and percent; never anything that depends on data."""
+Codes = NDArray[np.uint8] | NDArray[np.uint16]
+
+_BLOCK: Final = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnFile:
+    """The stored column of one unit: codes without a header, `item_bytes` (1 or 2, little-endian) each."""
+
+    path: Path
+    item_bytes: int
+    sha256: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningJob:
+    """Everything that learning needs.
+
+    Attributes:
+        proposal_digest: of the study as submitted.
+        effective: canonical bytes of the effective study.
+        n_common: records in every column.
+        columns: one for each unit, in order.
+        receipts: the miner's, one for each unit, in order.
+        target: the release folder to make; its parent exists.
+        started_at: UTC; the release is not dated before it.
+        simulation: everything runs on one machine.
+        seed_derived: the parties' secrets come from a seed.
+    """
+
+    proposal_digest: bytes
+    effective: bytes
+    n_common: int
+    columns: tuple[ColumnFile, ...]
+    receipts: tuple[StoredSignature, ...]
+    target: Path
+    started_at: dt.datetime
+    simulation: bool = False
+    seed_derived: bool = False
+
+    def to_json(self) -> bytes:
+        """The job as one line of JSON, for another process."""
+        return json.dumps(
+            {
+                "proposal_digest": self.proposal_digest.hex(),
+                "effective": self.effective.decode("utf-8"),
+                "n_common": self.n_common,
+                "columns": [[str(item.path), item.item_bytes, item.sha256.hex()] for item in self.columns],
+                "receipts": [[item.body.hex(), item.signature.hex(), item.certificate.hex()] for item in self.receipts],
+                "target": str(self.target),
+                "started_at": self.started_at.isoformat(),
+                "simulation": self.simulation,
+                "seed_derived": self.seed_derived,
+            }
+        ).encode("ascii")
+
+    @classmethod
+    def from_json(cls, line: bytes) -> LearningJob:
+        """Read what `to_json` wrote (by the miner itself: not checked)."""
+        values = cast("dict[str, object]", json.loads(line))
+        columns = cast("list[tuple[str, int, str]]", values["columns"])
+        receipts = cast("list[tuple[str, str, str]]", values["receipts"])
+        return cls(
+            proposal_digest=bytes.fromhex(cast("str", values["proposal_digest"])),
+            effective=cast("str", values["effective"]).encode("utf-8"),
+            n_common=cast("int", values["n_common"]),
+            columns=tuple(
+                ColumnFile(path=Path(path), item_bytes=size, sha256=bytes.fromhex(digest))
+                for path, size, digest in columns
+            ),
+            receipts=tuple(
+                StoredSignature(
+                    body=bytes.fromhex(body), signature=bytes.fromhex(signature), certificate=bytes.fromhex(certificate)
+                )
+                for body, signature, certificate in receipts
+            ),
+            target=Path(cast("str", values["target"])),
+            started_at=dt.datetime.fromisoformat(cast("str", values["started_at"])),
+            simulation=cast("bool", values["simulation"]),
+            seed_derived=cast("bool", values["seed_derived"]),
+        )
+
+
+def _open_column(column: ColumnFile, n_common: int, name: str) -> Codes:
+    digest = hashlib.sha256()
+    try:
+        with column.path.open("rb") as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+        codes: Codes = (
+            np.memmap(column.path, dtype=np.uint8, mode="r")
+            if column.item_bytes == 1
+            else np.memmap(column.path, dtype="<u2", mode="r").view(np.uint16)
+        )
+    except (OSError, ValueError):
+        raise DataFault("STATE_CORRUPT", f"stored column of '{name}': cannot be read") from None
+    if digest.digest() != column.sha256 or codes.shape != (n_common,):
+        raise DataFault(
+            "STATE_CORRUPT",
+            f"stored column of '{name}': its bytes are not those that were receipted",
+            hint="the miner's disk or somebody on it changed them; the study must be submitted anew",
+        )
+    return codes
+
+
+def _columns(job: LearningJob, study: Study) -> list[Codes]:
+    columns: list[Codes] = []
+    for variable in study.schema.names:
+        unit = study.unit_of(variable)
+        if len(study.units[unit].variables) != 1:
+            raise Misuse("STUDY_UNSUPPORTED", f"variable '{variable}': joint units are not supported yet")
+        columns.append(_open_column(job.columns[unit], job.n_common, variable))
+    return columns
+
+
+def learn_and_write(
+    job: LearningJob,
+    *,
+    progress: Progress,
+    cancelled: Callable[[], bool],
+    clock: Callable[[], dt.datetime],
+) -> None:
+    """Learn the study's network from the stored columns and write the release folder, unsigned.
+
+    Args:
+        job: what to learn.
+        progress: told stage and percent.
+        cancelled: asked now and then; when it says so, learning stops.
+        clock: UTC now, for the time of publication.
+
+    Raises:
+        DataFault: STATE_CORRUPT, a column is not what was receipted; DISK_FULL.
+        Misuse: STUDY_UNSUPPORTED.
+    """
+    from verticil.miner.learning.learn import learn
+    from verticil.shared.release.bundle import write_release
+    from verticil.shared.release.content import ReleaseContent
+    from verticil.shared.release.synthesis import decode, sample_codes
+
+    study = canonical.from_bytes(job.effective, wire=False)
+    progress("reading", 0)
+    columns = _columns(job, study)
+    learned = learn(columns, study, progress=progress, cancelled=cancelled)
+    progress("sampling", 0)
+    n_synthetic = study.release.synthetic_records or job.n_common
+    generator = np.random.Generator(np.random.Philox(study.release.seed))
+    codes = sample_codes(learned.network, n_synthetic, generator=generator)
+    synthetic = decode(study.schema, codes, generator)
+    progress("writing", 0)
+    names = study.schema.names
+    write_release(
+        job.target,
+        ReleaseContent(
+            study=study,
+            study_digest=job.proposal_digest.hex(),
+            effective_digest=canonical.digest(study).hex(),
+            network=learned.network,
+            marginals=learned.marginals,
+            synthetic=synthetic,
+            codes=tuple(codes),
+            n_common=job.n_common,
+            receipts=job.receipts,
+            provenance={
+                "model_marginals": "exact" if learned.marginals_exact else "sampled",
+                "python": platform.python_version(),
+                **{name: version(name) for name in ("numpy", "numba", "pandas", "pyarrow", "scipy")},
+            },
+            search={
+                "method": study.structure.method,
+                "score": study.structure.score,
+                "seed": learned.search.seed,
+                "generations": learned.search.generations,
+                "fitness": learned.search.fitness,
+                "dropped_edges": [[names[parent], names[child]] for parent, child in learned.search.dropped_edges],
+            },
+            simulation=job.simulation,
+            seed_derived=job.seed_derived,
+            published_at=max(clock(), job.started_at).astimezone(dt.UTC).replace(microsecond=0),
+        ),
+    )
+    progress("written", 100)

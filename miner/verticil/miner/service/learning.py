@@ -1,0 +1,156 @@
+"""Where a learning job runs: in a process of its own (production) or in a thread (simulation).
+
+Promises: the event loop is never busy with learning; cancelling the awaiting task ends the job (a process is killed at once, a
+thread stops at its next look); a process that outlives its miner ends by itself, because its standard input ends; the process
+gets no key. A job that dies without a word is `WorkerDied`, which is worth another attempt; what it reports is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol, cast
+
+from verticil.miner.service.job import ColumnFile, LearningJob, Progress, learn_and_write
+from verticil.shared.errors import from_code
+
+__all__ = [
+    "ColumnFile",
+    "Executor",
+    "InlineLearning",
+    "LearningJob",
+    "Progress",
+    "SpawnedLearning",
+    "WorkerDied",
+    "learn_and_write",
+]
+
+_WORKER: Final = "verticil.miner.service.worker"
+_LINE_BYTES: Final = 65_536
+
+
+class WorkerDied(Exception):
+    """The learning process ended without saying how.
+
+    Attributes:
+        status: its exit status; negative: the signal that ended it.
+    """
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the learning process ended with status {status}")
+        self.status = status
+
+
+class Executor(Protocol):
+    """Runs learning jobs."""
+
+    async def run(self, job: LearningJob, progress: Progress) -> None:
+        """Run a job to its end. Cancel the task that awaits it to stop it.
+
+        Args:
+            job: what to learn.
+            progress: called on the event loop.
+
+        Raises:
+            VerticilError: what the job reported.
+            WorkerDied: it ended without a word.
+        """
+        ...
+
+
+class InlineLearning:
+    """Runs jobs in a thread of this process.
+
+    Args:
+        clock: UTC now, for the time of publication.
+    """
+
+    def __init__(self, *, clock: Callable[[], dt.datetime]) -> None:
+        self._clock = clock
+
+    async def run(self, job: LearningJob, progress: Progress) -> None:
+        """See `Executor.run`."""
+        loop = asyncio.get_running_loop()
+        stop = threading.Event()
+
+        def tell(stage: str, percent: int) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(progress, stage, percent)
+
+        work = asyncio.ensure_future(
+            asyncio.to_thread(learn_and_write, job, progress=tell, cancelled=stop.is_set, clock=self._clock)
+        )
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            stop.set()
+            with contextlib.suppress(Exception):
+                await work
+            raise
+
+
+class SpawnedLearning:
+    """Runs each job in a fresh Python process.
+
+    Args:
+        cache: folder for compiled code, made when absent; NUMBA_CACHE_DIR of the environment goes first.
+        processes: jobs at the same time; others wait.
+        memory_bytes: data memory of one process.
+    """
+
+    def __init__(self, cache: Path, *, processes: int = 1, memory_bytes: int = 2_147_483_648) -> None:
+        self._cache = cache
+        self._slots = asyncio.Semaphore(processes)
+        self._memory_bytes = memory_bytes
+
+    async def run(self, job: LearningJob, progress: Progress) -> None:
+        """See `Executor.run`."""
+        async with self._slots:
+            await self._run(job, progress)
+
+    async def _run(self, job: LearningJob, progress: Progress) -> None:
+        environment = {"NUMBA_CACHE_DIR": str(self._cache), **os.environ}
+        await asyncio.to_thread(Path(environment["NUMBA_CACHE_DIR"]).mkdir, parents=True, exist_ok=True)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            _WORKER,
+            str(self._memory_bytes),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=environment,
+            limit=_LINE_BYTES,
+            start_new_session=True,  # Ctrl-C on a terminal is the miner's to handle
+        )
+        try:
+            await self._talk(process, job, progress)
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+            await process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+
+    @staticmethod
+    async def _talk(process: asyncio.subprocess.Process, job: LearningJob, progress: Progress) -> None:
+        if process.stdin is None or process.stdout is None:
+            raise RuntimeError("the learning process was made without pipes")
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its exit status says more
+            process.stdin.write(job.to_json() + b"\n")
+            await process.stdin.drain()
+        async for line in process.stdout:
+            message = cast("dict[str, str | int]", json.loads(line))
+            if "code" in message:
+                raise from_code(str(message["code"]), str(message["message"]), hint=str(message["hint"]))
+            if message.get("done"):
+                return
+            progress(str(message["stage"]), int(message["percent"]))
+        raise WorkerDied(await process.wait())

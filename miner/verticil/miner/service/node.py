@@ -1,0 +1,136 @@
+"""The whole miner but for its port: store, rules, services and conductor, put together in one place.
+
+The daemon puts a gRPC server in front of `coordinator` and `control`; the simulation calls them in memory. Use it as::
+
+    node = MinerNode(directory, identity=..., authority=..., signer=..., executor=..., limits=Limits(), randomized_days=30)
+    async with node:
+        ...  # node.coordinator and node.control answer; studies go on by themselves
+
+Opening locks the state directory; leaving stops the running jobs, closes the catalogue and lets the directory go. What was
+under way goes on when a node is opened there again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from verticil.miner.config import Limits
+from verticil.miner.service.conductor import Conductor
+from verticil.miner.service.control import Control
+from verticil.miner.service.coordinator import Coordinator
+from verticil.miner.service.learning import Executor
+from verticil.miner.service.presence import Changes, Presence
+from verticil.miner.service.session import Session
+from verticil.miner.storage.catalogue import Catalogue
+from verticil.miner.storage.store import Store
+from verticil.shared.transport.identity import Identity
+from verticil.shared.transport.signing import SigningKey
+
+__all__ = ["MinerNode"]
+
+
+def _utc_now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+class MinerNode:
+    """A miner on one state directory, in one event loop.
+
+    Args:
+        directory: state directory; made when absent.
+        identity: the miner's.
+        authority: certificate of the federation's authority, PEM.
+        signer: signs receipts and releases.
+        executor: runs learning jobs.
+        limits: quotas.
+        randomized_days: days after publication until the randomized columns are deleted.
+        clock: UTC now.
+        monotonic: seconds, for leases.
+        free_bytes: free space on the disk of a path; the operating system's answer unless given.
+        simulation: releases say that everything ran on one machine.
+        seed_derived: releases say that the parties' secrets come from a seed.
+
+    Raises:
+        DataFault: STATE_LOCKED, another miner uses the directory; STATE_CORRUPT.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        identity: Identity,
+        authority: bytes,
+        signer: SigningKey,
+        executor: Executor,
+        limits: Limits,
+        randomized_days: int,
+        clock: Callable[[], dt.datetime] = _utc_now,
+        monotonic: Callable[[], float] = time.monotonic,
+        free_bytes: Callable[[Path], int] | None = None,
+        simulation: bool = False,
+        seed_derived: bool = False,
+    ) -> None:
+        self.store = Store(
+            directory,
+            max_bytes_per_study=limits.max_bytes_per_study,
+            disk_reserve_bytes=limits.disk_reserve_bytes,
+            free_bytes=free_bytes,
+        )
+        self.store.lock()
+        try:
+            self.catalogue = Catalogue(directory / "catalogue.sqlite")
+        except BaseException:
+            self.store.unlock()
+            raise
+        self.session = Session(
+            store=self.store,
+            catalogue=self.catalogue,
+            identity=identity,
+            authority=authority,
+            sign=signer.sign,
+            clock=clock,
+        )
+        self.changes = Changes()
+        presence = Presence(monotonic=monotonic)
+        self.conductor = Conductor(
+            self.session,
+            self.changes,
+            presence,
+            executor,
+            signer=signer,
+            authority=authority,
+            randomized_days=randomized_days,
+            simulation=simulation,
+            seed_derived=seed_derived,
+        )
+        self.coordinator = Coordinator(
+            self.session, self.changes, presence, max_concurrent_uploads=limits.max_concurrent_uploads
+        )
+        self.control = Control(self.session, self.changes, presence, detail=self.conductor.detail)
+        self._work: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._work = asyncio.create_task(self.conductor.run(), name="conductor")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.changes.close()
+        if self._work is not None:
+            self._work.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._work
+        self.close()
+
+    def close(self) -> None:
+        """Close files; for a node that was never entered."""
+        self.catalogue.close()
+        self.store.unlock()

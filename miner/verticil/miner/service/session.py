@@ -1,0 +1,390 @@
+"""What may happen to a study at the miner: the rules, without messages and without event loop.
+
+Order rules. A study is submitted; each of its parties approves or denies; with the last approval the effective study is fixed;
+each party sends its pseudonym list; with the last list the common people are found; each party confirms the common list; with
+the last confirmation each party sends its own units; with the last unit the study is learned and published. A call that comes
+too early is NOT_READY, one that comes after the end says how the study ended, one that repeats what is done already succeeds.
+A party's failure, a denial, the analyst's withdrawal or the last valid day ends a study that is not published.
+
+Every rule reads durable facts and adds at most one fact per transaction, so a restart needs no recovery: the same rules
+applied to the same facts go on where they stopped. All functions block.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from verticil.miner.storage.catalogue import Catalogue
+from verticil.miner.storage.intake import Intake
+from verticil.miner.storage.records import Failure, StoredSignature, StudyRecord
+from verticil.miner.storage.store import Store
+from verticil.shared.errors import CODES, Misuse, PeerFault, Refusal, from_code
+from verticil.shared.study import approval, canonical
+from verticil.shared.study.document import Study
+from verticil.shared.study.states import Facts, State, derive, is_final
+from verticil.shared.transport.identity import Identity, Role
+from verticil.shared.transport.signing import verify_signed
+from verticil.wire.v1 import common_pb2
+
+__all__ = ["MAX_PROPOSAL_BYTES", "Session", "timestamp"]
+
+MAX_PROPOSAL_BYTES: Final = 1_048_576
+"""Proposal and effective study of one task must fit into one message of 4 MiB."""
+_MAX_REASON: Final = 500
+_CACHED_STUDIES: Final = 64
+
+
+def timestamp(moment: dt.datetime) -> str:
+    """UTC, ISO 8601, seconds."""
+    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@functools.lru_cache(maxsize=1024)
+def _approval(body: bytes) -> approval.Approval:
+    return approval.parse_approval(body)
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text)[:_MAX_REASON]
+
+
+class Session:
+    """The rules over one state directory.
+
+    Args:
+        store: files and quotas.
+        catalogue: facts.
+        identity: the miner's.
+        authority: certificate of the federation's authority, PEM; approvals are checked by it.
+        sign: signs receipts.
+        clock: UTC now.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        catalogue: Catalogue,
+        identity: Identity,
+        authority: bytes,
+        sign: Callable[[bytes], common_pb2.Signed],
+        clock: Callable[[], dt.datetime],
+    ) -> None:
+        self.store = store
+        self.catalogue = catalogue
+        self.identity = identity
+        self.intake = Intake(store, catalogue)
+        self.clock = clock
+        self._authority = authority
+        self._sign = sign
+        self._studies: OrderedDict[bytes, Study] = OrderedDict()
+        self._lock = threading.Lock()
+
+    # -- reading -------------------------------------------------------------------------------------------------------------
+
+    def sign(self, body: bytes) -> StoredSignature:
+        """Sign a statement of the miner."""
+        signed = self._sign(body)
+        return StoredSignature(body=signed.body, signature=signed.signature, certificate=signed.certificate)
+
+    def record(self, digest: bytes) -> StudyRecord:
+        """The facts of a study.
+
+        Raises:
+            Misuse: STUDY_UNKNOWN.
+        """
+        record = self.catalogue.study(digest) if len(digest) == 32 else None
+        if record is None:
+            raise Misuse(
+                "STUDY_UNKNOWN", f"study with digest {digest[:32].hex() or '(empty)'}: not known at this miner"
+            )
+        return record
+
+    def _study(self, key: bytes, encoded: bytes) -> Study:
+        with self._lock:
+            if key in self._studies:
+                self._studies.move_to_end(key)
+                return self._studies[key]
+        study = canonical.from_bytes(encoded)
+        with self._lock:
+            self._studies[key] = study
+            while len(self._studies) > _CACHED_STUDIES:
+                self._studies.popitem(last=False)
+        return study
+
+    def proposal(self, record: StudyRecord) -> Study:
+        """The study as submitted."""
+        return self._study(record.digest, record.proposal)
+
+    def effective(self, record: StudyRecord) -> Study:
+        """The study with every party's declaration.
+
+        Raises:
+            PeerFault: NOT_READY, before all have approved.
+        """
+        if not record.effective_digest:
+            raise PeerFault("NOT_READY", f"study '{record.study_id}': not approved by all parties yet")
+        return self._study(record.effective_digest, record.effective)
+
+    def state(self, record: StudyRecord) -> State:
+        """The state that follows from the facts and, for a study that is still open, from today's date."""
+        study = self.proposal(record)
+        return derive(
+            Facts(
+                parties=frozenset(study.parties),
+                approvals=frozenset(record.approvals) if record.effective_digest else frozenset(),
+                denials=frozenset(record.denials),
+                pseudonyms=frozenset(party for party, held in record.lists.items() if held.complete),
+                aligned=record.n_common is not None,
+                confirmed=record.confirmed,
+                units_expected=len(study.units),
+                units_received=len(record.columns),
+                uploading=record.uploading,
+                estimating=record.learning is not None,
+                learning=record.learning == "learning",
+                published=record.published_at is not None,
+                failure=record.failure.code if record.failure else None,
+                withdrawn=record.withdrawn,
+                expired=record.expired or self.overdue(record),
+            )
+        )
+
+    def overdue(self, record: StudyRecord) -> bool:
+        """Whether the study's last valid day, or that of an approval, has passed."""
+        last = [
+            self.proposal(record).expires,
+            *(_approval(signed.body).expires for signed in record.approvals.values()),
+        ]
+        return self.clock().astimezone(dt.UTC).date() > min(last)
+
+    def minimum(self, record: StudyRecord) -> int:
+        """The smallest common count that the study and every recorded approval accept."""
+        accepted = [self.proposal(record).linkage.minimum_common_records]
+        accepted += [_approval(signed.body).minimum_common_records for signed in record.approvals.values()]
+        return max(accepted)
+
+    # -- who may do what -----------------------------------------------------------------------------------------------------
+
+    def position(self, record: StudyRecord, party: str) -> int:
+        """The party's position in the study.
+
+        Raises:
+            PeerFault: PARTY_UNKNOWN, it is not in the study.
+        """
+        parties = self.proposal(record).parties
+        if party not in parties:
+            raise PeerFault(
+                "PARTY_UNKNOWN",
+                f"study '{record.study_id}': party '{party}' is not in it",
+                hint="the certificate's name must be the party's name in the study",
+            )
+        return parties.index(party)
+
+    def require(self, record: StudyRecord, *allowed: State) -> State:
+        """Check that the study is in one of the states.
+
+        Raises:
+            VerticilError: how it ended, if it did (STUDY_DENIED, STUDY_EXPIRED, STUDY_WITHDRAWN, or the failure's code); else
+                NOT_READY.
+        """
+        state = self.state(record)
+        if state in allowed:
+            return state
+        where = f"study '{record.study_id}'"
+        if state is State.DENIED:
+            raise Refusal("STUDY_DENIED", f"{where}: denied by {', '.join(sorted(record.denials))}")
+        if state is State.EXPIRED:
+            raise Refusal(
+                "STUDY_EXPIRED", f"{where}: its last valid day was {self.proposal(record).expires.isoformat()}"
+            )
+        if state is State.WITHDRAWN:
+            raise Refusal("STUDY_WITHDRAWN", f"{where}: withdrawn by the analyst")
+        if state is State.FAILED and record.failure is not None:
+            raise from_code(record.failure.code, f"{where} failed: {record.failure.message}", hint=record.failure.hint)
+        expected = " or ".join(item.name for item in allowed)
+        raise PeerFault(
+            "NOT_READY",
+            f"{where}: is {state.name}, expected {expected}",
+            hint="poll for the state and go on from there",
+        )
+
+    def require_aligned(self, record: StudyRecord, *allowed: State) -> None:
+        """Check as `require`, and that the common people are known.
+
+        Raises:
+            VerticilError: as `require`.
+        """
+        self.require(record, *allowed)
+        if record.n_common is None:
+            raise PeerFault(
+                "NOT_READY",
+                f"study '{record.study_id}': the common records are not known yet",
+                hint="poll until they are",
+            )
+
+    # -- the analyst ---------------------------------------------------------------------------------------------------------
+
+    def submit(self, analyst: str, proposal: bytes) -> bytes:
+        """Record a proposal; the same bytes again are the same study.
+
+        Returns:
+            The study's digest.
+
+        Raises:
+            PeerFault: MESSAGE_INVALID, not a study in canonical form.
+            Refusal: STUDY_EXPIRED.
+            Misuse: STUDY_EXISTS, another study with this id is under way.
+        """
+        if len(proposal) > MAX_PROPOSAL_BYTES:
+            raise PeerFault("MESSAGE_INVALID", f"study: {len(proposal)} bytes, expected at most {MAX_PROPOSAL_BYTES}")
+        study = canonical.from_bytes(proposal)
+        digest = canonical.digest(study)
+        if self.catalogue.study(digest) is None:
+            if study.expired(self.clock().astimezone(dt.UTC).date()):
+                raise Refusal(
+                    "STUDY_EXPIRED",
+                    f"study '{study.id}': its last valid day was {study.expires.isoformat()}",
+                    hint="give 'expires' a later day and submit again",
+                )
+            newest = self.catalogue.newest(study.id)
+            if newest is not None and not is_final(self.state(self.record(newest))):
+                raise Misuse(
+                    "STUDY_EXISTS",
+                    f"study '{study.id}': another study with this id is under way (digest {newest.hex()})",
+                    hint="cancel it first, or choose another id",
+                )
+            self.catalogue.add_study(
+                digest, study_id=study.id, proposal=proposal, submitter=analyst, at=timestamp(self.clock())
+            )
+        return digest
+
+    def cancel(self, analyst: str, digest: bytes) -> None:
+        """Withdraw a study that is not published; one that has ended stays as it is.
+
+        Raises:
+            PeerFault: IDENTITY_REFUSED, another analyst submitted it.
+        """
+        record = self.record(digest)
+        if record.submitter != analyst:
+            raise PeerFault(
+                "IDENTITY_REFUSED", f"study '{record.study_id}': only the analyst who submitted it can cancel it"
+            )
+        if not is_final(self.state(record)):
+            self.catalogue.withdraw(digest)
+
+    # -- a party -------------------------------------------------------------------------------------------------------------
+
+    def approve(self, digest: bytes, party: str, signed: common_pb2.Signed) -> None:
+        """Record a party's approval, and with the last one the effective study.
+
+        Raises:
+            PeerFault: IDENTITY_REFUSED, CERTIFICATE_INVALID or MESSAGE_INVALID, the party did not sign it; STUDY_MISMATCH, it
+                is of another study or of other units, or differs from the one that is recorded.
+            Refusal: DECLARATION_WEAKER; STUDY_EXPIRED and others, the study has ended.
+        """
+        record = self.record(digest)
+        self.position(record, party)
+        held = record.approvals.get(party)
+        if held is not None and held.body == signed.body:
+            self.fix_effective(digest)
+            return
+        self.require(record, State.AWAITING_APPROVAL)
+        verify_signed(signed, self._authority, role=Role.PARTY, name=party, at=self.clock())
+        if held is not None:
+            raise PeerFault(
+                "STUDY_MISMATCH",
+                f"study '{record.study_id}': another approval of party '{party}' is recorded already",
+                hint="to change a declaration, deny the study and have it submitted anew",
+            )
+        statement = _approval(signed.body)
+        approval.check_approval(statement, self.proposal(record), party)
+        if self.clock().astimezone(dt.UTC).date() > statement.expires:
+            raise Refusal(
+                "STUDY_EXPIRED",
+                f"study '{record.study_id}': the approval was valid until {statement.expires.isoformat()}",
+            )
+        self.catalogue.add_approval(
+            digest, party, StoredSignature(body=signed.body, signature=signed.signature, certificate=signed.certificate)
+        )
+        self.fix_effective(digest)
+
+    def fix_effective(self, digest: bytes) -> None:
+        """Record the effective study when all parties have approved and it is not recorded yet."""
+        record = self.record(digest)
+        study = self.proposal(record)
+        if record.effective_digest or any(party not in record.approvals for party in study.parties):
+            return
+        effective = approval.effective_study(
+            study, [_approval(record.approvals[party].body) for party in study.parties]
+        )
+        self.catalogue.set_effective(digest, canonical.to_bytes(effective), canonical.digest(effective))
+
+    def deny(self, digest: bytes, party: str, reason: str) -> None:
+        """Record a party's denial; it ends a study that has not ended."""
+        record = self.record(digest)
+        self.position(record, party)
+        if not is_final(self.state(record)):
+            self.catalogue.add_denial(digest, party, _printable(reason))
+
+    def confirm(self, digest: bytes, party: str, common_sha256: bytes) -> None:
+        """Record that a party accepts the common list.
+
+        Raises:
+            PeerFault: ALIGNMENT_MISMATCH, it computed another common list; NOT_READY.
+        """
+        record = self.record(digest)
+        self.position(record, party)
+        if record.n_common is not None and record.common_sha256 != common_sha256:
+            raise PeerFault(
+                "ALIGNMENT_MISMATCH",
+                f"study '{record.study_id}': party '{party}' found another common list than the miner",
+            )
+        if party in record.confirmed:
+            return
+        self.require_aligned(record, State.ALIGNING)
+        self.catalogue.confirm(digest, party)
+
+    def report_failure(self, digest: bytes, party: str, failure: Failure) -> None:
+        """Record that a party cannot go on: the study failed.
+
+        Raises:
+            PeerFault: MESSAGE_INVALID, a code that this version does not know.
+        """
+        record = self.record(digest)
+        self.position(record, party)
+        if failure.code not in CODES:
+            raise PeerFault("MESSAGE_INVALID", "failure: got an unknown code, expected one of the documented codes")
+        message = f"party '{party}': {_printable(failure.message)}"
+        if not is_final(self.state(record)):
+            self.catalogue.fail(digest, Failure(code=failure.code, message=message, hint=_printable(failure.hint)))
+
+    def own_unit(self, effective_digest: bytes, unit: int, party: str) -> StudyRecord:
+        """The study in which this party may upload this unit.
+
+        Raises:
+            Misuse: STUDY_UNKNOWN.
+            PeerFault: PARTY_UNKNOWN; NOT_OWNER; MESSAGE_INVALID, there is no such unit.
+        """
+        candidates = [self.record(digest) for digest in self.catalogue.with_effective(effective_digest)]
+        if len(effective_digest) != 32 or not candidates:
+            raise Misuse(
+                "STUDY_UNKNOWN",
+                f"effective study with digest {effective_digest[:32].hex() or '(empty)'}: not known at this miner",
+            )
+        record = next((item for item in candidates if not is_final(self.state(item))), candidates[0])
+        self.position(record, party)
+        units = self.effective(record).units
+        if unit >= len(units):
+            raise PeerFault("MESSAGE_INVALID", f"unit {unit}: the study has units 0 to {len(units) - 1}")
+        if units[unit].owner != party:
+            raise PeerFault(
+                "NOT_OWNER",
+                f"unit {unit} ({', '.join(units[unit].variables)}): belongs to another party than '{party}'",
+                hint="a party uploads its own columns only",
+            )
+        return record

@@ -1,0 +1,74 @@
+"""Streams of chunks to and from the disk, in batches of at most 4 MiB, off the event loop.
+
+A batch is decoded, written and committed in one worker thread before the next is read, so memory is bounded and flow control
+reaches the sender. When a chunk is wrong, the good ones before it are committed first: they need not be sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Final
+
+from verticil.shared.errors import VerticilError
+from verticil.shared.transport.chunks import ChunkReader, make_chunks
+from verticil.wire.v1 import common_pb2
+
+__all__ = ["receive", "send"]
+
+_BATCH: Final = 8
+"""Chunks of at most 512 KiB."""
+
+
+def _take_in(reader: ChunkReader, chunks: list[common_pb2.Chunk], append: Callable[[int, bytes], int]) -> int:
+    start = reader.offset
+    plain = bytearray()
+    problem: VerticilError | None = None
+    try:
+        for chunk in chunks:
+            plain += reader.read(chunk)
+    except VerticilError as error:
+        problem = error
+    committed = append(start, bytes(plain)) if plain else start
+    if problem is not None:
+        raise problem
+    return committed
+
+
+async def receive(
+    reader: ChunkReader, chunks: AsyncIterator[common_pb2.Chunk], append: Callable[[int, bytes], int]
+) -> int:
+    """Take in a stream.
+
+    Args:
+        reader: checks order, size and checksums; stands at the committed offset.
+        chunks: the stream.
+        append: writes bytes at an offset, commits, returns the committed offset; blocks.
+
+    Returns:
+        The committed offset.
+
+    Raises:
+        PeerFault: CHUNK_CORRUPT, OFFSET_MISMATCH or MESSAGE_INVALID; everything before the fault is committed.
+        DataFault: DISK_FULL.
+    """
+    committed = reader.offset
+    batch: list[common_pb2.Chunk] = []
+    async for chunk in chunks:
+        batch.append(chunk)
+        if len(batch) == _BATCH:
+            committed = await asyncio.to_thread(_take_in, reader, batch, append)
+            batch = []
+    if batch:
+        committed = await asyncio.to_thread(_take_in, reader, batch, append)
+    return committed
+
+
+async def send(path: Path, offset: int) -> AsyncIterator[common_pb2.Chunk]:
+    """The chunks of one stream of a file, from `offset`."""
+    chunks = make_chunks(path, offset=offset)
+    while batch := await asyncio.to_thread(lambda: list(itertools.islice(chunks, _BATCH))):
+        for chunk in batch:
+            yield chunk

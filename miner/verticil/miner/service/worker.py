@@ -1,0 +1,103 @@
+"""The learning process: ``python -m verticil.miner.service.worker MEMORY_BYTES``, started by `learning.SpawnedLearning`.
+
+One line of JSON comes in (the job), lines of JSON go out: ``{"stage", "percent"}``, and at the end ``{"done": true}`` or
+``{"code", "message", "hint"}``. Standard input stays open as long as the miner lives: when it ends, this process ends at once. An
+unexpected error is told as its type and place in our code, never its text, which could quote data.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import sys
+import threading
+import traceback
+from typing import IO
+
+from verticil.shared.errors import VerticilError
+
+__all__ = ["main"]
+
+
+def _die_with_the_miner(stream: IO[bytes]) -> None:
+    stream.read()
+    os._exit(1)
+
+
+def _limit_memory(memory_bytes: int) -> None:
+    try:
+        import resource
+    except ImportError:  # not a POSIX system: no limit
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
+def _place(error: BaseException) -> str:
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "verticil" in frame.filename]
+    return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "unknown place"
+
+
+def main() -> int:
+    """Read the job, do it, tell how it went."""
+    output = sys.stdout.buffer
+    sys.stdout = sys.stderr  # what a library prints must not end among the messages
+    lock = threading.Lock()
+
+    def tell(message: dict[str, str | int | bool]) -> None:
+        with lock:
+            output.write(json.dumps(message).encode("ascii") + b"\n")
+            output.flush()
+
+    told: list[tuple[str, int]] = []
+
+    def report(stage: str, percent: int) -> None:
+        if told[-1:] != [(stage, percent)]:
+            told[:] = [(stage, percent)]
+            tell({"stage": stage, "percent": percent})
+
+    memory_bytes = int(sys.argv[1])
+    _limit_memory(memory_bytes)
+    os.nice(5)  # the services answer first
+    line = sys.stdin.buffer.readline()
+    threading.Thread(target=_die_with_the_miner, args=(sys.stdin.buffer,), daemon=True).start()
+    try:
+        from verticil.miner.service.job import LearningJob, learn_and_write
+
+        learn_and_write(
+            LearningJob.from_json(line),
+            progress=report,
+            cancelled=lambda: False,
+            clock=lambda: dt.datetime.now(dt.UTC),
+        )
+    except VerticilError as error:
+        tell({"code": error.code, "message": error.message, "hint": error.hint})
+    except MemoryError:
+        message = f"learning needs more than the {memory_bytes} bytes that a worker may use"
+        tell(
+            {
+                "code": "LEARNING_FAILED",
+                "message": message,
+                "hint": "the miner's operator can raise workers.memory_bytes",
+            }
+        )
+    except Exception as error:  # noqa: BLE001 (the last place where it can be told)
+        message = f"learning ended with {type(error).__name__} at {_place(error)}"
+        tell(
+            {
+                "code": "LEARNING_FAILED",
+                "message": message,
+                "hint": "report it with the study document; it is a fault of verticil",
+            }
+        )
+    else:
+        tell({"done": True})
+    return 0
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stderr.flush()
+    os._exit(status)  # the thread that waits for the miner's end would keep the interpreter from ending cleanly

@@ -1,0 +1,121 @@
+"""Finding the common people: the intersection of the parties' sorted pseudonym lists, and a bitmap for each party.
+
+Contract, section 2. A pseudonym is 16 bytes and means nothing to the miner; a list is strictly ascending, which also means that
+no pseudonym is there twice. The common list is ascending too, so its order is the same whoever computes it; its SHA-256 lets
+each party check that. Only the number of common people is ever told. Memory is bounded by the lists' own size: they are read
+through the page cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.miner.storage.catalogue import Catalogue
+from verticil.miner.storage.store import StudyFiles, write_durably
+
+__all__ = ["PSEUDONYM_BYTES", "Alignment", "align", "first_disorder", "intersect", "read_list"]
+
+PSEUDONYM_BYTES: Final = 16
+_BLOCK: Final = 1 << 20
+
+# Fixed-width byte strings compare like unsigned bytes, from the left; trailing zero bytes are padding, which two strings of
+# the same width share, so equality is exact too.
+Pseudonyms = NDArray[np.bytes_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alignment:
+    """The common people of all lists.
+
+    Attributes:
+        n_common: how many there are.
+        common_sha256: of the common pseudonyms, ascending, 16 bytes each.
+        bitmaps: one for each list; bit i of byte j says whether record 8j+i is common, unused bits are 0.
+    """
+
+    n_common: int
+    common_sha256: bytes
+    bitmaps: tuple[bytes, ...]
+
+
+def read_list(path: Path) -> Pseudonyms:
+    """The pseudonyms in a file of 16 bytes each, as a read-only view of the file; shape (n,)."""
+    if path.stat().st_size == 0:
+        return np.empty(0, dtype=f"S{PSEUDONYM_BYTES}")
+    return np.memmap(path, dtype=f"S{PSEUDONYM_BYTES}", mode="r")
+
+
+def first_disorder(pseudonyms: Pseudonyms) -> int | None:
+    """Position of the first pseudonym that is not above the one before it; None when the list is strictly ascending."""
+    for start in range(1, len(pseudonyms), _BLOCK):
+        block = pseudonyms[start - 1 : start + _BLOCK]
+        wrong = np.flatnonzero(block[1:] <= block[:-1])
+        if len(wrong):
+            return start + int(wrong[0])
+    return None
+
+
+def _members(some: Pseudonyms, among: Pseudonyms) -> NDArray[np.bool_]:
+    """Which of `some` are in `among`; both strictly ascending."""
+    found = np.zeros(len(some), dtype=np.bool_)
+    if len(among) == 0:
+        return found
+    for start in range(0, len(some), _BLOCK):
+        block = some[start : start + _BLOCK]
+        place = np.minimum(np.searchsorted(among, block), len(among) - 1)
+        found[start : start + _BLOCK] = among[place] == block
+    return found
+
+
+def intersect(lists: Sequence[Pseudonyms]) -> Alignment:
+    """Intersect strictly ascending lists of pseudonyms.
+
+    Raises:
+        ValueError: no list, or one that is not strictly ascending.
+    """
+    if not lists:
+        raise ValueError("no list to align")
+    for number, pseudonyms in enumerate(lists):
+        if first_disorder(pseudonyms) is not None:
+            raise ValueError(f"list {number} is not strictly ascending")
+    shortest = min(range(len(lists)), key=lambda number: len(lists[number]))
+    common = lists[shortest]
+    for number, pseudonyms in enumerate(lists):
+        if number != shortest:
+            common = common[_members(common, pseudonyms)]
+    return Alignment(
+        n_common=len(common),
+        common_sha256=hashlib.sha256(np.ascontiguousarray(common).view(np.uint8).data).digest(),
+        bitmaps=tuple(np.packbits(_members(pseudonyms, common), bitorder="little").tobytes() for pseudonyms in lists),
+    )
+
+
+def align(files: StudyFiles, catalogue: Catalogue, study: bytes, parties: Sequence[str], *, minimum: int) -> int:
+    """Compute a study's alignment and, when there are enough common people, record it. Repeatable.
+
+    Args:
+        files: of the study; every party's list is complete.
+        catalogue: where the fact goes, after the files.
+        study: proposal digest.
+        parties: of the study, in its order.
+        minimum: with fewer common people nothing is written or recorded.
+
+    Returns:
+        The common count.
+    """
+    alignment = intersect([read_list(files.pseudonyms(position, complete=True)) for position in range(len(parties))])
+    if alignment.n_common < minimum:
+        return alignment.n_common
+    bitmaps: dict[str, tuple[int, bytes]] = {}
+    for position, (party, bitmap) in enumerate(zip(parties, alignment.bitmaps, strict=True)):
+        write_durably(files.bitmap(position), bitmap)
+        bitmaps[party] = (len(bitmap), hashlib.sha256(bitmap).digest())
+    catalogue.align(study, n_common=alignment.n_common, common_sha256=alignment.common_sha256, bitmaps=bitmaps)
+    return alignment.n_common

@@ -1,0 +1,359 @@
+"""Taking in what parties send: bytes at a committed offset, then a check of the whole, then a durable fact.
+
+Promises: bytes are written at the committed offset and fsynced, then the offset is committed, then the caller may acknowledge,
+so an acknowledged byte survives SIGKILL and a power cut, and bytes behind the offset (an abandoned write) are overwritten.
+Nothing counts before it is verified whole: a pseudonym list by digest and order; an artifact by digest, header, record count
+and range of codes. Finishing twice gives the same receipt, byte for byte. Every call may be repeated at any time.
+
+It does not ask who sends and whether the study's state allows it: `verticil.miner.service` does, before it calls. All methods
+block. Two streams for one upload are safe: the second to write finds that the offset has moved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import rfc8785
+
+from verticil.miner.storage.alignment import PSEUDONYM_BYTES, first_disorder, read_list
+from verticil.miner.storage.catalogue import Catalogue
+from verticil.miner.storage.records import StoredColumn, StoredList, StoredSignature, StudyRecord, Upload
+from verticil.miner.storage.store import Store, StudyFiles, append_durably, remove_durably, replace_durably
+from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.formats.artifact import packed_size, unpack
+from verticil.shared.study.document import Study, Unit
+
+__all__ = ["Intake"]
+
+_BLOCK: Final = 1 << 22
+
+
+def _item_bytes(unit: Unit) -> int:
+    return 1 if unit.transition.n_states <= 256 else 2
+
+
+def _sha256(path: Path) -> bytes:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.digest()
+
+
+def _moved(what: str, got: int, expected: int) -> PeerFault:
+    return PeerFault(
+        "OFFSET_MISMATCH",
+        f"{what}: data for offset {got}, expected offset {expected}",
+        hint="ask for the committed offset and go on from there",
+    )
+
+
+class Intake:
+    """Pseudonym lists and artifacts on their way to the disk.
+
+    Args:
+        store: files and quotas.
+        catalogue: facts.
+    """
+
+    def __init__(self, store: Store, catalogue: Catalogue) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._table = threading.Lock()
+
+    def _exclusive(self, name: str) -> threading.Lock:
+        with self._table:
+            return self._locks[name]
+
+    def used_bytes(self, record: StudyRecord, study: Study) -> int:
+        """Bytes that the study has stored or been promised: lists, artifacts in transit, columns."""
+        n = record.n_common or 0
+        lists = sum(item.size for item in record.lists.values())
+        transit = sum(
+            item.size + n * _item_bytes(study.units[item.unit]) for item in self._catalogue.uploads(record.digest)
+        )
+        return lists + transit + sum(item.n_records * item.item_bytes for item in record.columns.values())
+
+    # -- pseudonyms ----------------------------------------------------------------------------------------------------------
+
+    def begin_list(
+        self, record: StudyRecord, study: Study, party: str, *, size: int, sha256: bytes, minimum: int
+    ) -> StoredList:
+        """Say how much of a party's list is stored already.
+
+        Args:
+            record: facts of the study.
+            study: the study.
+            party: the sender.
+            size: bytes of the whole list.
+            sha256: of the whole list.
+            minimum: the smallest common count that the study and its approvals accept.
+
+        Raises:
+            PeerFault: MESSAGE_INVALID for a size that is no list; ARTIFACT_INVALID when another list is stored already;
+                RESOURCE_EXHAUSTED.
+            Refusal: LINKAGE_TOO_SMALL, the list alone is shorter than the minimum.
+        """
+        if size % PSEUDONYM_BYTES or size == 0 or len(sha256) != 32:
+            raise PeerFault(
+                "MESSAGE_INVALID",
+                f"pseudonym list: {size} bytes and a digest of {len(sha256)} bytes, expected a positive multiple of 16 and 32",
+            )
+        if size < minimum * PSEUDONYM_BYTES:
+            raise Refusal(
+                "LINKAGE_TOO_SMALL",
+                f"pseudonym list of party '{party}': {size // PSEUDONYM_BYTES} records, expected at least {minimum} in common",
+            )
+        held = record.lists.get(party)
+        if held is not None and held.complete:
+            if (held.size, held.sha256) != (size, sha256):
+                raise PeerFault(
+                    "ARTIFACT_INVALID",
+                    f"pseudonym list of party '{party}': another list is stored already, expected the same bytes",
+                    hint="the table, its ids or the linkage key changed after it was sent; the study must be submitted anew",
+                )
+            return held
+        files = self._store.study(record.digest)
+        with self._exclusive(str(files.pseudonyms(study.parties.index(party), complete=False))):
+            used = self.used_bytes(record, study) - (held.size if held else 0)
+            committed = held.committed if held and (held.size, held.sha256) == (size, sha256) else 0
+            self._store.ensure_room(
+                f"pseudonym list of party '{party}'", needed=size - committed, used=used + committed
+            )
+            files.prepare()
+            return self._catalogue.begin_list(record.digest, party, size=size, sha256=sha256)
+
+    def append_list(self, digest: bytes, party: str, position: int, *, offset: int, data: bytes) -> int:
+        """Write and commit bytes of a list; returns the committed offset.
+
+        Raises:
+            PeerFault: OFFSET_MISMATCH; MESSAGE_INVALID, more bytes than announced.
+            DataFault: DISK_FULL.
+        """
+        path = self._store.study(digest).pseudonyms(position, complete=False)
+        with self._exclusive(str(path)):
+            record = self._catalogue.study(digest)
+            held = record.lists.get(party) if record else None
+            if held is None or held.complete or held.committed != offset:
+                raise _moved(f"pseudonym list of party '{party}'", offset, held.committed if held else 0)
+            self._append(
+                path, offset, data, held.size, lambda committed: self._catalogue.commit_list(digest, party, committed)
+            )
+        return offset + len(data)
+
+    def complete_list(self, digest: bytes, party: str, position: int) -> None:
+        """Check a list that has arrived, and record it. Repeating it is harmless.
+
+        Raises:
+            PeerFault: ARTIFACT_INVALID, digest or order are wrong (the list is forgotten and may be sent again);
+                OFFSET_MISMATCH, bytes are missing.
+        """
+        files = self._store.study(digest)
+        part, whole = files.pseudonyms(position, complete=False), files.pseudonyms(position, complete=True)
+        with self._exclusive(str(part)):
+            record = self._catalogue.study(digest)
+            held = record.lists.get(party) if record else None
+            if held is not None and held.complete:
+                return
+            if held is None or held.committed != held.size:
+                raise _moved(
+                    f"pseudonym list of party '{party}'", held.size if held else 0, held.committed if held else 0
+                )
+            source = part if part.exists() else whole  # killed between the renaming and the fact
+            problem = _problem_of_list(source, held)
+            if problem:
+                remove_durably(source)
+                self._catalogue.forget_list(digest, party)
+                raise PeerFault("ARTIFACT_INVALID", f"pseudonym list of party '{party}': {problem}")
+            if source == part:
+                replace_durably(part, whole)
+            self._catalogue.complete_list(digest, party)
+
+    # -- artifacts -----------------------------------------------------------------------------------------------------------
+
+    def begin_upload(
+        self, record: StudyRecord, effective: Study, unit: int, *, size: int, sha256: bytes
+    ) -> Upload | StoredColumn:
+        """Say how much of a unit's artifact is stored, or return the stored column with its receipt.
+
+        Raises:
+            PeerFault: ARTIFACT_INVALID, the size does not fit the common count, or another artifact is stored already;
+                RESOURCE_EXHAUSTED; NOT_READY, there is no alignment.
+        """
+        name = f"unit {unit} ({', '.join(effective.units[unit].variables)})"
+        if record.n_common is None:
+            raise PeerFault("NOT_READY", f"{name}: the common records are not known yet")
+        stored = record.columns.get(unit)
+        if stored is not None:
+            if (stored.artifact_sha256, stored.artifact_size) != (sha256, size):
+                raise PeerFault(
+                    "ARTIFACT_INVALID",
+                    f"{name}: another artifact is stored already, expected the same bytes",
+                    hint="randomization is sticky: the same data and secret give the same bytes; was one of them changed?",
+                )
+            return stored
+        expected = packed_size(record.n_common, effective.units[unit].transition.n_states)
+        if size != expected or len(sha256) != 32:
+            raise PeerFault(
+                "ARTIFACT_INVALID",
+                f"{name}: artifact of {size} bytes with a digest of {len(sha256)} bytes, expected {expected} and 32",
+            )
+        identity = hashlib.sha256(
+            record.digest + unit.to_bytes(4, "big") + size.to_bytes(8, "big") + sha256
+        ).hexdigest()[:32]
+        files = self._store.study(record.digest)
+        with self._exclusive(str(files.staging(unit))):
+            column_bytes = record.n_common * _item_bytes(effective.units[unit])
+            earlier = next((item for item in self._catalogue.uploads(record.digest) if item.unit == unit), None)
+            used = self.used_bytes(record, effective) - (earlier.size + column_bytes if earlier else 0)
+            committed = earlier.committed if earlier and earlier.upload_id == identity else 0
+            self._store.ensure_room(name, needed=size - committed + column_bytes, used=used + committed)
+            files.prepare()
+            return self._catalogue.begin_upload(record.digest, identity, unit=unit, size=size, sha256=sha256)
+
+    def append_upload(self, upload_id: str, *, offset: int, data: bytes) -> int:
+        """Write and commit bytes of an artifact; returns the committed offset.
+
+        Raises:
+            PeerFault: OFFSET_MISMATCH; MESSAGE_INVALID, more bytes than announced.
+            DataFault: DISK_FULL.
+        """
+        upload = self._catalogue.upload(upload_id)
+        if upload is None:
+            raise _moved("artifact", offset, 0)
+        path = self._store.study(upload.study).staging(upload.unit)
+        with self._exclusive(str(path)):
+            upload = self._catalogue.upload(upload_id)
+            if upload is None or upload.committed != offset:
+                raise _moved("artifact", offset, upload.committed if upload else 0)
+            self._append(
+                path, offset, data, upload.size, lambda committed: self._catalogue.commit_upload(upload_id, committed)
+            )
+        return offset + len(data)
+
+    def finish_upload(
+        self,
+        upload_id: str,
+        record: StudyRecord,
+        effective: Study,
+        *,
+        miner: str,
+        received_at: str,
+        sign: Callable[[bytes], StoredSignature],
+    ) -> StoredColumn:
+        """Verify an artifact, store its column, receipt it.
+
+        Args:
+            upload_id: from `begin_upload`.
+            record: facts of the upload's study.
+            effective: the effective study.
+            miner: name that the receipt bears.
+            received_at: ISO 8601, for the receipt.
+            sign: signs the receipt's body.
+
+        Raises:
+            PeerFault: OFFSET_MISMATCH, bytes are missing; ARTIFACT_INVALID, digest, header, count, padding or a code is wrong
+                (the upload is forgotten and may begin again).
+            DataFault: DISK_FULL.
+        """
+        files = self._store.study(record.digest)
+        upload = self._catalogue.upload(upload_id)
+        if upload is None:
+            return self._finished(upload_id)
+        path = files.staging(upload.unit)
+        with self._exclusive(str(path)):
+            upload = self._catalogue.upload(upload_id)
+            if upload is None:
+                return self._finished(upload_id)
+            if upload.committed != upload.size or record.n_common is None:
+                raise _moved("artifact", upload.size, upload.committed)
+            unit = effective.units[upload.unit]
+            try:
+                column_sha256 = self._store_column(files, path, upload, unit, record.n_common)
+            except PeerFault:
+                remove_durably(path)
+                self._catalogue.forget_upload(upload_id)
+                raise
+            body = rfc8785.dumps(
+                {
+                    "artifact_sha256": upload.sha256.hex(),
+                    "size": upload.size,
+                    "n_records": record.n_common,
+                    "party": unit.owner,
+                    "unit": upload.unit,
+                    "variables": list(unit.variables),
+                    "effective_digest": record.effective_digest.hex(),
+                    "proposal_digest": record.digest.hex(),
+                    "miner": miner,
+                    "received_at": received_at,
+                }
+            )
+            column = StoredColumn(
+                unit=upload.unit,
+                upload_id=upload_id,
+                artifact_sha256=upload.sha256,
+                artifact_size=upload.size,
+                n_records=record.n_common,
+                item_bytes=_item_bytes(unit),
+                column_sha256=column_sha256,
+                receipt=sign(body),
+            )
+            self._catalogue.add_column(record.digest, column)
+            remove_durably(path)
+        return column
+
+    def _finished(self, upload_id: str) -> StoredColumn:
+        finished = self._catalogue.finished_upload(upload_id)
+        if finished is None:
+            raise PeerFault("OFFSET_MISMATCH", "artifact: no such upload", hint="begin the upload again")
+        return finished[1]
+
+    def _store_column(self, files: StudyFiles, path: Path, upload: Upload, unit: Unit, n_common: int) -> bytes:
+        name = f"unit {upload.unit} ({', '.join(unit.variables)})"
+        if not path.exists() or path.stat().st_size != upload.size or _sha256(path) != upload.sha256:
+            raise PeerFault(
+                "ARTIFACT_INVALID",
+                f"{name}: the bytes do not have the announced SHA-256",
+                hint="begin the upload again",
+            )
+        artifact = np.memmap(path, dtype=np.uint8, mode="r")
+        codes = unpack(artifact.data, unit.transition.n_states, n_common)
+        return _sha256(files.write_column(upload.unit, codes))
+
+    @staticmethod
+    def _append(path: Path, offset: int, data: bytes, size: int, commit: Callable[[int], None]) -> None:
+        if offset + len(data) > size:
+            raise PeerFault("MESSAGE_INVALID", f"{offset + len(data)} bytes, expected at most the announced {size}")
+        try:
+            append_durably(path, offset, data)
+        except FileNotFoundError:
+            commit(0)  # somebody removed the file by hand: start over rather than never end
+            raise _moved("staging file", offset, 0) from None
+        commit(offset + len(data))
+
+    def remove_abandoned(self, digest: bytes) -> None:
+        """Delete staging files that belong to no upload; called when the miner starts."""
+        staging = self._store.study(digest).root / "staging"
+        if not staging.is_dir():
+            return
+        wanted = {os.fspath(self._store.study(digest).staging(item.unit)) for item in self._catalogue.uploads(digest)}
+        for path in staging.iterdir():
+            if os.fspath(path) not in wanted:
+                remove_durably(path)
+
+
+def _problem_of_list(path: Path, held: StoredList) -> str:
+    if not path.exists() or path.stat().st_size != held.size or _sha256(path) != held.sha256:
+        return "the bytes do not have the announced SHA-256"
+    position = first_disorder(read_list(path))
+    if position is not None:
+        return f"record {position} is not above the one before, expected strictly ascending pseudonyms"
+    return ""

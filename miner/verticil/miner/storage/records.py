@@ -1,0 +1,134 @@
+"""What the catalogue returns: the durable facts of one study, as frozen values.
+
+No state is stored. `verticil.shared.study.states` derives it from these facts, so that a miner that was killed at any moment
+and started again comes to the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["Failure", "ReleaseFile", "StoredColumn", "StoredList", "StoredSignature", "StudyRecord", "Upload"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSignature:
+    """A signed statement as it came or went: body (canonical JSON), Ed25519 signature, signer's certificate (DER)."""
+
+    body: bytes
+    signature: bytes
+    certificate: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredList:
+    """A party's pseudonym list. `committed` bytes of `size` are on disk; `complete` when digest and order were checked."""
+
+    size: int
+    sha256: bytes
+    committed: int
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """An artifact in transit. `committed` bytes of `size` are on disk."""
+
+    upload_id: str
+    study: bytes
+    unit: int
+    size: int
+    sha256: bytes
+    committed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredColumn:
+    """A unit whose artifact was verified, unpacked and receipted.
+
+    Attributes:
+        upload_id: of the upload that brought it; finishing that again gives the same receipt.
+        artifact_sha256, artifact_size: of the packed artifact, as the receipt says.
+        n_records: codes in the column.
+        item_bytes: 1 or 2.
+        column_sha256: of the file of codes.
+        receipt: what the party got; the same bytes for every repetition.
+    """
+
+    unit: int
+    upload_id: str
+    artifact_sha256: bytes
+    artifact_size: int
+    n_records: int
+    item_bytes: int
+    column_sha256: bytes
+    receipt: StoredSignature
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseFile:
+    """A file that may be fetched; no other name is ever opened."""
+
+    path: str
+    size: int
+    sha256: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a study ended: a code of the tree of errors, message, hint."""
+
+    code: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyRecord:
+    """Everything the miner durably knows of one study.
+
+    Attributes:
+        digest: of the proposal.
+        sequence: order of submission.
+        version: grows with every change of a fact.
+        effective, effective_digest: set with the last approval.
+        approvals, denials (reasons), lists: by party.
+        bitmaps: size and SHA-256 of each party's bitmap; set with `n_common` and `common_sha256`.
+        confirmed: parties that recomputed the common list and accept it.
+        columns: by unit.
+        uploading: an upload has begun.
+        learning: None, or the stage that was reached: ``estimating`` or ``learning``.
+        attempts: learning processes that died without a word.
+        failure: set when the study failed.
+        withdrawn, expired: whether it ended so.
+        published_at: ISO 8601; None before.
+        linkage_removed, columns_removed: whether those files were deleted after the end.
+    """
+
+    digest: bytes
+    sequence: int
+    study_id: str
+    version: int
+    proposal: bytes
+    submitter: str
+    submitted_at: str
+    effective: bytes
+    effective_digest: bytes
+    approvals: Mapping[str, StoredSignature]
+    denials: Mapping[str, str]
+    lists: Mapping[str, StoredList]
+    bitmaps: Mapping[str, tuple[int, bytes]]
+    n_common: int | None
+    common_sha256: bytes
+    confirmed: frozenset[str]
+    columns: Mapping[int, StoredColumn]
+    uploading: bool
+    learning: str | None
+    attempts: int
+    failure: Failure | None
+    withdrawn: bool
+    expired: bool
+    published_at: str | None
+    linkage_removed: bool
+    columns_removed: bool

@@ -1,0 +1,284 @@
+"""The miner's files: where each lies, how it becomes durable, how much room there is.
+
+Promises: a name on disk is made of a digest's hex digits and small numbers only, so that nothing a peer says can become a path;
+`write_durably` leaves either the old or the new file, whole, after a power cut; an exhausted disk is DISK_FULL and leaves what
+was durable as it was. It knows nothing of studies' states; `catalogue` holds the facts, `intake` and `alignment` join the two.
+
+Layout below the state directory::
+
+    lock  catalogue.sqlite  cache/
+    studies/<proposal digest>/pseudonyms/00.part -> 00.list   alignment/00.bitmap
+                              staging/003.part   columns/003.u8   learning/   release/
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.shared.errors import DataFault, PeerFault
+
+__all__ = [
+    "Store",
+    "StudyFiles",
+    "append_durably",
+    "full_disk_is_an_error",
+    "remove_durably",
+    "replace_durably",
+    "sync_directory",
+    "write_durably",
+]
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+@contextlib.contextmanager
+def full_disk_is_an_error(where: str) -> Generator[None]:
+    """Turn an exhausted disk, met inside the block, into DISK_FULL; other errors pass unchanged.
+
+    Raises:
+        DataFault: DISK_FULL.
+    """
+    problem = DataFault(
+        "DISK_FULL",
+        f"{where}: no space left on the miner's disk",
+        hint="free space there; the upload resumes where it stopped",
+    )
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise problem from error
+        raise
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            raise problem from error
+        raise
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in `directory` durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes | memoryview) -> None:
+    rest = memoryview(data).cast("B")
+    while len(rest):
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def append_durably(path: Path, offset: int, data: bytes | memoryview) -> None:
+    """Write `data` at `offset` and fsync; whatever stood behind `offset` (an abandoned write) is gone.
+
+    Raises:
+        DataFault: DISK_FULL.
+        FileNotFoundError: the file is shorter than `offset`, so bytes that were acknowledged are lost.
+    """
+    with full_disk_is_an_error("staging file"):
+        descriptor = os.open(path, os.O_WRONLY | (os.O_CREAT if offset == 0 else 0), 0o600)
+        try:
+            if os.fstat(descriptor).st_size < offset:
+                raise FileNotFoundError(errno.ENOENT, "the staging file is shorter than its committed offset")
+            os.ftruncate(descriptor, offset)
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            _write_all(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if offset == 0:
+            sync_directory(path.parent)
+
+
+def replace_durably(source: Path, target: Path) -> None:
+    """Rename `source` (a synced file, or a folder) to `target`, durably; a file at `target` is replaced."""
+    source.replace(target)
+    sync_directory(target.parent)
+    if source.parent != target.parent:
+        sync_directory(source.parent)
+
+
+def write_durably(path: Path, data: bytes | memoryview) -> None:
+    """Write a whole file: beside it, fsync, rename, fsync of the folder.
+
+    Raises:
+        DataFault: DISK_FULL; the file is as it was.
+    """
+    beside = path.with_name(path.name + ".new")
+    with full_disk_is_an_error(path.name):
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            _write_all(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        replace_durably(beside, path)
+
+
+def remove_durably(path: Path) -> None:
+    """Remove a file or a folder with all in it; nothing there is fine."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    elif path.exists():
+        path.unlink()
+    else:
+        return
+    sync_directory(path.parent)
+
+
+def _free_bytes(path: Path) -> int:
+    return shutil.disk_usage(path).free
+
+
+class StudyFiles:
+    """The folder of one study. Parties and units are numbers: their positions in the study."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def pseudonyms(self, party: int, *, complete: bool) -> Path:
+        """The sorted list of one party: while it arrives, or whole."""
+        return self.root / "pseudonyms" / f"{party:02d}.{'list' if complete else 'part'}"
+
+    def bitmap(self, party: int) -> Path:
+        """Which records of the party's list are common."""
+        return self.root / "alignment" / f"{party:02d}.bitmap"
+
+    def staging(self, unit: int) -> Path:
+        """The artifact of one unit while it arrives."""
+        return self.root / "staging" / f"{unit:03d}.part"
+
+    def column(self, unit: int, item_bytes: int) -> Path:
+        """The unit's randomized codes in common order: little-endian, no header."""
+        return self.root / "columns" / f"{unit:03d}.u{8 * item_bytes}"
+
+    @property
+    def learning(self) -> Path:
+        """What the learning process writes; removed before each attempt."""
+        return self.root / "learning"
+
+    @property
+    def release(self) -> Path:
+        """The release folder, signed; it appears by one rename."""
+        return self.root / "release"
+
+    def prepare(self) -> None:
+        """Make the folders."""
+        for name in ("pseudonyms", "alignment", "staging", "columns"):
+            (self.root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        sync_directory(self.root)
+        sync_directory(self.root.parent)
+
+    def remove_linkage(self) -> None:
+        """Delete pseudonyms, bitmaps and whatever is in transit."""
+        for name in ("pseudonyms", "alignment", "staging", "learning"):
+            remove_durably(self.root / name)
+
+    def remove_columns(self) -> None:
+        """Delete the randomized columns."""
+        remove_durably(self.root / "columns")
+
+    def write_column(self, unit: int, codes: NDArray[np.uint8] | NDArray[np.uint16]) -> Path:
+        """Store a unit's codes; the same codes written twice give the same file."""
+        little = codes.astype(codes.dtype.newbyteorder("<"), copy=False)
+        path = self.column(unit, codes.dtype.itemsize)
+        write_durably(path, np.ascontiguousarray(little).data)
+        return path
+
+
+class Store:
+    """The state directory.
+
+    Args:
+        root: made when absent, mode 0700.
+        max_bytes_per_study: quota.
+        disk_reserve_bytes: free space that is never touched.
+        free_bytes: how much is free on the disk of a path; of the operating system unless given.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        max_bytes_per_study: int,
+        disk_reserve_bytes: int,
+        free_bytes: Callable[[Path], int] | None = None,
+    ) -> None:
+        self.root = root
+        self._quota = max_bytes_per_study
+        self._reserve = disk_reserve_bytes
+        self._free_bytes = free_bytes or _free_bytes
+        self._lock: int | None = None
+        (root / "studies").mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def lock(self) -> None:
+        """Hold the state directory for this process, until `unlock` or its end.
+
+        Raises:
+            DataFault: STATE_LOCKED, another process holds it.
+        """
+        descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise DataFault(
+                "STATE_LOCKED",
+                f"{self.root}: another miner uses this state directory",
+                hint="stop it, or use another directory",
+            ) from None
+        self._lock = descriptor
+
+    def unlock(self) -> None:
+        """Let the state directory go."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def study(self, digest: bytes) -> StudyFiles:
+        """The files of the study with this proposal digest."""
+        if len(digest) != 32:
+            raise ValueError(f"a study digest has 32 bytes, got {len(digest)}")
+        return StudyFiles(self.root / "studies" / digest.hex())
+
+    @property
+    def cache(self) -> Path:
+        """For compiled code (NUMBA_CACHE_DIR)."""
+        return self.root / "cache"
+
+    def ensure_room(self, what: str, *, needed: int, used: int) -> None:
+        """Refuse up front what would break the study's quota or the disk's reserve.
+
+        Args:
+            what: for the message.
+            needed: bytes that are still to be written.
+            used: bytes that the study has promised or stored already.
+
+        Raises:
+            PeerFault: RESOURCE_EXHAUSTED.
+        """
+        if used + needed > self._quota:
+            raise PeerFault(
+                "RESOURCE_EXHAUSTED",
+                f"{what}: the study would take {used + needed} bytes at the miner, expected at most {self._quota}",
+                hint="the miner's operator can raise limits.max_bytes_per_study",
+            )
+        if (free := self._free_bytes(self.root)) - needed < self._reserve:
+            raise PeerFault(
+                "RESOURCE_EXHAUSTED",
+                f"{what}: needs {needed} bytes, the miner's disk has {max(free - self._reserve, 0)} above its reserve",
+                hint="the miner's operator must free disk space; the upload is tried again by itself",
+            )

@@ -1,0 +1,191 @@
+"""party.toml: private to the site, read strictly.
+
+Secrets never stand in it, only paths; paths are relative to the file. What is declared here is enforced at the site whatever the
+miner says. Reading it opens no key and no table: a wrong path shows up in `party check` and when the daemon starts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from verticil.party.control.policy import Policy
+from verticil.party.records.source import ColumnRule, DatasetRule
+from verticil.shared.config import Federation, Table, load_federation, read_toml
+from verticil.shared.errors import Misuse
+from verticil.shared.transport.identity import is_name
+
+__all__ = ["PartyConfig", "PeerRule", "load_party", "require_marked_authority"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerRule:
+    """Where this party serves its peers in Model I (read and checked; not used in this version)."""
+
+    listen: str
+    advertise: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartyConfig:
+    """What party.toml says.
+
+    Attributes:
+        path: the file.
+        name: this party; the name in its certificate.
+        federation: the shared document.
+        state_directory: database, spool, site secret.
+        certificate, key, signing_key: files of the party's identity.
+        linkage_key: file of the key that the parties share.
+        datasets: rule by name.
+        declarations: the ``[[randomization]]`` tables, read anew for each study.
+        policy: the site's limits.
+        peer: Model I only.
+    """
+
+    path: Path
+    name: str
+    federation: Federation
+    state_directory: Path
+    certificate: Path
+    key: Path
+    signing_key: Path
+    linkage_key: Path
+    datasets: Mapping[str, DatasetRule]
+    declarations: tuple[Table, ...]
+    policy: Policy
+    peer: PeerRule | None
+
+
+def load_party(path: Path) -> PartyConfig:
+    """Read party.toml and the federation.toml that it names.
+
+    Raises:
+        Misuse: CONFIG_INVALID, FILE_MISSING.
+    """
+    table = read_toml(path)
+    base = path.parent
+    name = table.value(str, "name")
+    if not is_name(name):
+        table.fail("name", f"got '{name}', expected 1 to 63 of A-Z a-z 0-9 _ -")
+    identity = table.table("identity")
+    certificate = identity.path_value("certificate", base)
+    linkage = table.table("linkage")
+    datasets = table.named_tables("dataset")
+    if not datasets:
+        table.fail(
+            "dataset", "missing, expected at least one [dataset.NAME]", hint="it says where the party's table is"
+        )
+    config = PartyConfig(
+        path=path,
+        name=name,
+        federation=load_federation(table.path_value("federation", base)),
+        state_directory=table.path_value("state_directory", base),
+        certificate=certificate,
+        key=identity.path_value("key", base),
+        signing_key=identity.path_value("signing_key", base)
+        if identity.has("signing_key")
+        else certificate.with_suffix(".sign"),
+        linkage_key=linkage.path_value("key", base),
+        datasets={key: _dataset(rule, base) for key, rule in datasets.items()},
+        declarations=table.tables("randomization", optional=True),
+        policy=_policy(table.table("policy")),
+        peer=_peer(table.table("peer")) if table.has("peer") else None,
+    )
+    for part in (identity, linkage, table):
+        part.finish()
+    return config
+
+
+def require_marked_authority(config: PartyConfig, *, is_demo: bool) -> None:
+    """Refuse automatic approval under an ordinary certificate authority.
+
+    Raises:
+        Misuse: CONFIG_INVALID.
+    """
+    if config.policy.approval == "auto" and not is_demo:
+        raise Misuse(
+            "CONFIG_INVALID",
+            f"{config.path.name}: policy.approval: got 'auto', expected 'manual'",
+            hint="automatic approval is for `verticil demo` only: this CA certificate does not carry the demo marker",
+        )
+
+
+def _dataset(table: Table, base: Path) -> DatasetRule:
+    rule = DatasetRule(
+        path=table.path_value("path", base),
+        format=cast("Literal['csv', 'parquet']", table.choice("format", ("csv", "parquet"), "csv")),
+        delimiter=table.value(str, "delimiter", ","),
+        encoding=table.value(str, "encoding", "utf-8"),
+        id=table.value(str, "id"),
+        columns={variable: _column(column, variable) for variable, column in table.named_tables("columns").items()},
+    )
+    table.finish()
+    return rule
+
+
+def _column(table: Table, variable: str) -> ColumnRule:
+    recode = table.raw("recode") or {}
+    if not isinstance(recode, dict):
+        table.fail("recode", 'expected a table of texts, { "M" = "Male" }')
+    pairs = cast("dict[str, object]", recode)
+    if not all(isinstance(value, str) for value in pairs.values()):
+        table.fail("recode", 'expected texts on both sides, { "M" = "Male" }')
+    rule = ColumnRule(source=table.value(str, "source", variable), recode=cast("dict[str, str]", pairs))
+    table.finish()
+    return rule
+
+
+def _policy(table: Table) -> Policy:
+    if table.raw("approval") == "rules":
+        table.fail("approval", "'rules' is not yet supported, expected manual", hint="use `verticil party approve`")
+    policy = Policy(
+        approval=cast("Literal['manual', 'auto']", table.choice("approval", ("manual", "auto"), "manual")),
+        approvers=table.strings("approvers", []),
+        approvers_needed=_at_least(table, "approvers_needed", 1, 1),
+        max_epsilon_per_column=_limit(table, "max_epsilon_per_column"),
+        max_epsilon_per_study=_limit(table, "max_epsilon_per_study"),
+        max_epsilon_lifetime=_limit(table, "max_epsilon_lifetime"),
+        allow_infinite=table.strings("allow_infinite", []),
+        minimum_common_records=_at_least(table, "minimum_common_records", 1, 1000),
+        minimum_parties=_at_least(table, "minimum_parties", 2, 2),
+        max_categories=_at_least(table, "max_categories", 2, 50),
+        deny_columns=table.strings("deny_columns", []),
+        recipients=table.strings("recipients", []),
+        on_data_change=cast(
+            "Literal['refuse', 'sticky', 'fresh']",
+            table.choice("on_data_change", ("refuse", "sticky", "fresh"), "refuse"),
+        ),
+    )
+    n_approvers = len(set(policy.approvers))
+    if policy.approvers and policy.approvers_needed > n_approvers:
+        table.fail("approvers_needed", f"got {policy.approvers_needed}, expected at most the {n_approvers} approvers")
+    table.finish()
+    return policy
+
+
+def _limit(table: Table, key: str) -> float:
+    # Required: a limit that nobody stated is not a limit.
+    value = table.value(float, key)
+    if math.isnan(value) or value < 0:
+        table.fail(key, f"got {value}, expected a number of at least 0")
+    return value
+
+
+def _at_least(table: Table, key: str, least: int, default: int) -> int:
+    value = table.value(int, key, default)
+    if value < least:
+        table.fail(key, f"got {value}, expected at least {least}")
+    return value
+
+
+def _peer(table: Table) -> PeerRule:
+    rule = PeerRule(listen=table.value(str, "listen"), advertise=table.value(str, "advertise"))
+    for key, value in (("listen", rule.listen), ("advertise", rule.advertise)):
+        if ":" not in value:
+            table.fail(key, f"got '{value}', expected host:port")
+    table.finish()
+    return rule

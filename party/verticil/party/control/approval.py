@@ -1,0 +1,235 @@
+"""What a site's approval means here: what is looked at before it is given, and what must still hold when it is used.
+
+`review` does everything that speaks against a study before anybody says yes: the policy, the data, the budget. `body_of` is what is then
+signed. Later, before anything leaves, `check_binding` and `check_data` compare the study, the site's own declaration and the
+fingerprints of the data with that body; any change voids the approval (architecture.md section 5). When in doubt, no.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+from verticil.party.config import PartyConfig
+from verticil.party.control import policy
+from verticil.party.control.holdings import Holding, origins, read_holding, release_of
+from verticil.party.control.ledger import Assessment, Ledger, Release
+from verticil.shared.errors import Misuse, PeerFault, Refusal
+from verticil.shared.study.approval import Approval, approval_body, check_own_part, parse_approval
+from verticil.shared.study.canonical import from_bytes
+from verticil.shared.study.document import Study
+from verticil.shared.study.reading import read_declarations
+
+__all__ = [
+    "Review",
+    "body_of",
+    "check_binding",
+    "check_data",
+    "check_effective",
+    "check_expiry",
+    "content_of",
+    "declared",
+    "review",
+]
+
+_NOBODY = "-"
+_NEVER = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """A study that nothing speaks against.
+
+    Attributes:
+        study: with this party's own declaration.
+        proposal_digest: of the proposal.
+        holding: the data, as read.
+        minimum_common_records: the larger of the study's and the policy's.
+        releases: what would be released, by unit.
+        assessments: what that would cost now, by unit.
+    """
+
+    study: Study
+    proposal_digest: bytes
+    holding: Holding
+    minimum_common_records: int
+    releases: Mapping[int, Release]
+    assessments: Mapping[int, Assessment]
+
+
+def declared(config: PartyConfig, study: Study) -> Study:
+    """The study with this party's ``[[randomization]]`` tables in it.
+
+    Raises:
+        Refusal: DECLARATION_WEAKER.
+        Misuse: CONFIG_INVALID, MATRIX_INVALID, MATRIX_SINGULAR, STUDY_UNSUPPORTED.
+    """
+    return study.with_declaration(read_declarations(config.declarations, study, config.name))
+
+
+def review(
+    config: PartyConfig,
+    ledger: Ledger,
+    proposal: bytes,
+    *,
+    site_secret: bytes,
+    linkage_key: bytes,
+    today: date,
+    holding: Holding | None = None,
+) -> Review:
+    """Look at a study: expiry, policy, data, budget, in this order.
+
+    Args:
+        config: this party.
+        ledger: what was released before.
+        proposal: canonical bytes.
+        site_secret: of this site.
+        linkage_key: shared by the parties.
+        today: UTC.
+        holding: the data, when they have been read already.
+
+    Raises:
+        Refusal: STUDY_EXPIRED, POLICY_REFUSED, BUDGET_EXCEEDED, EPSILON_INFINITE, DATA_CHANGED, DECLARATION_WEAKER,
+            LINKAGE_TOO_SMALL.
+        DataFault, Misuse: whatever is wrong with the tables or party.toml.
+    """
+    study = declared(config, from_bytes(proposal))
+    digest = hashlib.sha256(proposal).digest()
+    check_expiry(study, today)
+    places = origins(config, study)
+    sources = {variable: place.source for variable, place in places.items()}
+    policy.refuse(policy.objections(config.policy, study, config.name, sources), study.id)
+    if holding is None:
+        holding = read_holding(config, study, proposal_digest=digest, site_secret=site_secret, linkage_key=linkage_key)
+    minimum = max(study.linkage.minimum_common_records, config.policy.minimum_common_records)
+    if holding.n_records < minimum:
+        raise Refusal(
+            "LINKAGE_TOO_SMALL",
+            f"study '{study.id}': this party has {holding.n_records} records, expected at least {minimum} in common",
+            hint="nothing was sent",
+        )
+    releases = {
+        index: release_of(study, index, places=places, fingerprint=holding.fingerprints[index], site_secret=site_secret)
+        for index in study.units_of(config.name)
+    }
+    assessments = ledger.assess(list(releases.values()), config.policy)
+    return Review(
+        study=study,
+        proposal_digest=digest,
+        holding=holding,
+        minimum_common_records=minimum,
+        releases=releases,
+        assessments=dict(zip(releases, assessments, strict=True)),
+    )
+
+
+def check_expiry(study: Study, today: date) -> None:
+    """Refuse a study whose last day has passed.
+
+    Raises:
+        Refusal: STUDY_EXPIRED.
+    """
+    if study.expired(today):
+        hint = "nothing is sent after that day; submit a new study"
+        raise Refusal(
+            "STUDY_EXPIRED", f"study '{study.id}': its last day was {study.expires}, today is {today}", hint=hint
+        )
+
+
+def body_of(found: Review, party: str, approver: str, at: datetime) -> bytes:
+    """The approval's body: canonical JSON, ready to be signed."""
+    return approval_body(
+        proposal_digest=found.proposal_digest,
+        party=party,
+        units={index: found.study.units[index] for index in found.releases},
+        fingerprints={index: release.fingerprint.hex() for index, release in found.releases.items()},
+        minimum_common_records=found.minimum_common_records,
+        approver=approver,
+        approved_at=at,
+        expires=found.study.expires,
+    )
+
+
+def content_of(body: bytes) -> bytes:
+    """SHA-256 of everything that an approval binds to, whoever gives it and whenever: what approvers must agree in."""
+    given = parse_approval(body)
+    anonymous = approval_body(
+        proposal_digest=given.proposal_digest,
+        party=given.party,
+        units=given.declarations(),
+        fingerprints={unit.index: unit.fingerprint for unit in given.units},
+        minimum_common_records=given.minimum_common_records,
+        approver=_NOBODY,
+        approved_at=_NEVER,
+        expires=given.expires,
+    )
+    return hashlib.sha256(anonymous).digest()
+
+
+def check_binding(
+    config: PartyConfig, proposal: Study, approval: Approval, proposal_digest: bytes, today: date
+) -> Study:
+    """Check that an approval still means this study and this site's declaration and policy.
+
+    Args:
+        config: this party, as configured now.
+        proposal: the study as submitted.
+        approval: this party's approval.
+        proposal_digest: of the proposal.
+        today: UTC.
+
+    Returns:
+        What was approved: the proposal with the approved units of this party.
+
+    Raises:
+        Refusal: APPROVAL_VOID, STUDY_EXPIRED, POLICY_REFUSED and the other objections of the present policy.
+    """
+    check_expiry(proposal, today)
+    if approval.proposal_digest != proposal_digest or approval.party != config.name:
+        raise _void(proposal, "it is for another study or party")
+    if today > approval.expires:
+        raise _void(proposal, f"it held until {approval.expires}")
+    approved = proposal.with_declaration(approval.declarations())
+    try:
+        now = declared(config, proposal)
+    except Misuse as error:
+        raise _void(proposal, f"the declaration in {config.path.name} changed ({error.code})") from None
+    own = proposal.units_of(config.name)
+    if tuple(sorted(approval.declarations())) != own or any(approved.units[i] != now.units[i] for i in own):
+        raise _void(proposal, f"the declaration in {config.path.name} changed")
+    sources = {variable: place.source for variable, place in origins(config, proposal).items()}
+    policy.refuse(policy.objections(config.policy, approved, config.name, sources), proposal.id)
+    return approved
+
+
+def check_data(study: Study, approval: Approval, fingerprints: Mapping[int, bytes]) -> None:
+    """Check that the data are those that were approved.
+
+    Raises:
+        Refusal: APPROVAL_VOID.
+    """
+    for unit in approval.units:
+        if fingerprints.get(unit.index, b"").hex() != unit.fingerprint:
+            raise _void(study, f"the data of column '{', '.join(unit.unit.variables)}' changed")
+
+
+def check_effective(approved: Study, effective: bytes, effective_digest: bytes, party: str) -> Study:
+    """Read the effective study that the miner tells and check it against what was approved.
+
+    Raises:
+        PeerFault: STUDY_MISMATCH, MESSAGE_INVALID.
+    """
+    if hashlib.sha256(effective).digest() != effective_digest:
+        raise PeerFault(
+            "STUDY_MISMATCH", f"study '{approved.id}': the effective study does not have the digest that is told"
+        )
+    study = from_bytes(effective)
+    check_own_part(approved, study, party)
+    return study
+
+
+def _void(study: Study, why: str) -> Refusal:
+    hint = "an approval binds to the study, the declaration and the data; submit the study again and approve it anew"
+    return Refusal("APPROVAL_VOID", f"study '{study.id}': the approval does not hold any more: {why}", hint=hint)

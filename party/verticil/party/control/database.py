@@ -1,0 +1,273 @@
+"""The party's one database file: opened, locked and kept so that SIGKILL at any moment leaves a whole state.
+
+SQLite in WAL mode with ``synchronous = FULL``: a transaction that returned is on the disk. Other processes (``party approve``)
+write to the same file; `Database.changed` tells the daemon that one did. What the tables mean stands with those who use them,
+`verticil.party.control.state` and `verticil.party.control.ledger`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from verticil.shared.errors import DataFault
+
+__all__ = ["FILE_NAME", "SCHEMA_VERSION", "Cell", "DaemonLock", "Database", "Row", "disk_fault"]
+
+FILE_NAME: Final = "party.sqlite"
+SCHEMA_VERSION: Final = 1
+
+Cell = str | bytes | int | float | None
+Row = tuple[Cell, ...]
+
+_SCHEMA: Final = """
+CREATE TABLE study (
+  digest BLOB PRIMARY KEY,               -- SHA-256 of the proposal
+  study_id TEXT NOT NULL,
+  proposal BLOB NOT NULL,
+  seen_at TEXT NOT NULL,
+  version INTEGER NOT NULL,              -- of the miner's task, as last polled
+  remote_state INTEGER NOT NULL,
+  effective BLOB NOT NULL,               -- empty until every party has approved
+  effective_digest BLOB NOT NULL,
+  remote_approved INTEGER NOT NULL,
+  pseudonyms_complete INTEGER NOT NULL,
+  alignment_confirmed INTEGER NOT NULL,
+  units_received TEXT NOT NULL,          -- JSON list of unit indices
+  remote_failure TEXT NOT NULL,          -- code of a study that failed at the miner, else empty
+  stage TEXT NOT NULL,                   -- shown by `status`
+  percent INTEGER NOT NULL,
+  n_common INTEGER,                      -- of the confirmed common list
+  common_sha256 BLOB
+) STRICT;
+CREATE TABLE vote (                      -- one approver's yes to exactly this content
+  digest BLOB NOT NULL, approver TEXT NOT NULL, content BLOB NOT NULL, voted_at TEXT NOT NULL,
+  PRIMARY KEY (digest, approver)
+) STRICT;
+CREATE TABLE approval (                  -- enough votes: the body that is signed and sent
+  digest BLOB PRIMARY KEY, body BLOB NOT NULL, approved_at TEXT NOT NULL
+) STRICT;
+CREATE TABLE denial (
+  digest BLOB PRIMARY KEY, approver TEXT NOT NULL, reason TEXT NOT NULL, denied_at TEXT NOT NULL, sent INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE failure (                   -- this party cannot go on with the study
+  digest BLOB PRIMARY KEY, code TEXT NOT NULL, message TEXT NOT NULL, hint TEXT NOT NULL,
+  failed_at TEXT NOT NULL, sent INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE artifact (                  -- a randomized unit in the spool
+  digest BLOB NOT NULL, unit INTEGER NOT NULL, effective_digest BLOB NOT NULL, sha256 BLOB NOT NULL, size INTEGER NOT NULL,
+  facts TEXT NOT NULL,                   -- what the ledger will say about it (verticil.party.control.ledger.Release)
+  version_tag BLOB NOT NULL,             -- that its noise was drawn with
+  receipt BLOB,                          -- body of the miner's signed receipt
+  cleared INTEGER NOT NULL DEFAULT 0,    -- the study ended and the spool may have dropped the bytes
+  PRIMARY KEY (digest, unit)
+) STRICT;
+CREATE TABLE ledger (                    -- one row for each unit and attempted send; never changed
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  at TEXT NOT NULL, study_digest BLOB NOT NULL, study_id TEXT NOT NULL, unit INTEGER NOT NULL, variables TEXT NOT NULL,
+  dataset TEXT NOT NULL, sources TEXT NOT NULL, codebook_digest BLOB NOT NULL, transition_digest BLOB NOT NULL,
+  secret_id BLOB NOT NULL, fingerprint BLOB NOT NULL, version_tag BLOB NOT NULL,
+  epsilon REAL NOT NULL,                 -- of the unit; may be infinite
+  charged REAL NOT NULL,                 -- epsilon, or 0 when the same values had been charged before
+  recipient TEXT NOT NULL, artifact_sha256 BLOB NOT NULL, size INTEGER NOT NULL
+) STRICT;
+CREATE INDEX ledger_source ON ledger (dataset, sources);
+CREATE TRIGGER ledger_keeps BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'ledger rows are never changed'); END;
+CREATE TRIGGER ledger_stays BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'ledger rows are never deleted'); END;
+CREATE TABLE heartbeat (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  pid INTEGER NOT NULL, at TEXT NOT NULL, connected INTEGER NOT NULL, problem TEXT NOT NULL
+) STRICT;
+"""
+
+
+_BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_UNUSABLE: Final = frozenset(
+    {
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+    }
+)
+
+
+class Database:
+    """One connection, usable from several threads one after the other.
+
+    Args:
+        directory: the state directory.
+        create: make the file when it is absent (`party init`); else that is an error.
+
+    Raises:
+        DataFault: STATE_CORRUPT (absent, not ours, of a newer version), DISK_FULL.
+    """
+
+    def __init__(self, directory: Path, *, create: bool = False) -> None:
+        self.path = directory / FILE_NAME
+        if not create and not self.path.exists():
+            raise DataFault(
+                "STATE_CORRUPT",
+                f"{self.path}: no state database",
+                hint="run `verticil party init`, or restore your backup",
+            )
+        self._lock = threading.RLock()
+        self._depth = 0
+        with _mapped(self.path):
+            self._connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10.0)
+            try:
+                self._open()
+            except BaseException:
+                self._connection.close()
+                raise
+        self._seen = self._data_version()
+
+    def _open(self) -> None:
+        os.chmod(self.path, 0o600)
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+            self._connection.execute(f"PRAGMA {pragma}").fetchall()
+        with self.transaction():
+            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+            if version == 0:
+                for statement in _statements(_SCHEMA):
+                    self._connection.execute(statement)
+                self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            elif version != SCHEMA_VERSION:
+                raise DataFault(
+                    "STATE_CORRUPT",
+                    f"{self.path}: schema version {version}, expected {SCHEMA_VERSION}",
+                    hint="another version of verticil wrote it; use that version",
+                )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._connection.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Generator[None]:
+        """All or nothing, on the disk when the block ends. An inner one belongs to the outer one.
+
+        Raises:
+            DataFault: DISK_FULL, STATE_CORRUPT, STATE_LOCKED; nothing was written.
+        """
+        with self._lock, _mapped(self.path):
+            if self._depth:
+                yield
+                return
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._depth += 1
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+            finally:
+                self._depth -= 1
+
+    def write(self, statement: str, values: Sequence[Cell] = ()) -> int:
+        """Run one statement in a transaction; returns the number of rows it changed."""
+        with self.transaction():
+            return self._connection.execute(statement, values).rowcount
+
+    def rows(self, statement: str, values: Sequence[Cell] = ()) -> list[Row]:
+        """All rows of a query."""
+        with self._lock, _mapped(self.path):
+            return self._connection.execute(statement, values).fetchall()
+
+    def changed(self) -> bool:
+        """Whether another process has committed since the last call."""
+        version = self._data_version()
+        changed, self._seen = version != self._seen, version
+        return changed
+
+    def _data_version(self) -> int:
+        (row,) = self.rows("PRAGMA data_version")
+        (version,) = row
+        return version if isinstance(version, int) else 0
+
+
+class DaemonLock:
+    """Held while a daemon runs on a state directory; the operating system drops it when the process dies.
+
+    Raises:
+        DataFault: STATE_LOCKED when another daemon holds it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / "party.lock"
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise disk_fault(error, path) from None
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._descriptor)
+            message = f"{path}: another party daemon runs on this state directory"
+            raise DataFault(
+                "STATE_LOCKED", message, hint="stop the other daemon, or use another state_directory"
+            ) from None
+
+    def close(self) -> None:
+        """Give the lock up."""
+        os.close(self._descriptor)
+
+
+def disk_fault(error: OSError, path: Path) -> DataFault:
+    """The error of this program for a failed write to `path`."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return _disk_full(path)
+    problem = f"{path}: cannot be written ({error.strerror})"
+    return DataFault("STATE_CORRUPT", problem, hint="check the folder's owner and permissions")
+
+
+def _disk_full(path: Path) -> DataFault:
+    hint = "free some space; the work goes on by itself"
+    return DataFault("DISK_FULL", f"{path}: no space left on the device", hint=hint)
+
+
+@contextlib.contextmanager
+def _mapped(path: Path) -> Generator[None]:
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_FULL:
+            raise _disk_full(path) from None
+        if code in _BUSY:
+            raise DataFault("STATE_LOCKED", f"{path}: another process holds the database", hint="try again") from None
+        if code in _UNUSABLE:
+            problem = f"{path}: cannot be used ({getattr(error, 'sqlite_errorname', 'damaged')})"
+            raise DataFault("STATE_CORRUPT", problem, hint="restore your backup of the state directory") from None
+        raise
+
+
+def _statements(script: str) -> list[str]:
+    found: list[str] = []
+    pending = ""
+    for line in script.splitlines():
+        pending += line + "\n"
+        if sqlite3.complete_statement(pending):
+            found.append(pending)
+            pending = ""
+    return found

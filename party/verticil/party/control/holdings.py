@@ -1,0 +1,220 @@
+"""The site's own records as one study sees them: who they are, what their codes are, and what releasing them means.
+
+A `Holding` is made from the local tables in one pass and keeps no id: of each record it has the tag that sticky noise needs, the
+pseudonym that linkage needs, and one code for each variable. It never leaves the process.
+
+A party may have several data sets. A variable belongs to the one that names it in a ``columns`` rule, else to the only one
+whose table has such a column; the party's people in a study are those who are in all the data sets that the study uses. The
+fingerprint of a unit is that of its whole data set, whoever is at the other parties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.party.config import PartyConfig
+from verticil.party.control.ledger import Release
+from verticil.party.control.secret import secret_id
+from verticil.party.records import linkage, perturb
+from verticil.party.records.source import DatasetRule, header, read_records
+from verticil.shared.errors import Misuse
+from verticil.shared.model import privacy
+from verticil.shared.model.schema import Variable
+from verticil.shared.study.document import Study, Unit
+
+__all__ = ["Holding", "Origin", "origins", "randomize", "read_holding", "release_of"]
+
+Codes = NDArray[np.uint8] | NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a variable comes from at this site."""
+
+    dataset: str
+    source: str
+    recode: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Holding:
+    """This party's people in one study, in an order of no meaning. Secret.
+
+    Attributes:
+        tags: (n, 14), uint8; see `perturb.record_tags`.
+        codes: variable -> (n,), uint8 or uint16.
+        fingerprints: index of unit -> SHA-256 of its data (whole data set).
+        pseudonyms: (n, 16), uint8, ascending.
+        order: (n,), int64: the record of each pseudonym.
+    """
+
+    tags: NDArray[np.uint8]
+    codes: Mapping[str, Codes]
+    fingerprints: Mapping[int, bytes]
+    pseudonyms: NDArray[np.uint8]
+    order: NDArray[np.int64]
+
+    @property
+    def n_records(self) -> int:
+        """Number of people."""
+        return len(self.tags)
+
+
+def origins(config: PartyConfig, study: Study) -> dict[str, Origin]:
+    """Where each of this party's variables comes from. Reads the headers of the tables when there are several data sets.
+
+    Raises:
+        Misuse: CONFIG_INVALID, no data set has the variable, or several have it.
+        DataFault: a table cannot be read.
+    """
+    own = [study.schema[position] for position in study.schema.owned_by(config.name)]
+    if len(config.datasets) == 1:
+        ((name, rule),) = config.datasets.items()
+        return {variable.name: _origin(name, rule, variable) for variable in own}
+    headers: dict[str, tuple[str, ...]] = {}
+    found: dict[str, Origin] = {}
+    for variable in own:
+        homes = [name for name, rule in config.datasets.items() if variable.name in rule.columns]
+        if not homes:
+            headers = headers or {name: header(rule) for name, rule in config.datasets.items()}
+            homes = [name for name, columns in headers.items() if variable.name in columns]
+        if len(homes) != 1:
+            where = "none of them has it" if not homes else f"{', '.join(homes)} have it"
+            raise Misuse(
+                "CONFIG_INVALID",
+                f"{config.path.name}: variable '{variable.name}': expected one of {len(config.datasets)} data sets, {where}",
+                hint=f"name it in [dataset.NAME.columns.{variable.name}]",
+            )
+        found[variable.name] = _origin(homes[0], config.datasets[homes[0]], variable)
+    return found
+
+
+def _origin(dataset: str, rule: DatasetRule, variable: Variable) -> Origin:
+    column = rule.column(variable.name)
+    return Origin(dataset=dataset, source=column.source, recode=column.recode)
+
+
+def read_holding(
+    config: PartyConfig, study: Study, *, proposal_digest: bytes, site_secret: bytes, linkage_key: bytes
+) -> Holding:
+    """Read this party's tables for a study.
+
+    Args:
+        config: where the tables are.
+        study: the proposal.
+        proposal_digest: of it; the context of pseudonyms.
+        site_secret: of this site.
+        linkage_key: shared by the parties.
+
+    Raises:
+        DataFault: whatever is wrong with a table (see `read_records`).
+        Misuse: CONFIG_INVALID.
+    """
+    places = origins(config, study)
+    tags: NDArray[np.uint8] | None = None
+    ids: tuple[str, ...] = ()
+    codes: dict[str, Codes] = {}
+    fingerprints: dict[int, bytes] = {}
+    for dataset in dict.fromkeys(place.dataset for place in places.values()):
+        variables = [variable for variable in study.schema.variables if _is_in(variable, places, dataset)]
+        records = read_records(config.datasets[dataset], variables, study.linkage.normalise)
+        own_tags = perturb.record_tags(site_secret, records.ids)
+        for variable in variables:
+            fingerprints[study.unit_of(variable.name)] = perturb.fingerprint(own_tags, records.codes[variable.name])
+        if tags is None:
+            tags, ids, codes = own_tags, records.ids, dict(records.codes)
+        else:
+            ours, theirs = _in_both(ids, records.ids)
+            tags, ids = tags[ours], tuple(ids[row] for row in ours.tolist())
+            codes = {name: column[ours] for name, column in codes.items()}
+            codes |= {name: column[theirs] for name, column in records.codes.items()}
+    if tags is None:
+        raise Misuse(
+            "CONFIG_INVALID", f"{config.path.name}: party '{config.name}' has no variable in study '{study.id}'"
+        )
+    values, order = linkage.pseudonyms(linkage_key, linkage.linkage_context(proposal_digest), ids)
+    return Holding(tags=tags, codes=codes, fingerprints=fingerprints, pseudonyms=values, order=order)
+
+
+def _is_in(variable: Variable, places: Mapping[str, Origin], dataset: str) -> bool:
+    return variable.name in places and places[variable.name].dataset == dataset
+
+
+def _in_both(ids: Iterable[str], others: Iterable[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    position = {record_id: row for row, record_id in enumerate(others)}
+    pairs = [(row, position[record_id]) for row, record_id in enumerate(ids) if record_id in position]
+    both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def release_of(
+    study: Study, index: int, *, places: Mapping[str, Origin], fingerprint: bytes, site_secret: bytes
+) -> Release:
+    """What releasing one unit means for the ledger.
+
+    Args:
+        study: with this party's declaration.
+        index: of the unit.
+        places: see `origins`.
+        fingerprint: of the unit's data.
+        site_secret: of this site.
+    """
+    unit, variable = study.units[index], _only_variable(study, study.units[index])
+    place = places[variable.name]
+    return Release(
+        variables=unit.variables,
+        dataset=place.dataset,
+        sources=(place.source,),
+        codebook_digest=perturb.codebook_digest(variable, place.recode),
+        transition_digest=unit.transition.digest(),
+        secret_id=secret_id(site_secret),
+        fingerprint=fingerprint,
+        epsilon=privacy.epsilon(unit.transition),
+    )
+
+
+def randomize(
+    holding: Holding,
+    rows: NDArray[np.int64],
+    study: Study,
+    index: int,
+    *,
+    release: Release,
+    version_tag: bytes,
+    site_secret: bytes,
+) -> Codes:
+    """The released codes of one unit in the common order.
+
+    Args:
+        holding: this party's people.
+        rows: the common ones, in the common order.
+        study: the effective study.
+        index: of the unit.
+        release: what the ledger will say; it names what the noise depends on.
+        version_tag: of the ledger's assessment.
+        site_secret: of this site.
+
+    Returns:
+        (len(rows),), uint8 or uint16.
+    """
+    variable = _only_variable(study, study.units[index])
+    key = perturb.unit_key(
+        site_secret,
+        dataset=release.dataset,
+        source_columns=release.sources,
+        codebook_digest=release.codebook_digest,
+        transition_digest=release.transition_digest,
+        version_tag=version_tag,
+    )
+    transition = study.units[index].transition
+    return perturb.perturb(key, holding.tags[rows], holding.codes[variable.name][rows], transition)
+
+
+def _only_variable(study: Study, unit: Unit) -> Variable:
+    # Joint units are refused when a study is read; this is the place that would have to know them.
+    (name,) = unit.variables
+    return study.schema[study.schema.index(name)]

@@ -1,0 +1,269 @@
+"""The privacy ledger: what was ever sent, what it cost, and what may still be spent.
+
+Promises
+- One row for each unit and attempted send, on the disk (WAL, synchronous FULL) before the first byte of the unit leaves, with the
+  budget checked again in the same transaction. Rows are never changed or deleted (triggers in the database see to it).
+- Values that were charged once cost nothing again: same data set, source columns, codebook, matrix, site secret and version of
+  the data. Sticky noise makes a second sending of them the very same values. Anything else is charged its full epsilon.
+- The lifetime sum is per data set name. A new fingerprint of the data, a new codebook, matrix or secret never resets it.
+- A changed version of data that was released before is refused unless the policy says otherwise (contract.md section 2): with
+  ``sticky`` it is released with the same noise, which shows which values changed; with ``fresh`` a version tag draws new noise.
+  Either is charged.
+
+Infinite epsilon (permitted by `allow_infinite` only) is recorded as such and left out of the finite sum. The ledger sums epsilons
+(basic composition); it does not know which people were in a release and counts each release for every person.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+from verticil.party.control.database import Database
+from verticil.party.control.policy import Policy, finite_total
+from verticil.shared.errors import Refusal
+from verticil.shared.model.privacy import EPSILON_TOLERANCE
+
+__all__ = ["Assessment", "Ledger", "LedgerRow", "Release"]
+
+_SAME_DRAW = "dataset = ? AND sources = ? AND codebook_digest = ? AND transition_digest = ? AND secret_id = ?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """The randomized values of one unit over the whole data set, as the ledger tells them apart.
+
+    Attributes:
+        variables: the study's names, for people.
+        dataset: name of the data set in party.toml.
+        sources: local source columns.
+        codebook_digest: SHA-256 of what defines the encoding.
+        transition_digest: SHA-256 of the quantized matrix.
+        secret_id: name of the site secret.
+        fingerprint: of the encoded data, independent of row order.
+        epsilon: of the unit; may be infinite.
+    """
+
+    variables: tuple[str, ...]
+    dataset: str
+    sources: tuple[str, ...]
+    codebook_digest: bytes
+    transition_digest: bytes
+    secret_id: bytes
+    fingerprint: bytes
+    epsilon: float
+
+    def to_json(self) -> str:
+        """As text, for the state database."""
+        digests = (self.codebook_digest, self.transition_digest, self.secret_id, self.fingerprint)
+        return json.dumps([self.variables, self.dataset, self.sources, *(d.hex() for d in digests), str(self.epsilon)])
+
+    @classmethod
+    def from_json(cls, text: str) -> Release:
+        """Read what `to_json` wrote."""
+        variables, dataset, sources, codebook, transition, secret, fingerprint, epsilon = json.loads(text)
+        return cls(
+            variables=tuple(variables),
+            dataset=dataset,
+            sources=tuple(sources),
+            codebook_digest=bytes.fromhex(codebook),
+            transition_digest=bytes.fromhex(transition),
+            secret_id=bytes.fromhex(secret),
+            fingerprint=bytes.fromhex(fingerprint),
+            epsilon=float(epsilon),
+        )
+
+    @property
+    def draw(self) -> tuple[str, str, bytes, bytes, bytes]:
+        """What the noise depends on, the version tag apart."""
+        return (self.dataset, json.dumps(self.sources), self.codebook_digest, self.transition_digest, self.secret_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assessment:
+    """What releasing a unit means now.
+
+    Attributes:
+        version_tag: enters the noise key; empty but for fresh noise on a changed version.
+        charge: epsilon, or 0 when the same values were charged before.
+    """
+
+    version_tag: bytes
+    charge: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRow:
+    """One row, for people."""
+
+    number: int
+    at: str
+    study_id: str
+    variables: tuple[str, ...]
+    dataset: str
+    epsilon: float
+    charged: float
+    recipient: str
+    artifact_sha256: str
+    size: int
+
+
+class Ledger:
+    """The ledger in a party's database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def spent(self, dataset: str) -> float:
+        """The finite epsilon charged to a data set in its lifetime."""
+        rows = self._database.rows("SELECT charged FROM ledger WHERE dataset = ?", (dataset,))
+        return finite_total([cast("float", charged) for (charged,) in rows])
+
+    def datasets(self) -> tuple[str, ...]:
+        """Names of the data sets that something was charged to."""
+        return tuple(
+            cast("str", name) for (name,) in self._database.rows("SELECT DISTINCT dataset FROM ledger ORDER BY dataset")
+        )
+
+    def rows(self) -> tuple[LedgerRow, ...]:
+        """The whole ledger in order."""
+        columns = "number, at, study_id, variables, dataset, epsilon, charged, recipient, artifact_sha256, size"
+        return tuple(
+            LedgerRow(
+                number=cast("int", row[0]),
+                at=cast("str", row[1]),
+                study_id=cast("str", row[2]),
+                variables=tuple(json.loads(cast("str", row[3]))),
+                dataset=cast("str", row[4]),
+                epsilon=cast("float", row[5]),
+                charged=cast("float", row[6]),
+                recipient=cast("str", row[7]),
+                artifact_sha256=cast("bytes", row[8]).hex(),
+                size=cast("int", row[9]),
+            )
+            for row in self._database.rows(f"SELECT {columns} FROM ledger ORDER BY number")  # noqa: S608 (constant text)
+        )
+
+    def assess(self, releases: Sequence[Release], policy: Policy) -> tuple[Assessment, ...]:
+        """What sending `releases` would mean, without sending or writing anything.
+
+        Raises:
+            Refusal: DATA_CHANGED, EPSILON_INFINITE, BUDGET_EXCEEDED (column or lifetime).
+        """
+        with self._database.transaction():
+            found = tuple(self._assess_one(release, policy) for release in releases)
+            for dataset in dict.fromkeys(release.dataset for release in releases):
+                charges = [
+                    item.charge for item, release in zip(found, releases, strict=True) if release.dataset == dataset
+                ]
+                new, spent, limit = finite_total(charges), self.spent(dataset), policy.max_epsilon_lifetime
+                if new > 0 and spent + new > limit + EPSILON_TOLERANCE:
+                    raise Refusal(
+                        "BUDGET_EXCEEDED",
+                        f"data set '{dataset}': epsilon {new:.4g} on top of {spent:.4g} charged before, expected at most {limit:g}",
+                        hint="the limit is policy.max_epsilon_lifetime; a release with the same matrices as before costs nothing",
+                    )
+        return found
+
+    def _assess_one(self, release: Release, policy: Policy) -> Assessment:
+        name = ", ".join(release.variables)
+        permitted = all(variable in policy.allow_infinite for variable in release.variables)
+        if math.isinf(release.epsilon) and not permitted:
+            message = f"column '{name}': infinite epsilon and not in policy.allow_infinite"
+            raise Refusal("EPSILON_INFINITE", message, hint="declare a scheme without zero cells")
+        if math.isfinite(release.epsilon) and release.epsilon > policy.max_epsilon_per_column + EPSILON_TOLERANCE:
+            message = (
+                f"column '{name}': epsilon {release.epsilon:.4g}, expected at most {policy.max_epsilon_per_column:g}"
+            )
+            raise Refusal("BUDGET_EXCEEDED", message, hint="the limit is policy.max_epsilon_per_column")
+        earlier = self._database.rows(
+            f"SELECT DISTINCT fingerprint, version_tag FROM ledger WHERE {_SAME_DRAW} ORDER BY number",  # noqa: S608 (constant text)
+            release.draw,
+        )
+        for fingerprint, version_tag in earlier:
+            if fingerprint == release.fingerprint:
+                return Assessment(version_tag=cast("bytes", version_tag), charge=0.0)
+        if not earlier:
+            return Assessment(version_tag=b"", charge=release.epsilon)
+        if policy.on_data_change == "refuse":
+            raise Refusal(
+                "DATA_CHANGED",
+                f"column '{name}' of data set '{release.dataset}': the data changed since they were released with this matrix",
+                hint="a second release shows which values changed; see policy.on_data_change in party.toml",
+            )
+        return Assessment(
+            version_tag=release.fingerprint if policy.on_data_change == "fresh" else b"", charge=release.epsilon
+        )
+
+    def record(
+        self,
+        release: Release,
+        *,
+        version_tag: bytes,
+        policy: Policy,
+        study_digest: bytes,
+        study_id: str,
+        unit: int,
+        recipient: str,
+        artifact_sha256: bytes,
+        size: int,
+        at: datetime,
+    ) -> float:
+        """Write the row of one attempted send. When it returns, the row is on the disk and the unit may leave.
+
+        Args:
+            release: what is sent.
+            version_tag: that the artifact was made with.
+            policy: the limits, checked again here.
+            study_digest: of the proposal.
+            study_id: for people.
+            unit: index in the study.
+            recipient: who gets it.
+            artifact_sha256: of the artifact.
+            size: bytes of the artifact.
+            at: now.
+
+        Returns:
+            The epsilon that was charged.
+
+        Raises:
+            Refusal: as `assess`; DATA_CHANGED also when the artifact's noise is no longer the one that this version has.
+            DataFault: DISK_FULL, STATE_CORRUPT; nothing was written and nothing may leave.
+        """
+        with self._database.transaction():
+            (assessment,) = self.assess([release], policy)
+            if assessment.version_tag != version_tag:
+                message = f"column '{', '.join(release.variables)}': its noise is not the one that the ledger has for these data"
+                raise Refusal(
+                    "DATA_CHANGED", message, hint="policy.on_data_change changed while the study ran; submit it again"
+                )
+            dataset, sources, codebook, transition, secret = release.draw
+            self._database.write(
+                "INSERT INTO ledger (at, study_digest, study_id, unit, variables, dataset, sources, codebook_digest, transition_digest,"
+                " secret_id, fingerprint, version_tag, epsilon, charged, recipient, artifact_sha256, size)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    f"{at:%Y-%m-%dT%H:%M:%SZ}",
+                    study_digest,
+                    study_id,
+                    unit,
+                    json.dumps(release.variables),
+                    dataset,
+                    sources,
+                    codebook,
+                    transition,
+                    secret,
+                    release.fingerprint,
+                    version_tag,
+                    release.epsilon,
+                    assessment.charge,
+                    recipient,
+                    artifact_sha256,
+                    size,
+                ),
+            )
+        return assessment.charge

@@ -1,0 +1,179 @@
+"""The site's own limits, checked at the site, whatever the miner or the analyst says.
+
+`objections` compares a study, with this party's own declaration in it, with the policy and lists everything that speaks
+against it. It is a pure function: no files, no ledger. The lifetime budget and the rule on changed data need the ledger and
+are checked there (`verticil.party.control.ledger`). What is permitted here still needs an approval.
+
+The privacy statement is that of methods.md 1.1: epsilon = ln gamma, gamma the largest ratio of two entries within a column of
+the matrix; the total per person is the sum over the units of that person. A zero cell makes epsilon infinite: such a unit
+needs every one of its variables in `allow_infinite`, and is then left out of the finite sums (they would say nothing).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from verticil.shared.errors import Refusal
+from verticil.shared.model import privacy
+from verticil.shared.study.document import Study
+
+__all__ = ["Objection", "Policy", "finite_total", "objections", "refuse"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The ``[policy]`` table of party.toml.
+
+    Attributes:
+        approval: ``manual``, or ``auto`` (only under a CA with the demo marker).
+        approvers: who may approve; empty: whoever may run the command.
+        approvers_needed: how many different approvers a study needs.
+        max_epsilon_per_column: limit for each unit.
+        max_epsilon_per_study: limit for the sum over this party's units of one study.
+        max_epsilon_lifetime: limit for the sum of everything ever charged to one data set.
+        allow_infinite: variables that may be sent with infinite epsilon.
+        minimum_common_records: fewest common people, when the study asks for less.
+        minimum_parties: fewest parties in a study.
+        max_categories: most categories of a variable of this party.
+        deny_columns: source columns, or the study's names of variables, that never leave.
+        recipients: who may receive randomized columns.
+        on_data_change: what a second release of changed data is: refused, or accepted with the same or with fresh noise.
+    """
+
+    approval: Literal["manual", "auto"]
+    approvers: tuple[str, ...]
+    approvers_needed: int
+    max_epsilon_per_column: float
+    max_epsilon_per_study: float
+    max_epsilon_lifetime: float
+    allow_infinite: tuple[str, ...]
+    minimum_common_records: int
+    minimum_parties: int
+    max_categories: int
+    deny_columns: tuple[str, ...]
+    recipients: tuple[str, ...]
+    on_data_change: Literal["refuse", "sticky", "fresh"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objection:
+    """One thing that speaks against a study: a code of `Refusal`, a message and a hint, without data values."""
+
+    code: str
+    message: str
+    hint: str
+
+
+def finite_total(epsilons: Sequence[float]) -> float:
+    """The sum of the finite ones."""
+    return math.fsum(value for value in epsilons if math.isfinite(value))
+
+
+def objections(policy: Policy, study: Study, party: str, sources: Mapping[str, str]) -> tuple[Objection, ...]:
+    """Everything in `study` that the policy does not permit.
+
+    Args:
+        policy: the site's limits.
+        study: the proposal with this party's own declaration.
+        party: this party's name.
+        sources: variable -> source column in the local table.
+
+    Returns:
+        Nothing when the policy permits the study; else one entry for each limit and variable, in the study's order.
+    """
+    found = [
+        *_of_study(policy, study),
+        *_of_variables(policy, study, party, sources),
+        *_of_epsilon(policy, study, party),
+    ]
+    return tuple(found)
+
+
+def refuse(found: Sequence[Objection], study_id: str) -> None:
+    """Raise the first objection with the messages of all.
+
+    Raises:
+        Refusal: POLICY_REFUSED, BUDGET_EXCEEDED or EPSILON_INFINITE.
+    """
+    if found:
+        text = "; ".join(objection.message for objection in found)
+        raise Refusal(found[0].code, f"study '{study_id}': {text}", hint=found[0].hint)
+
+
+def _of_study(policy: Policy, study: Study) -> list[Objection]:
+    found: list[Objection] = []
+    if study.model == "central" and "miner" not in policy.recipients:
+        found.append(_refused("model 'central' sends to the miner, which is not in policy.recipients", "recipients"))
+    if study.model == "peer":
+        strangers = [name for name in study.parties if name not in policy.recipients]
+        if strangers:
+            found.append(_refused(f"model 'peer': {', '.join(strangers)} not in policy.recipients", "recipients"))
+    if len(study.parties) < policy.minimum_parties:
+        found.append(
+            _refused(f"{len(study.parties)} parties, expected at least {policy.minimum_parties}", "minimum_parties")
+        )
+    return found
+
+
+def _of_variables(policy: Policy, study: Study, party: str, sources: Mapping[str, str]) -> list[Objection]:
+    found: list[Objection] = []
+    for position in study.schema.owned_by(party):
+        variable = study.schema[position]
+        denied = [
+            name for name in dict.fromkeys((variable.name, sources[variable.name])) if name in policy.deny_columns
+        ]
+        if denied:
+            found.append(
+                _refused(f"variable '{variable.name}': column '{denied[0]}' is in policy.deny_columns", "deny_columns")
+            )
+        if variable.n_states > policy.max_categories:
+            problem = (
+                f"variable '{variable.name}': {variable.n_states} categories, expected at most {policy.max_categories}"
+            )
+            found.append(_refused(problem, "max_categories"))
+    return found
+
+
+def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
+    found: list[Objection] = []
+    epsilons: list[float] = []
+    for index in study.units_of(party):
+        unit = study.units[index]
+        name = ", ".join(unit.variables)
+        epsilon = privacy.epsilon(unit.transition)
+        epsilons.append(epsilon)
+        forbidden = [variable for variable in unit.variables if variable not in policy.allow_infinite]
+        if math.isinf(epsilon) and forbidden:
+            found.append(
+                Objection(
+                    code="EPSILON_INFINITE",
+                    message=f"column '{name}': scheme '{unit.scheme}' has infinite epsilon and is not in policy.allow_infinite",
+                    hint="declare a scheme without zero cells, or put the variable into policy.allow_infinite",
+                )
+            )
+        elif math.isfinite(epsilon) and epsilon > policy.max_epsilon_per_column + privacy.EPSILON_TOLERANCE:
+            limit = policy.max_epsilon_per_column
+            found.append(
+                _budget(f"column '{name}': epsilon {epsilon:.4g}, expected at most {limit:g}", "max_epsilon_per_column")
+            )
+    total, limit = finite_total(epsilons), policy.max_epsilon_per_study
+    if total > limit + privacy.EPSILON_TOLERANCE:
+        found.append(
+            _budget(
+                f"epsilon of this party's columns sums to {total:.4g}, expected at most {limit:g}",
+                "max_epsilon_per_study",
+            )
+        )
+    return found
+
+
+def _refused(message: str, key: str) -> Objection:
+    return Objection(code="POLICY_REFUSED", message=message, hint=f"the limit is policy.{key} in party.toml")
+
+
+def _budget(message: str, key: str) -> Objection:
+    hint = f"declare stronger noise with [[randomization]] in party.toml; the limit is policy.{key}"
+    return Objection(code="BUDGET_EXCEEDED", message=message, hint=hint)

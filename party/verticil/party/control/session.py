@@ -1,0 +1,113 @@
+"""What this party does next for a study: a pure function of what the miner told and what this party remembers.
+
+Order rules
+1. After a denial or a failure of this party nothing is sent for the study but the news of it.
+2. Without a recorded approval of this party nothing is sent, not even a pseudonym. The approval goes first.
+3. Pseudonyms go when every party has approved: the miner then tells the effective study, and this party has compared its
+   own part with what it approved.
+4. The common list is confirmed when the miner can tell it and this party has recomputed it.
+5. Randomization waits until the miner asks for units (every party has confirmed), and goes before the first send.
+6. Units go one after the other, each after its row in the ledger.
+7. A study that ended at the miner asks for nothing; what the spool still holds for it is removed.
+
+Every step leads to a state in which it is not planned again, or can be repeated without harm; so a party that was killed
+anywhere plans the same step again and goes on. No files, no clock, no network here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from enum import StrEnum
+
+from verticil.party.control.state import StudyRecord
+from verticil.shared.study.states import State, is_final
+
+__all__ = ["Plan", "Step", "plan"]
+
+
+class Step(StrEnum):
+    """One thing to do."""
+
+    REST = "rest"
+    CLEAR = "clear"
+    TELL_DENIAL = "tell-denial"
+    TELL_FAILURE = "tell-failure"
+    APPROVE = "approve"
+    TELL_APPROVAL = "tell-approval"
+    LINK = "link"
+    CONFIRM = "confirm"
+    RANDOMIZE = "randomize"
+    SEND = "send"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The next step and what `status` shows for it."""
+
+    step: Step
+    stage: str
+
+
+def plan(record: StudyRecord, *, automatic: bool, own_units: Set[int], spooled: Set[int], receipted: Set[int]) -> Plan:
+    """The next step for a study.
+
+    Args:
+        record: what is known of it.
+        automatic: approval is automatic here (demo only).
+        own_units: this party's units.
+        spooled: those of them that are randomized and in the spool for the present effective study.
+        receipted: those of the spooled that the miner has signed for.
+
+    Returns:
+        The step; `Step.REST` when it is others' turn.
+    """
+    state = State(record.task.state)
+    if is_final(state):
+        return Plan(step=Step.CLEAR if spooled else Step.REST, stage=_ending(record, state))
+    if record.failure is not None:
+        return Plan(
+            step=Step.REST if record.failure_sent else Step.TELL_FAILURE, stage=f"failed: {record.failure.code}"
+        )
+    if record.denial_sent is not None:
+        return Plan(step=Step.REST if record.denial_sent else Step.TELL_DENIAL, stage="denied")
+    if record.approval is None:
+        return _before_approval(record, automatic=automatic)
+    if not record.task.approved:
+        return Plan(step=Step.TELL_APPROVAL, stage="sending the approval")
+    if not record.task.effective:
+        return Plan(step=Step.REST, stage="waiting for the other parties' approval")
+    return _after_approval(
+        record, state, missing=own_units - receipted - set(record.task.units_received), spooled=spooled
+    )
+
+
+def _ending(record: StudyRecord, state: State) -> str:
+    if record.failure is not None and state is State.FAILED:
+        return f"failed: {record.failure.code}"
+    return f"failed: {record.task.failure}" if state is State.FAILED and record.task.failure else state.name.lower()
+
+
+def _before_approval(record: StudyRecord, *, automatic: bool) -> Plan:
+    if automatic:
+        return Plan(step=Step.APPROVE, stage="approving")
+    return Plan(
+        step=Step.REST,
+        stage=f"waiting for approval ({record.n_votes} so far)" if record.n_votes else "waiting for approval",
+    )
+
+
+def _after_approval(record: StudyRecord, state: State, *, missing: Set[int], spooled: Set[int]) -> Plan:
+    task = record.task
+    if not task.pseudonyms_complete:
+        return Plan(step=Step.LINK, stage="linking")
+    if not task.alignment_confirmed or record.n_common is None:
+        return Plan(step=Step.CONFIRM, stage="linking")
+    if state not in {State.PREPARING, State.UPLOADING}:
+        waiting = "waiting for the other parties" if state < State.PREPARING else f"at the miner: {state.name.lower()}"
+        return Plan(step=Step.REST, stage=waiting)
+    if not missing:
+        return Plan(step=Step.REST, stage="all columns sent")
+    if missing - spooled:
+        return Plan(step=Step.RANDOMIZE, stage="randomizing")
+    return Plan(step=Step.SEND, stage="uploading")

@@ -1,0 +1,211 @@
+"""A site's opened state: configuration, database, secrets. What the daemon and the commands of the site's people work on.
+
+An approval or a denial is written here, in the site's own database, by whoever may run the command on this machine; the daemon
+notices and acts. Nothing here talks to anybody else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from verticil.party.config import PartyConfig
+from verticil.party.control import approval
+from verticil.party.control.approval import Review
+from verticil.party.control.database import Database, disk_fault
+from verticil.party.control.holdings import Holding, read_holding
+from verticil.party.control.ledger import Ledger
+from verticil.party.control.secret import FILE_NAME as SECRET_FILE
+from verticil.party.control.secret import create_secret, read_secret
+from verticil.party.control.state import PartyState, StudyRecord
+from verticil.party.records.keyfile import read_key
+from verticil.shared.errors import Misuse, Refusal, VerticilError
+from verticil.shared.study.canonical import from_bytes
+from verticil.shared.study.states import State, is_final
+
+__all__ = ["AUTOMATIC", "Site", "Verdict", "init_state"]
+
+AUTOMATIC: Final = "automatic approval (demonstration)"
+"""The approver that the daemon names under a marked authority."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What came of a yes.
+
+    Attributes:
+        review: what was approved.
+        approvers: who said yes to exactly this so far.
+        complete: these are enough, and the daemon goes on.
+    """
+
+    review: Review
+    approvers: tuple[str, ...]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Site:
+    """One party's opened state. Use as a context manager.
+
+    Attributes:
+        config: party.toml.
+        database, state, ledger: the state directory.
+        site_secret, linkage_key: never shown.
+    """
+
+    config: PartyConfig
+    database: Database
+    state: PartyState
+    ledger: Ledger
+    site_secret: bytes
+    linkage_key: bytes
+
+    @classmethod
+    def open(cls, config: PartyConfig) -> Site:
+        """Open the state directory of a party that was set up.
+
+        Raises:
+            DataFault: SECRET_MISSING, STATE_CORRUPT, DISK_FULL.
+            Misuse: CONFIG_INVALID, the linkage key's file.
+        """
+        secret, key = read_secret(config.state_directory), read_key(config.linkage_key)
+        database = Database(config.state_directory)
+        return cls(
+            config=config,
+            database=database,
+            state=PartyState(database),
+            ledger=Ledger(database),
+            site_secret=secret,
+            linkage_key=key,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.database.close()
+
+    def read(self, record: StudyRecord) -> Holding:
+        """Read this party's tables for a study; raises as `read_holding`."""
+        return read_holding(
+            self.config,
+            from_bytes(record.task.proposal),
+            proposal_digest=record.digest,
+            site_secret=self.site_secret,
+            linkage_key=self.linkage_key,
+        )
+
+    def review(self, record: StudyRecord, at: datetime, *, holding: Holding | None = None) -> Review:
+        """Everything that is looked at before anybody says yes; raises as `verticil.party.control.approval.review`."""
+        return approval.review(
+            self.config,
+            self.ledger,
+            record.task.proposal,
+            site_secret=self.site_secret,
+            linkage_key=self.linkage_key,
+            today=at.date(),
+            holding=holding,
+        )
+
+    def approve(self, record: StudyRecord, approver: str, at: datetime, *, holding: Holding | None = None) -> Verdict:
+        """Say yes to a study as it stands; on the disk when it returns. Saying it twice is saying it once.
+
+        Args:
+            record: the study.
+            approver: who says so.
+            at: now, UTC.
+            holding: the data, when they have been read already.
+
+        Raises:
+            Refusal: whatever speaks against the study (exit 3), or STUDY_DENIED, STUDY_EXPIRED, STUDY_WITHDRAWN, APPROVAL_VOID.
+            DataFault, Misuse: whatever is wrong with the tables or party.toml.
+        """
+        if approver == AUTOMATIC and self.config.policy.approval != "auto":
+            raise Misuse("USAGE", f"the approver '{AUTOMATIC}' is reserved")
+        self._may_decide(record, approver)
+        found = self.review(record, at, holding=holding)
+        body = approval.body_of(found, self.config.name, approver, at)
+        content = approval.content_of(body)
+        with self.database.transaction():
+            record = self.state.study(record.digest)
+            self._may_decide(record, approver)
+            if record.approval is not None:
+                if approval.content_of(record.approval) == content:
+                    return Verdict(review=found, approvers=(approver,), complete=True)
+                if record.task.approved:
+                    raise Refusal(
+                        "APPROVAL_VOID",
+                        f"study '{record.study_id}': the miner has the approval, and data, declaration or minimum changed since",
+                        hint="have the analyst submit the study again",
+                    )
+                self.state.disapprove(record.digest)
+            approvers = self.state.vote(record.digest, approver, content, at)
+            complete = approver == AUTOMATIC or len(approvers) >= self.config.policy.approvers_needed
+            if complete:
+                body = approval.body_of(found, self.config.name, ", ".join(approvers), at)
+                self.state.approve(record.digest, body, at)
+        return Verdict(review=found, approvers=approvers, complete=complete)
+
+    def deny(self, record: StudyRecord, approver: str, reason: str, at: datetime) -> None:
+        """Say no to a study, for good.
+
+        Raises:
+            Misuse: USAGE, without a reason.
+            Refusal: POLICY_REFUSED, the person is not an approver; STUDY_WITHDRAWN and others, the study has ended.
+        """
+        reason = reason.strip()
+        if not reason or not reason.isprintable() or len(reason) > 500:
+            raise Misuse(
+                "USAGE", "the reason of a denial: expected 1 to 500 printable letters", hint="the analyst reads it"
+            )
+        self._may_decide(record, approver, denied_is_fine=True)
+        self.state.deny(record.digest, approver, reason, at)
+
+    def _may_decide(self, record: StudyRecord, approver: str, *, denied_is_fine: bool = False) -> None:
+        names = self.config.policy.approvers
+        if names and approver not in names and approver != AUTOMATIC:
+            raise Refusal(
+                "POLICY_REFUSED",
+                f"'{approver}' is not one of policy.approvers ({', '.join(names)})",
+                hint="give one of them with --as",
+            )
+        if not approver or not approver.isprintable() or len(approver) > 100:
+            raise Misuse("USAGE", "the approver: expected a name of 1 to 100 printable letters")
+        if record.denial_sent is not None and not denied_is_fine:
+            raise Refusal("STUDY_DENIED", f"study '{record.study_id}': it was denied here", hint="a denial is for good")
+        if record.failure is not None:
+            raise Refusal("APPROVAL_VOID", f"study '{record.study_id}': it failed here with {record.failure.code}")
+        state = State(record.task.state)
+        if is_final(state):
+            raise _ended(record, state)
+
+
+def _ended(record: StudyRecord, state: State) -> VerticilError:
+    codes = {State.DENIED: "STUDY_DENIED", State.EXPIRED: "STUDY_EXPIRED"}
+    message = f"study '{record.study_id}': it ended, {state.name.lower()}"
+    return Refusal(codes.get(state, "STUDY_WITHDRAWN"), message, hint="nothing can be decided any more")
+
+
+def init_state(directory: Path, *, site_secret: bytes | None = None) -> None:
+    """Make a state directory: site secret and an empty database. Repeating it changes nothing that is there.
+
+    Args:
+        directory: made (0700) when absent.
+        site_secret: 32 bytes; None draws them from the operating system (anything else is for the simulation's ``--seed``).
+
+    Raises:
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise disk_fault(error, directory) from None
+    if not (directory / SECRET_FILE).exists():
+        create_secret(directory, secret=site_secret)
+    Database(directory, create=True).close()

@@ -1,0 +1,373 @@
+"""What the party remembers of each study, in its database.
+
+State, never events: a row says where the study stands as the miner last told, and what this party has done about it. Every method is one
+transaction that is on the disk when it returns, so the party may be killed between any two of them; each of them can be
+repeated. The ledger stands apart (`verticil.party.control.ledger`): it outlives studies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, cast
+
+from verticil.party.control.database import Database, Row
+from verticil.shared.errors import Misuse, VerticilError, from_code
+
+__all__ = ["Artifact", "Heartbeat", "PartyState", "StudyRecord", "Task", "stamp"]
+
+_STUDY = (
+    "s.digest, s.study_id, s.proposal, s.seen_at, s.version, s.remote_state, s.effective, s.effective_digest, s.remote_approved,"
+    " s.pseudonyms_complete, s.alignment_confirmed, s.units_received, s.remote_failure, s.stage, s.percent, s.n_common, s.common_sha256,"
+    " a.body, d.sent, f.code, f.message, f.hint, f.sent,"
+    " (SELECT COUNT(*) FROM vote v WHERE v.digest = s.digest)"
+)
+_JOINED = "FROM study s LEFT JOIN approval a USING (digest) LEFT JOIN denial d USING (digest) LEFT JOIN failure f USING (digest)"
+
+
+def stamp(at: datetime) -> str:
+    """A moment as it is written everywhere: UTC, whole seconds."""
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What the miner last told of a study (`StudyTask` of the wire contract)."""
+
+    digest: bytes
+    version: int
+    state: int
+    proposal: bytes
+    effective: bytes
+    effective_digest: bytes
+    approved: bool
+    pseudonyms_complete: bool
+    alignment_confirmed: bool
+    units_received: tuple[int, ...]
+    failure: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyRecord:
+    """A study as this party remembers it.
+
+    Attributes:
+        study_id: names it for people.
+        seen_at: when this party first heard of it.
+        task: what the miner last told.
+        stage, percent: what this party does about it, for people.
+        n_common, common_sha256: of the confirmed common list; None before.
+        approval: body of this party's approval; None before there are enough votes.
+        n_votes: approvers who said yes so far.
+        denial_sent: None: not denied.
+        failure: why this party cannot go on; None: it can.
+        failure_sent: whether the miner knows.
+    """
+
+    study_id: str
+    seen_at: str
+    task: Task
+    stage: str
+    percent: int
+    n_common: int | None
+    common_sha256: bytes | None
+    approval: bytes | None
+    n_votes: int
+    denial_sent: bool | None
+    failure: VerticilError | None
+    failure_sent: bool
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of the proposal, the study's name for programs."""
+        return self.task.digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """A randomized unit in the spool.
+
+    Attributes:
+        unit: index in the study.
+        effective_digest: of the effective study that it was made for.
+        sha256, size: of its bytes.
+        facts: what the ledger will say about it, as JSON.
+        version_tag: that its noise was drawn with.
+        receipt: body of the miner's signed receipt; None before.
+    """
+
+    unit: int
+    effective_digest: bytes
+    sha256: bytes
+    size: int
+    facts: str
+    version_tag: bytes
+    receipt: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """The daemon's last sign of life."""
+
+    pid: int
+    at: str
+    connected: bool
+    problem: str
+
+
+class PartyState:
+    """The studies in a party's database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def remember(self, task: Task, study_id: str, at: datetime) -> None:
+        """Store what the miner told. It takes the place of what was stored, also when a restored miner tells a lower version."""
+        self._database.write(
+            "INSERT INTO study (digest, study_id, proposal, seen_at, version, remote_state, effective, effective_digest,"
+            " remote_approved, pseudonyms_complete, alignment_confirmed, units_received, remote_failure, stage, percent)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0)"
+            " ON CONFLICT (digest) DO UPDATE SET version = excluded.version, remote_state = excluded.remote_state,"
+            " effective = excluded.effective, effective_digest = excluded.effective_digest,"
+            " remote_approved = excluded.remote_approved, pseudonyms_complete = excluded.pseudonyms_complete,"
+            " alignment_confirmed = excluded.alignment_confirmed, units_received = excluded.units_received,"
+            " remote_failure = excluded.remote_failure",
+            (
+                task.digest,
+                study_id,
+                task.proposal,
+                stamp(at),
+                task.version,
+                task.state,
+                task.effective,
+                task.effective_digest,
+                task.approved,
+                task.pseudonyms_complete,
+                task.alignment_confirmed,
+                json.dumps(task.units_received),
+                task.failure,
+            ),
+        )
+
+    def study(self, digest: bytes) -> StudyRecord:
+        """The study with this digest.
+
+        Raises:
+            Misuse: STUDY_UNKNOWN.
+        """
+        rows = self._database.rows(f"SELECT {_STUDY} {_JOINED} WHERE s.digest = ?", (digest,))
+        if not rows:
+            raise _unknown(digest.hex())
+        return _study(rows[0])
+
+    def studies(self) -> tuple[StudyRecord, ...]:
+        """All studies, oldest first."""
+        rows = self._database.rows(f"SELECT {_STUDY} {_JOINED} ORDER BY s.seen_at, s.digest")
+        return tuple(_study(row) for row in rows)
+
+    def told(
+        self, digest: bytes, what: Literal["remote_approved", "pseudonyms_complete", "alignment_confirmed"]
+    ) -> None:
+        """The miner has acknowledged something; its next task says so too."""
+        self._database.write(f"UPDATE study SET {what} = 1 WHERE digest = ?", (digest,))  # noqa: S608 (constant names)
+
+    def find(self, name: str) -> StudyRecord:
+        """The newest study with this id, or the one whose digest begins with `name` (at least 8 hexadecimal digits).
+
+        Raises:
+            Misuse: STUDY_UNKNOWN.
+        """
+        found = [study for study in self.studies() if study.study_id == name]
+        if not found and len(name) >= 8:
+            found = [study for study in self.studies() if study.digest.hex().startswith(name.lower())]
+        if not found:
+            raise _unknown(name)
+        return found[-1]
+
+    def show(self, digest: bytes, stage: str, percent: int = 0) -> None:
+        """Set what `status` shows; nothing is written when it shows that already."""
+        self._database.write(
+            "UPDATE study SET stage = ?, percent = ? WHERE digest = ? AND (stage, percent) IS NOT (?, ?)",
+            (stage, percent, digest, stage, percent),
+        )
+
+    # ---- the people's decisions
+
+    def vote(self, digest: bytes, approver: str, content: bytes, at: datetime) -> tuple[str, ...]:
+        """Record a yes to exactly `content`; votes for any other content are void and removed.
+
+        Returns:
+            The approvers who said yes to this content, in order of time.
+        """
+        with self._database.transaction():
+            self._database.write("DELETE FROM vote WHERE digest = ? AND content <> ?", (digest, content))
+            self._database.write(
+                "INSERT INTO vote VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", (digest, approver, content, stamp(at))
+            )
+            rows = self._database.rows(
+                "SELECT approver FROM vote WHERE digest = ? ORDER BY voted_at, approver", (digest,)
+            )
+        return tuple(cast("str", name) for (name,) in rows)
+
+    def approve(self, digest: bytes, body: bytes, at: datetime) -> None:
+        """Record the approval; it takes the place of an earlier one."""
+        self._database.write("INSERT OR REPLACE INTO approval VALUES (?, ?, ?)", (digest, body, stamp(at)))
+
+    def disapprove(self, digest: bytes) -> None:
+        """Forget an approval that was not sent and does not hold any more."""
+        self._database.write("DELETE FROM approval WHERE digest = ?", (digest,))
+
+    def deny(self, digest: bytes, approver: str, reason: str, at: datetime) -> None:
+        """Record a denial; votes and approval are void from now on."""
+        with self._database.transaction():
+            for table in ("vote", "approval"):
+                self._database.write(f"DELETE FROM {table} WHERE digest = ?", (digest,))  # noqa: S608 (constant names)
+            self._database.write(
+                "INSERT INTO denial (digest, approver, reason, denied_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                (digest, approver, reason, stamp(at)),
+            )
+
+    def denial_reason(self, digest: bytes) -> str:
+        """What the person who denied wrote."""
+        (row,) = self._database.rows("SELECT reason FROM denial WHERE digest = ?", (digest,))
+        return cast("str", row[0])
+
+    def denial_told(self, digest: bytes) -> None:
+        """The miner knows of the denial."""
+        self._database.write("UPDATE denial SET sent = 1 WHERE digest = ?", (digest,))
+
+    # ---- what the daemon did
+
+    def fail(self, digest: bytes, error: VerticilError, at: datetime) -> None:
+        """This party cannot go on with the study. The first failure stays."""
+        self._database.write(
+            "INSERT INTO failure (digest, code, message, hint, failed_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            (digest, error.code, error.message, error.hint, stamp(at)),
+        )
+
+    def failure_told(self, digest: bytes) -> None:
+        """The miner knows of the failure."""
+        self._database.write("UPDATE failure SET sent = 1 WHERE digest = ?", (digest,))
+
+    def confirm(self, digest: bytes, n_common: int, common_sha256: bytes) -> None:
+        """The common list was recomputed and its size accepted."""
+        self._database.write(
+            "UPDATE study SET n_common = ?, common_sha256 = ? WHERE digest = ?", (n_common, common_sha256, digest)
+        )
+
+    def store_artifacts(self, digest: bytes, artifacts: Sequence[Artifact]) -> None:
+        """Randomized units are in the spool; those of an earlier effective study are forgotten."""
+        with self._database.transaction():
+            for item in artifacts:
+                self._database.write(
+                    "INSERT OR REPLACE INTO artifact (digest, unit, effective_digest, sha256, size, facts, version_tag)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (digest, item.unit, item.effective_digest, item.sha256, item.size, item.facts, item.version_tag),
+                )
+
+    def artifacts(self, digest: bytes, effective_digest: bytes) -> dict[int, Artifact]:
+        """The randomized units of a study, by unit."""
+        rows = self._database.rows(
+            "SELECT unit, effective_digest, sha256, size, facts, version_tag, receipt FROM artifact"
+            " WHERE digest = ? AND effective_digest = ? AND NOT cleared ORDER BY unit",
+            (digest, effective_digest),
+        )
+        return {cast("int", row[0]): _artifact(row) for row in rows}
+
+    def forget_artifact(self, digest: bytes, unit: int) -> None:
+        """The spool does not hold this unit any more."""
+        self._database.write("DELETE FROM artifact WHERE digest = ? AND unit = ?", (digest, unit))
+
+    def clear(self, digest: bytes) -> tuple[bytes, ...]:
+        """The study ended: its receipts stay, its artifacts need not stay in the spool.
+
+        Returns:
+            Digests of the artifacts that no other study waits to send.
+        """
+        with self._database.transaction():
+            rows = self._database.rows(
+                "SELECT sha256 FROM artifact WHERE digest = ? AND NOT cleared"
+                " EXCEPT SELECT sha256 FROM artifact WHERE digest <> ? AND NOT cleared",
+                (digest, digest),
+            )
+            self._database.write("UPDATE artifact SET cleared = 1 WHERE digest = ? AND NOT cleared", (digest,))
+        return tuple(cast("bytes", sha256) for (sha256,) in rows)
+
+    def reconcile(self, digest: bytes, units_received: Sequence[int]) -> None:
+        """Forget receipts of units that the miner, on a new connection, says it does not have."""
+        kept = ", ".join(str(unit) for unit in units_received)
+        self._database.write(
+            f"UPDATE artifact SET receipt = NULL WHERE digest = ? AND NOT cleared AND unit NOT IN ({kept})",  # noqa: S608 (whole numbers)
+            (digest,),
+        )
+
+    def receipted(self, digest: bytes, unit: int, receipt: bytes) -> None:
+        """The miner has the unit and signed for it."""
+        self._database.write("UPDATE artifact SET receipt = ? WHERE digest = ? AND unit = ?", (receipt, digest, unit))
+
+    def beat(self, heartbeat: Heartbeat) -> None:
+        """The daemon lives."""
+        self._database.write(
+            "INSERT OR REPLACE INTO heartbeat VALUES (1, ?, ?, ?, ?)",
+            (heartbeat.pid, heartbeat.at, heartbeat.connected, heartbeat.problem),
+        )
+
+    def heartbeat(self) -> Heartbeat | None:
+        """The daemon's last sign of life; None when it never ran."""
+        rows = self._database.rows("SELECT pid, at, connected, problem FROM heartbeat")
+        if not rows:
+            return None
+        pid, at, connected, problem = rows[0]
+        return Heartbeat(
+            pid=cast("int", pid), at=cast("str", at), connected=bool(connected), problem=cast("str", problem)
+        )
+
+
+def _unknown(name: str) -> Misuse:
+    hint = "see `verticil party status`; a study appears when the daemon has heard of it"
+    return Misuse("STUDY_UNKNOWN", f"study '{name}': this party does not know it", hint=hint)
+
+
+def _study(row: Row) -> StudyRecord:
+    task = Task(
+        digest=cast("bytes", row[0]),
+        proposal=cast("bytes", row[2]),
+        version=cast("int", row[4]),
+        state=cast("int", row[5]),
+        effective=cast("bytes", row[6]),
+        effective_digest=cast("bytes", row[7]),
+        approved=bool(row[8]),
+        pseudonyms_complete=bool(row[9]),
+        alignment_confirmed=bool(row[10]),
+        units_received=tuple(json.loads(cast("str", row[11]))),
+        failure=cast("str", row[12]),
+    )
+    code = cast("str | None", row[19])
+    return StudyRecord(
+        study_id=cast("str", row[1]),
+        seen_at=cast("str", row[3]),
+        task=task,
+        stage=cast("str", row[13]),
+        percent=cast("int", row[14]),
+        n_common=cast("int | None", row[15]),
+        common_sha256=cast("bytes | None", row[16]),
+        approval=cast("bytes | None", row[17]),
+        denial_sent=None if row[18] is None else bool(row[18]),
+        failure=None if code is None else from_code(code, cast("str", row[20]), hint=cast("str", row[21])),
+        failure_sent=bool(row[22]),
+        n_votes=cast("int", row[23]),
+    )
+
+
+def _artifact(row: Row) -> Artifact:
+    return Artifact(
+        unit=cast("int", row[0]),
+        effective_digest=cast("bytes", row[1]),
+        sha256=cast("bytes", row[2]),
+        size=cast("int", row[3]),
+        facts=cast("str", row[4]),
+        version_tag=cast("bytes", row[5]),
+        receipt=cast("bytes | None", row[6]),
+    )

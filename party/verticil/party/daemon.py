@@ -1,0 +1,383 @@
+"""The party's daemon: dials the miner, asks for the desired state of its studies, and brings each of them there.
+
+Promises
+- The party only dials out. It polls (long poll), remembers what it is told, and works on each study in a task of its own
+  (`verticil.party.exchange.delivery`); a slow upload holds up neither the poll nor another study.
+- What people of the site write into the database (`party approve`, `party deny`) is noticed within a third of a second.
+- A lost connection is dialled again with exponential backoff and full jitter, at first within half a second, at most 30 seconds apart; a
+  study's work goes on from its durable state. Configuration, identity and version errors end the daemon and say so: no
+  retry mends them.
+- A study that cannot be served (policy, approval, data) is reported to the miner as failed, with code, message and hint, and the
+  daemon goes on serving the others. A full disk, or a miner that is busy, is waited for.
+- The process may be killed at any moment; the next one goes on. Two daemons on one state directory are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import hashlib
+import logging
+import os
+import secrets
+from collections.abc import Awaitable, Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from verticil.party import office
+from verticil.party.config import PartyConfig, load_party, require_marked_authority
+from verticil.party.control.database import DaemonLock
+from verticil.party.control.site import Site
+from verticil.party.control.state import Heartbeat, Task, stamp
+from verticil.party.exchange.delivery import Delivery, Node
+from verticil.party.exchange.spool import Spool
+from verticil.shared import logs
+from verticil.shared.errors import InternalFault, Misuse, PeerFault, VerticilError
+from verticil.shared.study.canonical import from_bytes
+from verticil.shared.transport.client import Connection
+from verticil.shared.transport.coordinator import Coordinator
+from verticil.shared.transport.errors_on_wire import to_detail, without_text
+from verticil.shared.transport.identity import Role
+from verticil.shared.transport.pki import Credentials, load_credentials, utc_now
+from verticil.shared.transport.remote import GrpcCoordinator
+from verticil.shared.transport.signing import SigningKey
+from verticil.wire.v1 import common_pb2, coordinator_pb2
+
+__all__ = ["Backoff", "CoordinatorFactory", "PartyNode", "dial", "probe", "run_party"]
+
+CoordinatorFactory = Callable[[], Coordinator]
+
+PROTOCOL_VERSION: Final = 1
+POLL_SECONDS: Final = 30
+WATCH_SECONDS: Final = 0.3
+_FIRST_RETRY_SECONDS: Final = 0.5
+_LONGEST_RETRY_SECONDS: Final = 30.0
+
+_log = logging.getLogger(__name__)
+
+_ENDS_THE_DAEMON: Final = frozenset(
+    {
+        "CONFIG_INVALID",
+        "CERTIFICATE_INVALID",
+        "IDENTITY_REFUSED",
+        "TLS_REFUSED",
+        "VERSION_UNSUPPORTED",
+        "STATE_CORRUPT",
+        "SECRET_MISSING",
+    }
+)
+"""No retry mends these; a person must."""
+_TRIED_AGAIN: Final = frozenset(
+    {
+        "UNREACHABLE",
+        "DEADLINE",
+        "RESOURCE_EXHAUSTED",
+        "CHUNK_CORRUPT",
+        "OFFSET_MISMATCH",
+        "DISK_FULL",
+        "STATE_LOCKED",
+        "INTERNAL",
+    }
+)
+"""A study's step that ended so is tried again; with any other code the study has failed at this party."""
+
+
+class Backoff:
+    """Waiting times between attempts: exponential with full jitter.
+
+    Args:
+        uniform: draws from [0, 1); replaced in tests.
+    """
+
+    def __init__(self, uniform: Callable[[], float] = secrets.SystemRandom().random) -> None:
+        self._uniform = uniform
+        self._attempts = 0
+
+    def next_seconds(self) -> float:
+        """How long to wait before the next attempt: uniform in [0, min(30, 0.5 * 2^attempts)]."""
+        longest = min(_LONGEST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2.0 ** min(self._attempts, 16))
+        self._attempts += 1
+        return self._uniform() * longest
+
+    def reset(self) -> None:
+        """It worked."""
+        self._attempts = 0
+
+
+def dial(config: PartyConfig, credentials: Credentials) -> Coordinator:
+    """A connection to the miner over gRPC with mutual TLS. Call it in the event loop that uses it."""
+    federation = config.federation
+    connection = Connection(federation.endpoint, credentials, idle_timeout_seconds=federation.idle_timeout_seconds)
+    return GrpcCoordinator(connection)
+
+
+async def run_party(
+    config: PartyConfig,
+    coordinator_factory: CoordinatorFactory | None = None,
+    *,
+    stop: asyncio.Event,
+    clock: Callable[[], dt.datetime] = utc_now,
+) -> None:
+    """Serve until `stop` is set.
+
+    Args:
+        config: party.toml.
+        coordinator_factory: makes a connection for each attempt; None: over gRPC.
+        stop: ends the daemon in good order.
+        clock: UTC now.
+
+    Raises:
+        Misuse: CONFIG_INVALID, automatic approval under an ordinary CA; FILE_MISSING.
+        DataFault: SECRET_MISSING, STATE_CORRUPT, STATE_LOCKED, DISK_FULL.
+        PeerFault: CERTIFICATE_INVALID, IDENTITY_REFUSED, TLS_REFUSED, VERSION_UNSUPPORTED: what no retry mends.
+    """
+    credentials = load_credentials(
+        config.certificate, config.key, config.federation, role=Role.PARTY, name=config.name, at=clock()
+    )
+    require_marked_authority(config, is_demo=credentials.is_demo)
+    signing_key = SigningKey.load(config.signing_key, config.certificate)
+    factory = coordinator_factory if coordinator_factory is not None else lambda: dial(config, credentials)
+    with Site.open(config) as site, contextlib.closing(DaemonLock(config.state_directory)):
+        node = Node(
+            site=site,
+            spool=Spool(config.state_directory / "spool"),
+            signing_key=signing_key,
+            authority=credentials.ca_pem,
+            clock=clock,
+        )
+        with logs.fields(party=config.name):
+            await PartyNode(node, factory).run(stop)
+
+
+def probe(path: Path) -> str:
+    """Whether the daemon of the party.toml at `path` lives; see `verticil.party.office.probe`."""
+    return office.probe(load_party(path))
+
+
+class PartyNode:
+    """One running party.
+
+    Args:
+        node: opened state, spool, keys.
+        coordinator_factory: makes a connection for each attempt.
+        backoff: waiting times between attempts.
+    """
+
+    def __init__(self, node: Node, coordinator_factory: CoordinatorFactory, *, backoff: Backoff | None = None) -> None:
+        self._node = node
+        self._state = node.site.state
+        self._factory = coordinator_factory
+        self._backoff = backoff if backoff is not None else Backoff()
+        self._deliveries: dict[bytes, Delivery] = {}
+        self._wake: dict[bytes, asyncio.Event] = {}
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set; raises as `run_party`."""
+        serving = asyncio.create_task(self._serve())
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                await serving
+        finally:
+            for task in (serving, stopping):
+                task.cancel()
+            await asyncio.gather(serving, stopping, return_exceptions=True)
+        _log.info("stopped")
+
+    async def _serve(self) -> None:
+        while True:
+            coordinator = self._factory()
+            try:
+                await self._session(coordinator)
+            except VerticilError as error:
+                if error.code in _ENDS_THE_DAEMON:
+                    _log.error("cannot go on: %s", error)
+                    await self._beat(connected=False, problem=error.code)
+                    raise
+                pause = self._backoff.next_seconds()
+                _log.warning("%s; trying again in %.1f s", error, pause)
+                await self._beat(connected=False, problem=error.code)
+            finally:
+                await coordinator.close()
+            await asyncio.sleep(pause)
+
+    async def _session(self, coordinator: Coordinator) -> None:
+        """One connection: greet, then poll, work and watch until something breaks it."""
+        await self._greet(coordinator)
+        failure: list[VerticilError] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_caught(self._poll(coordinator, group, failure), failure))
+                group.create_task(_caught(self._watch(), failure))
+        except ExceptionGroup:
+            if failure:
+                raise failure[0] from None
+            raise
+        finally:
+            self._wake.clear()
+
+    async def _greet(self, coordinator: Coordinator) -> None:
+        request = common_pb2.HelloRequest(
+            protocol_version=PROTOCOL_VERSION, software_version=metadata.version("verticil")
+        )
+        reply = await coordinator.hello(request)
+        if reply.protocol_version != PROTOCOL_VERSION:
+            raise PeerFault(
+                "VERSION_UNSUPPORTED",
+                f"the miner speaks protocol version {reply.protocol_version}, expected {PROTOCOL_VERSION}",
+                hint="install the same release of verticil at both",
+            )
+        if reply.federation != self._node.site.config.federation.name:
+            raise Misuse(
+                "CONFIG_INVALID",
+                f"the miner serves federation '{reply.federation}', expected '{self._node.site.config.federation.name}'",
+                hint="check [miner] endpoint in federation.toml",
+            )
+        _log.info("connected to the miner")
+
+    # ---- polling
+
+    async def _poll(self, coordinator: Coordinator, group: asyncio.TaskGroup, failure: list[VerticilError]) -> None:
+        known: dict[bytes, int] = {}  # empty on a new connection: the miner tells everything once
+        first = True
+        while True:
+            request = coordinator_pb2.PollRequest(
+                known=[coordinator_pb2.KnownStudy(study_digest=k, version=v) for k, v in known.items()],
+                wait_seconds=0 if first else POLL_SECONDS,
+            )
+            reply = await coordinator.poll(request)
+            first = False
+            self._backoff.reset()
+            await self._beat(connected=True)
+            for task in reply.tasks:
+                fresh = task.study_digest not in known
+                known[task.study_digest] = task.version
+                if await self._remember(coordinator, task, fresh=fresh):
+                    self._rouse(coordinator, task.study_digest, group, failure)
+
+    async def _remember(self, coordinator: Coordinator, told: coordinator_pb2.StudyTask, *, fresh: bool) -> bool:
+        """Store what the miner tells of a study; False when it is not a study that this party can understand."""
+        try:
+            if hashlib.sha256(told.proposal).digest() != told.study_digest:
+                raise PeerFault("STUDY_MISMATCH", "the proposal does not have the digest that is told")
+            study = from_bytes(told.proposal)
+            if self._node.site.config.name not in study.parties:
+                raise PeerFault("PARTY_UNKNOWN", f"study '{study.id}': this party is not in it")
+        except VerticilError as error:
+            _log.warning("study %s cannot be served: %s", told.study_digest[:32].hex(), error)
+            report = coordinator_pb2.ReportRequest(study_digest=told.study_digest, failure=to_detail(error))
+            with contextlib.suppress(VerticilError):
+                await coordinator.report(report)
+            return False
+        task = Task(
+            digest=told.study_digest,
+            version=told.version,
+            state=told.state,
+            proposal=told.proposal,
+            effective=told.effective,
+            effective_digest=told.effective_digest,
+            approved=told.approved,
+            pseudonyms_complete=told.pseudonyms_complete,
+            alignment_confirmed=told.alignment_confirmed,
+            units_received=tuple(told.units_received),
+            failure=told.failure.code,
+        )
+
+        def store() -> None:
+            self._state.remember(task, study.id, self._node.clock())
+            if fresh:
+                self._state.reconcile(task.digest, task.units_received)
+
+        await asyncio.to_thread(store)
+        return True
+
+    async def _watch(self) -> None:
+        """Rouse all studies when another process (approve, deny) has written to the database."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            if await asyncio.to_thread(self._node.site.database.changed):
+                for event in self._wake.values():
+                    event.set()
+
+    # ---- working
+
+    def _rouse(
+        self, coordinator: Coordinator, digest: bytes, group: asyncio.TaskGroup, failure: list[VerticilError]
+    ) -> None:
+        if digest not in self._wake:
+            self._wake[digest] = asyncio.Event()
+            group.create_task(_caught(self._work(coordinator, digest, self._wake[digest]), failure))
+        self._wake[digest].set()
+
+    async def _work(self, coordinator: Coordinator, digest: bytes, wake: asyncio.Event) -> None:
+        """Do a study's steps whenever something about it changed."""
+        delivery = self._deliveries.setdefault(digest, Delivery(self._node, digest))
+        backoff = Backoff()
+        with logs.fields(study=digest.hex()[:12]):
+            while True:
+                await wake.wait()
+                wake.clear()
+                try:
+                    while await delivery.step(coordinator):
+                        backoff.reset()
+                except VerticilError as error:
+                    if await self._try_again(error, digest):
+                        await _either(wake, backoff.next_seconds())
+                        wake.set()
+                except Exception as error:  # noqa: BLE001 (one study's fault must not stop the others; the text may hold data)
+                    fault = without_text(error, method="study")
+                    here = InternalFault(
+                        "INTERNAL", fault.message.replace("the other side", "this party"), hint=fault.hint
+                    )
+                    await self._fail(digest, here)
+
+    async def _try_again(self, error: VerticilError, digest: bytes) -> bool:
+        """What an error means for a study. True: wait a while and repeat the step; False: the study's turn comes by itself."""
+        if error.code in _ENDS_THE_DAEMON - {"CONFIG_INVALID"}:  # one study's declaration must not stop the others
+            raise error
+        if error.code == "NOT_READY":
+            return False  # the next version of the study's task rouses us
+        record = await asyncio.to_thread(self._state.study, digest)
+        if error.code in _TRIED_AGAIN:
+            _log.warning("%s; trying again", error)
+            with contextlib.suppress(VerticilError):
+                await asyncio.to_thread(self._state.show, digest, f"trying again: {error.code}", record.percent)
+            return True
+        if record.failure is None:
+            await self._fail(digest, error)
+        else:
+            # The miner does not want to hear of the failure: the study is gone, or has ended otherwise.
+            _log.warning("the failure could not be told: %s", error)
+            await asyncio.to_thread(self._state.failure_told, digest)
+        return False
+
+    async def _fail(self, digest: bytes, error: VerticilError) -> None:
+        _log.error("the study cannot go on: %s", error)
+        await asyncio.to_thread(self._state.fail, digest, error, self._node.clock())
+        self._wake[digest].set()
+
+    async def _beat(self, *, connected: bool, problem: str = "") -> None:
+        heartbeat = Heartbeat(pid=os.getpid(), at=stamp(self._node.clock()), connected=connected, problem=problem)
+        with contextlib.suppress(VerticilError):  # a full disk shows up where it matters
+            await asyncio.to_thread(self._state.beat, heartbeat)
+
+
+class _SessionOverError(Exception):
+    """Ends the other tasks of a session; the error itself is kept beside it."""
+
+
+async def _caught(work: Awaitable[None], failure: list[VerticilError]) -> None:
+    try:
+        await work
+    except VerticilError as error:
+        failure.append(error)
+        raise _SessionOverError from None
+
+
+async def _either(event: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

@@ -1,0 +1,1 @@
+"""What leaves the site: the spool of released bytes, and their way to the miner."""

@@ -1,0 +1,382 @@
+"""One study at this party, from approval to receipts: does the steps that `verticil.party.control.session` plans.
+
+Promises
+- Before every step that sends something the approval is checked again: study, own declaration, policy, expiry, and before the first
+  pseudonym and before randomization the data (`verticil.party.control.approval`).
+- A unit's row is in the ledger, on the disk, before its upload begins.
+- What the miner tells is never believed: the common list is recomputed, the effective study compared, the receipt's signature
+  and content checked.
+- Every step may be broken off and repeated. The people's data are read once for each study and kept (without ids) until its last
+  unit is in the spool.
+
+CPU work and the disk's waits happen in worker threads, one study at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import functools
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.party.control import approval
+from verticil.party.control.holdings import Holding, origins, randomize, release_of
+from verticil.party.control.ledger import Release
+from verticil.party.control.session import Plan, Step, plan
+from verticil.party.control.site import AUTOMATIC, Site
+from verticil.party.control.state import Artifact, StudyRecord
+from verticil.party.exchange.spool import Spool
+from verticil.party.exchange.upload import Alignment, fetch_alignment, send_artifact, send_pseudonyms
+from verticil.party.records.linkage import common_from_bitmap
+from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.formats import artifact
+from verticil.shared.study.approval import Approval, parse_approval
+from verticil.shared.study.canonical import from_bytes
+from verticil.shared.study.document import Study
+from verticil.shared.study.states import State, is_final
+from verticil.shared.transport.coordinator import Coordinator
+from verticil.shared.transport.errors_on_wire import to_detail
+from verticil.shared.transport.identity import Role
+from verticil.shared.transport.signing import SigningKey, verify_signed
+from verticil.wire.v1 import common_pb2, coordinator_pb2
+
+__all__ = ["Delivery", "Node"]
+
+T = TypeVar("T")
+
+RECIPIENT: Final = "miner"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Node:
+    """What all studies at this party share.
+
+    Attributes:
+        site: opened state.
+        spool: released bytes.
+        signing_key: signs approvals.
+        authority: certificate of the federation's CA, PEM.
+        clock: UTC now.
+        heavy: held during CPU work, so that studies take turns.
+    """
+
+    site: Site
+    spool: Spool
+    signing_key: SigningKey
+    authority: bytes
+    clock: Callable[[], dt.datetime]
+    heavy: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Agreed:
+    """An approval that still binds, and what was approved."""
+
+    approval: Approval
+    study: Study
+    effective: Study
+
+
+class Delivery:
+    """The work on one study. Steps are done one after the other; `step` says when there is nothing to do.
+
+    Args:
+        node: what all studies share.
+        digest: SHA-256 of the proposal.
+    """
+
+    def __init__(self, node: Node, digest: bytes) -> None:
+        self._node = node
+        self._site = node.site
+        self._digest = digest
+        self._holding: Holding | None = None
+        self._rows: NDArray[np.int64] | None = None
+
+    async def step(self, coordinator: Coordinator) -> bool:
+        """Do the next step.
+
+        Returns:
+            Whether something was done; False: it is others' turn.
+
+        Raises:
+            VerticilError: the step failed; nothing that it did is lost, nothing that it should not do was done.
+        """
+        record, found = await asyncio.to_thread(self._plan)
+        actions: Mapping[Step, Callable[[Coordinator, StudyRecord], Awaitable[None]]] = {
+            Step.CLEAR: self._clear,
+            Step.TELL_DENIAL: self._tell_denial,
+            Step.TELL_FAILURE: self._tell_failure,
+            Step.APPROVE: self._approve,
+            Step.TELL_APPROVAL: self._tell_approval,
+            Step.LINK: self._link,
+            Step.CONFIRM: self._confirm,
+            Step.RANDOMIZE: self._randomize,
+            Step.SEND: self._send,
+        }
+        if found.step is Step.REST:
+            if is_final(State(record.task.state)):
+                self._holding = self._rows = None
+            return False
+        await actions[found.step](coordinator, record)
+        return True
+
+    def _plan(self) -> tuple[StudyRecord, Plan]:
+        record = self._site.state.study(self._digest)
+        study = from_bytes(record.task.proposal)
+        spooled = self._site.state.artifacts(self._digest, record.task.effective_digest)
+        found = plan(
+            record,
+            automatic=self._site.config.policy.approval == "auto",
+            own_units=frozenset(study.units_of(self._site.config.name)),
+            spooled=frozenset(spooled),
+            receipted=frozenset(unit for unit, item in spooled.items() if item.receipt is not None),
+        )
+        self._site.state.show(self._digest, found.stage)
+        return record, found
+
+    # ---- decisions and ends
+
+    async def _clear(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        del coordinator
+        self._holding = self._rows = None
+
+        def clear() -> None:
+            for sha256 in self._site.state.clear(record.digest):
+                self._node.spool.discard(sha256)
+
+        await asyncio.to_thread(clear)
+
+    async def _tell_denial(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        reason = await asyncio.to_thread(self._site.state.denial_reason, record.digest)
+        report = coordinator_pb2.ReportRequest(study_digest=record.digest, denial=coordinator_pb2.Denial(reason=reason))
+        await coordinator.report(report)
+        await asyncio.to_thread(self._site.state.denial_told, record.digest)
+
+    async def _tell_failure(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        self._holding = self._rows = None
+        if record.failure is not None:
+            report = coordinator_pb2.ReportRequest(study_digest=record.digest, failure=to_detail(record.failure))
+            await coordinator.report(report)
+        await asyncio.to_thread(self._site.state.failure_told, record.digest)
+
+    async def _approve(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        del coordinator  # nothing is told before there is an approval
+        holding = await self._held(record)
+        await self._heavily(lambda: self._site.approve(record, AUTOMATIC, self._node.clock(), holding=holding))
+
+    async def _tell_approval(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        given = self._given(record)
+        proposal = from_bytes(record.task.proposal)
+        await asyncio.to_thread(
+            approval.check_binding, self._site.config, proposal, given, record.digest, self._node.clock().date()
+        )
+        signed = self._node.signing_key.sign(record.approval or b"")
+        await coordinator.report(coordinator_pb2.ReportRequest(study_digest=record.digest, approval=signed))
+        await asyncio.to_thread(self._site.state.told, record.digest, "remote_approved")
+
+    # ---- linkage
+
+    async def _link(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        agreed = await asyncio.to_thread(self._agreed, record)
+        await self._progress(coordinator, "reading")
+        holding = await self._held(record)
+        approval.check_data(agreed.study, agreed.approval, holding.fingerprints)
+        await self._progress(coordinator, "linking")
+        await send_pseudonyms(
+            coordinator,
+            record.digest,
+            holding.pseudonyms.reshape(-1).data,
+            chunk_bytes=self._site.config.federation.chunk_bytes,
+            progress=lambda percent: self._progress(coordinator, "linking", percent),
+        )
+        await asyncio.to_thread(self._site.state.told, record.digest, "pseudonyms_complete")
+
+    async def _confirm(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        agreed = await asyncio.to_thread(self._agreed, record)
+        holding = await self._held(record)
+        approval.check_data(agreed.study, agreed.approval, holding.fingerprints)
+        told = await self._align(coordinator, record, agreed, holding)
+        await asyncio.to_thread(self._site.state.confirm, record.digest, told.n_common, told.common_sha256)
+        report = coordinator_pb2.ReportRequest(study_digest=record.digest, confirmed_common_sha256=told.common_sha256)
+        await coordinator.report(report)
+        await asyncio.to_thread(self._site.state.told, record.digest, "alignment_confirmed")
+
+    async def _align(
+        self, coordinator: Coordinator, record: StudyRecord, agreed: _Agreed, holding: Holding
+    ) -> Alignment:
+        told = await fetch_alignment(coordinator, record.digest, n_records=holding.n_records)
+        minimum = max(
+            agreed.study.linkage.minimum_common_records,
+            agreed.approval.minimum_common_records,
+            self._site.config.policy.minimum_common_records,
+        )
+        self._rows = await self._heavily(
+            lambda: common_from_bitmap(
+                holding.pseudonyms,
+                holding.order,
+                told.bitmap,
+                expected_sha256=told.common_sha256,
+                n_common=told.n_common,
+                minimum=minimum,
+            )
+        )
+        return told
+
+    # ---- release
+
+    async def _randomize(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        agreed = await asyncio.to_thread(self._agreed, record)
+        await self._progress(coordinator, "randomizing")
+        holding = await self._held(record)
+        approval.check_data(agreed.study, agreed.approval, holding.fingerprints)
+        if self._rows is None:
+            told = await self._align(coordinator, record, agreed, holding)
+            if told.common_sha256 != record.common_sha256:
+                raise PeerFault(
+                    "ALIGNMENT_MISMATCH",
+                    f"study '{record.study_id}': the miner tells another common list than the one that was confirmed",
+                    hint="nothing was randomized",
+                )
+        rows = self._rows
+        if rows is not None:
+            await self._heavily(lambda: self._fill_spool(record, agreed, holding, rows))
+            self._holding = self._rows = None
+
+    def _fill_spool(self, record: StudyRecord, agreed: _Agreed, holding: Holding, rows: NDArray[np.int64]) -> None:
+        site, study = self._site, agreed.effective
+        places = origins(site.config, study)
+        releases = {
+            index: release_of(
+                study,
+                index,
+                places=places,
+                fingerprint=holding.fingerprints[index],
+                site_secret=site.site_secret,
+            )
+            for index in study.units_of(site.config.name)
+        }
+        assessments = site.ledger.assess(
+            list(releases.values()), site.config.policy
+        )  # all of them, before any is drawn
+        made: list[Artifact] = []
+        there = site.state.artifacts(record.digest, record.task.effective_digest)
+        for (index, release), assessment in zip(releases.items(), assessments, strict=True):
+            if index in there:
+                continue
+            codes = randomize(
+                holding,
+                rows,
+                study,
+                index,
+                release=release,
+                version_tag=assessment.version_tag,
+                site_secret=site.site_secret,
+            )
+            packed = artifact.pack(codes, study.units[index].transition.n_states)
+            made.append(
+                Artifact(
+                    unit=index,
+                    effective_digest=record.task.effective_digest,
+                    sha256=self._node.spool.put(packed),
+                    size=len(packed),
+                    facts=release.to_json(),
+                    version_tag=assessment.version_tag,
+                )
+            )
+        site.state.store_artifacts(record.digest, made)
+
+    async def _send(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        """Send the units that are not receipted yet, one after the other."""
+        site = self._site
+        agreed = await asyncio.to_thread(self._agreed, record)
+        spooled = await asyncio.to_thread(site.state.artifacts, record.digest, record.task.effective_digest)
+        done = set(record.task.units_received)
+        waiting = [item for unit, item in spooled.items() if item.receipt is None and unit not in done]
+        for number, item in enumerate(waiting):
+            if not await asyncio.to_thread(self._node.spool.holds, item.sha256):
+                await asyncio.to_thread(site.state.forget_artifact, record.digest, item.unit)
+                return  # it is randomized again: the same bytes
+            await self._progress(coordinator, "uploading", 100 * number // len(waiting))
+            await asyncio.to_thread(self._enter_in_ledger, record, item)
+            receipt = await send_artifact(
+                coordinator,
+                effective_digest=record.task.effective_digest,
+                unit=item.unit,
+                path=self._node.spool.path(item.sha256),
+                sha256=item.sha256,
+                chunk_bytes=site.config.federation.chunk_bytes,
+                progress=functools.partial(self._uploaded, coordinator, number, len(waiting)),
+            )
+            self._check_receipt(receipt, item, agreed)
+            await asyncio.to_thread(site.state.receipted, record.digest, item.unit, receipt.body)
+
+    async def _uploaded(self, coordinator: Coordinator, number: int, n_units: int, percent: int) -> None:
+        await self._progress(coordinator, "uploading", (100 * number + percent) // n_units)
+
+    def _enter_in_ledger(self, record: StudyRecord, item: Artifact) -> None:
+        self._site.ledger.record(
+            Release.from_json(item.facts),
+            version_tag=item.version_tag,
+            policy=self._site.config.policy,
+            study_digest=record.digest,
+            study_id=record.study_id,
+            unit=item.unit,
+            recipient=RECIPIENT,
+            artifact_sha256=item.sha256,
+            size=item.size,
+            at=self._node.clock(),
+        )
+
+    def _check_receipt(self, receipt: common_pb2.Signed, item: Artifact, agreed: _Agreed) -> None:
+        where = f"study '{agreed.study.id}': the receipt of unit {item.unit}"
+        try:
+            verify_signed(receipt, self._node.authority, role=Role.MINER, at=self._node.clock())
+            body = cast("object", json.loads(receipt.body))
+        except (VerticilError, ValueError, RecursionError) as error:
+            code = error.code if isinstance(error, VerticilError) else "not JSON"
+            raise PeerFault("STUDY_MISMATCH", f"{where} is not one of this federation's miner ({code})") from None
+        expected: dict[str, object] = {
+            "artifact_sha256": item.sha256.hex(),
+            "size": item.size,
+            "party": self._site.config.name,
+            "unit": item.unit,
+            "effective_digest": item.effective_digest.hex(),
+        }
+        fields = cast("dict[str, object]", body) if isinstance(body, dict) else {}
+        wrong = [name for name, value in expected.items() if fields.get(name) != value]
+        if wrong:
+            raise PeerFault("STUDY_MISMATCH", f"{where} differs from what was sent in {', '.join(wrong)}")
+
+    # ---- what the steps share
+
+    def _given(self, record: StudyRecord) -> Approval:
+        return parse_approval(record.approval or b"")
+
+    def _agreed(self, record: StudyRecord) -> _Agreed:
+        """The approval, if it still binds and the effective study is what was approved."""
+        given, today = self._given(record), self._node.clock().date()
+        proposal = from_bytes(record.task.proposal)
+        approved = approval.check_binding(self._site.config, proposal, given, record.digest, today)
+        task = record.task
+        effective = approval.check_effective(approved, task.effective, task.effective_digest, self._site.config.name)
+        return _Agreed(approval=given, study=approved, effective=effective)
+
+    async def _held(self, record: StudyRecord) -> Holding:
+        if self._holding is None:
+            self._holding = await self._heavily(lambda: self._site.read(record))
+        return self._holding
+
+    async def _heavily(self, work: Callable[[], T]) -> T:
+        async with self._node.heavy:
+            return await asyncio.to_thread(work)
+
+    async def _progress(self, coordinator: Coordinator, stage: str, percent: int = 0) -> None:
+        await asyncio.to_thread(self._site.state.show, self._digest, stage, percent)
+        progress = coordinator_pb2.Progress(stage=stage, percent=percent)
+        await coordinator.report(coordinator_pb2.ReportRequest(study_digest=self._digest, progress=progress))

@@ -1,0 +1,97 @@
+"""Released bytes on the party's disk, named by their SHA-256.
+
+What is in the spool was randomized and is on its way out; raw values never come here. A file appears whole or not at all: it is
+written under a temporary name, flushed to the disk, renamed, and the folder is flushed. What a killed process left half
+written is removed when the spool is opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+
+from verticil.party.control.database import disk_fault
+from verticil.shared.errors import DataFault
+
+__all__ = ["Spool"]
+
+_PART = ".part"
+_BLOCK = 1 << 20
+
+
+class Spool:
+    """The folder of released bytes.
+
+    Args:
+        directory: made (0700) when absent.
+
+    Raises:
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for leftover in directory.glob(f"*{_PART}"):
+                leftover.unlink()
+        except OSError as error:
+            raise disk_fault(error, directory) from None
+
+    def path(self, sha256: bytes) -> Path:
+        """Where the bytes with this digest are, if they are."""
+        return self.directory / sha256.hex()
+
+    def put(self, data: bytes) -> bytes:
+        """Store bytes; when it returns they are on the disk. Storing the same bytes twice is storing them once.
+
+        Returns:
+            Their SHA-256.
+
+        Raises:
+            DataFault: DISK_FULL, STATE_CORRUPT; the spool is as it was.
+        """
+        sha256 = hashlib.sha256(data).digest()
+        target = self.path(sha256)
+        if self.holds(sha256):
+            return sha256
+        part = target.with_name(target.name + _PART)
+        try:
+            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, target)
+            self._sync_folder()
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            raise disk_fault(error, target) from None
+        return sha256
+
+    def holds(self, sha256: bytes) -> bool:
+        """Whether the bytes with this digest are there and unharmed (they are read)."""
+        digest = hashlib.sha256()
+        try:
+            with self.path(sha256).open("rb") as file:
+                while block := file.read(_BLOCK):
+                    digest.update(block)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise DataFault("STATE_CORRUPT", f"{self.path(sha256)}: cannot be read ({error.strerror})") from None
+        return digest.digest() == sha256
+
+    def discard(self, sha256: bytes) -> None:
+        """Remove bytes that nobody needs any more; the same values can always be made again."""
+        with contextlib.suppress(FileNotFoundError):
+            self.path(sha256).unlink()
+
+    def _sync_folder(self) -> None:
+        descriptor = os.open(self.directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,390 @@
+"""What the people of a site do: set it up, see what is asked, check the data, approve, deny. Behind the ``verticil party`` commands.
+
+Every function opens the site's state, does one thing and closes it; a daemon may run beside it. What they return is plain data for
+a terminal or for JSON: names, counts, epsilons, codes. No value of a table, no id, no key.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from verticil.party.config import PartyConfig
+from verticil.party.control import approval, policy
+from verticil.party.control.holdings import origins
+from verticil.party.control.site import Site, Verdict, init_state
+from verticil.party.control.state import StudyRecord, stamp
+from verticil.party.records.keyfile import check_key
+from verticil.party.records.source import TableReport, check_records, header
+from verticil.shared.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.model import privacy
+from verticil.shared.study.canonical import digest as digest_of
+from verticil.shared.study.canonical import from_bytes, to_bytes
+from verticil.shared.study.document import Study
+from verticil.shared.study.states import State
+from verticil.shared.transport.identity import Role, is_name
+from verticil.shared.transport.pki import load_credentials, utc_now
+
+__all__ = ["Facts", "approve", "check", "deny", "init_party", "probe", "status"]
+
+Facts = dict[str, object]
+
+_STALE_SECONDS: Final = 90
+
+
+def init_party(
+    directory: Path, *, name: str, federation: str = "federation.toml", table: str = "table.csv", id_column: str = "id"
+) -> Path:
+    """Set a party up: party.toml with a policy that permits little, the state directory and the site secret.
+
+    Args:
+        directory: made when absent.
+        name: the party's name, as in its certificate.
+        federation: path of federation.toml, relative to `directory`.
+        table: path of the table, relative to `directory`.
+        id_column: its id column.
+
+    Returns:
+        The path of party.toml.
+
+    Raises:
+        Misuse: FILE_EXISTS, CONFIG_INVALID.
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+    if not is_name(name):
+        raise Misuse("CONFIG_INVALID", f"name: got '{name[:80]}', expected 1 to 63 of A-Z a-z 0-9 _ -")
+    path = directory / "party.toml"
+    init_state(directory / "state")
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:
+        raise Misuse("FILE_EXISTS", f"{path}: exists already", hint="edit it, or name another folder") from None
+    text = _TEMPLATE
+    for key, value in {"NAME": name, "FEDERATION": federation, "TABLE": table, "ID": id_column}.items():
+        text = text.replace(f'"{key}"', json.dumps(value, ensure_ascii=False))
+    text = text.replace("NAME.", f"{name}.")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
+def approve(config: PartyConfig, study: str, approver: str, *, at: dt.datetime | None = None) -> Facts:
+    """Approve a study by id or digest; the daemon sends the approval when there are enough.
+
+    Raises:
+        Misuse: STUDY_UNKNOWN, CONFIG_INVALID.
+        Refusal: whatever speaks against it.
+        DataFault: whatever is wrong with the tables or the state.
+    """
+    with Site.open(config) as site:
+        record = site.state.find(study)
+        verdict = site.approve(record, approver, at if at is not None else utc_now())
+        return {**_named(record), **_approved(config, verdict)}
+
+
+def deny(config: PartyConfig, study: str, approver: str, reason: str, *, at: dt.datetime | None = None) -> Facts:
+    """Deny a study by id or digest, for good; the daemon tells the analyst the reason.
+
+    Raises:
+        Misuse: STUDY_UNKNOWN, USAGE.
+        Refusal: the person is not an approver, or the study has ended.
+        DataFault: whatever is wrong with the state.
+    """
+    with Site.open(config) as site:
+        record = site.state.find(study)
+        site.deny(record, approver, reason, at if at is not None else utc_now())
+        return {**_named(record), "denied": True, "reason": reason}
+
+
+def status(config: PartyConfig, *, at: dt.datetime | None = None) -> Facts:
+    """What is asked of this party, where each study stands, what was spent. Reads no table.
+
+    Raises:
+        DataFault: SECRET_MISSING, STATE_CORRUPT.
+    """
+    now = at if at is not None else utc_now()
+    with Site.open(config) as site:
+        beat = site.state.heartbeat()
+        age = None if beat is None else (now - dt.datetime.fromisoformat(beat.at)).total_seconds()
+        return {
+            "party": config.name,
+            "daemon": {
+                "running": age is not None and age <= _STALE_SECONDS,
+                "last_seen": None if beat is None else beat.at,
+                "connected": beat is not None and beat.connected and age is not None and age <= _STALE_SECONDS,
+                "problem": "" if beat is None else beat.problem,
+            },
+            "studies": [_study_status(config, record) for record in site.state.studies()],
+            "ledger": [
+                {
+                    "dataset": name,
+                    "epsilon_spent": site.ledger.spent(name),
+                    "epsilon_lifetime_limit": _number(config.policy.max_epsilon_lifetime),
+                }
+                for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])
+            ],
+            "attempted_sends": len(site.ledger.rows()),
+        }
+
+
+def check(config: PartyConfig, study: Study | None = None, *, at: dt.datetime | None = None) -> Facts:
+    """Look at everything that a study needs, without sending anything: identity, keys, tables, policy, budget.
+
+    Args:
+        config: party.toml.
+        study: a study to check the tables against; None: whether the tables can be read at all.
+        at: now.
+
+    Returns:
+        ``ok``; ``faults`` (each with code, message, hint, exit code) in the order of what to mend first; counts of each table.
+    """
+    now = at if at is not None else utc_now()
+    faults: list[VerticilError] = []
+    facts: Facts = {"party": config.name}
+    try:
+        credentials = load_credentials(
+            config.certificate, config.key, config.federation, role=Role.PARTY, name=config.name, at=now
+        )
+        facts["certificate_valid_until"] = stamp(credentials.not_after)
+    except VerticilError as error:
+        faults.append(error)
+    try:
+        facts["linkage_key_check"] = check_key(config.linkage_key)
+    except VerticilError as error:
+        faults.append(error)
+    tables, table_faults = _tables(config, study)
+    facts["tables"] = tables
+    faults += table_faults
+    try:
+        with Site.open(config) as site:
+            if study is not None and not faults:
+                found = _cost(config, site, study, now)
+                facts |= found
+    except VerticilError as error:
+        faults.append(error)
+    facts["ok"] = not faults
+    facts["faults"] = [
+        {"code": fault.code, "message": fault.message, "hint": fault.hint, "exit_code": fault.exit_code}
+        for fault in {(fault.code, fault.message): fault for fault in faults}.values()
+    ]
+    return facts
+
+
+def probe(config: PartyConfig, *, at: dt.datetime | None = None) -> str:
+    """Whether the daemon of this configuration lives, by its heartbeat.
+
+    Returns:
+        A line for people.
+
+    Raises:
+        PeerFault: NOT_READY, no heartbeat for a minute and a half.
+        DataFault: STATE_CORRUPT, SECRET_MISSING.
+    """
+    now = at if at is not None else utc_now()
+    with Site.open(config) as site:
+        beat = site.state.heartbeat()
+    age = math.inf if beat is None else (now - dt.datetime.fromisoformat(beat.at)).total_seconds()
+    if beat is None or age > _STALE_SECONDS:
+        last = "never" if beat is None else beat.at
+        raise PeerFault(
+            "NOT_READY", f"party '{config.name}': last heartbeat {last}", hint="start it: verticil party run"
+        )
+    link = "connected to the miner" if beat.connected else f"not connected ({beat.problem or 'starting'})"
+    return f"heartbeat {age:.0f} s ago, {link}"
+
+
+# ---- pieces
+
+
+def _named(record: StudyRecord) -> Facts:
+    return {"study": record.study_id, "digest": record.digest.hex()}
+
+
+def _number(value: float) -> float | None:
+    """None for infinity, which JSON does not have."""
+    return value if math.isfinite(value) else None
+
+
+def _columns(config: PartyConfig, study: Study, charges: Mapping[int, float]) -> list[Facts]:
+    sources = {variable: place.source for variable, place in origins(config, study).items()}
+    rows: list[Facts] = []
+    for index in study.units_of(config.name):
+        unit = study.units[index]
+        row: Facts = {
+            "variables": list(unit.variables),
+            "sources": [sources[variable] for variable in unit.variables],
+            "scheme": unit.scheme,
+            "categories": unit.transition.n_states,
+            "epsilon": _number(privacy.epsilon(unit.transition)),
+            "kept": float(unit.transition.probabilities.diagonal().min()),
+        }
+        if index in charges:
+            row["charge_now"] = _number(charges[index])
+        rows.append(row)
+    return rows
+
+
+def _approved(config: PartyConfig, verdict: Verdict) -> Facts:
+    found = verdict.review
+    charges = {index: assessment.charge for index, assessment in found.assessments.items()}
+    return {
+        "approved": verdict.complete,
+        "approvers": list(verdict.approvers),
+        "approvers_needed": config.policy.approvers_needed,
+        "records": found.holding.n_records,
+        "minimum_common_records": found.minimum_common_records,
+        "columns": _columns(config, found.study, charges),
+        "epsilon": _number(privacy.total_epsilon(release.epsilon for release in found.releases.values())),
+        "epsilon_charged_now": policy.finite_total(list(charges.values())),
+        "expires": found.study.expires.isoformat(),
+    }
+
+
+def _study_status(config: PartyConfig, record: StudyRecord) -> Facts:
+    facts: Facts = {
+        **_named(record),
+        "state": State(record.task.state).name.lower(),
+        "stage": record.stage,
+        "percent": record.percent,
+        "seen_at": record.seen_at,
+        "approved": record.approval is not None,
+        "approvals": record.n_votes,
+        "approvers_needed": config.policy.approvers_needed,
+        "common_records": record.n_common,
+        "failure": None,
+    }
+    if record.failure is not None:
+        error = record.failure
+        facts["failure"] = {"code": error.code, "message": error.message, "hint": error.hint}
+    try:
+        proposal = from_bytes(record.task.proposal)
+        study = approval.declared(config, proposal)
+        sources = {variable: place.source for variable, place in origins(config, study).items()}
+        epsilons = [privacy.epsilon(study.units[index].transition) for index in study.units_of(config.name)]
+        facts |= {
+            "title": study.title,
+            "purpose": study.purpose,
+            "parties": list(study.parties),
+            "expires": study.expires.isoformat(),
+            "columns": _columns(config, study, {}),
+            "epsilon": _number(privacy.total_epsilon(epsilons)),
+            "objections": [found.message for found in policy.objections(config.policy, study, config.name, sources)],
+        }
+    except VerticilError as error:  # a broken table or declaration must not hide the other studies
+        facts["objections"] = [f"{error.code}: {error.message}"]
+    return facts
+
+
+def _tables(config: PartyConfig, study: Study | None) -> tuple[list[Facts], list[VerticilError]]:
+    tables: list[Facts] = []
+    faults: list[VerticilError] = []
+    try:
+        places = {} if study is None else origins(config, study)
+    except VerticilError as error:
+        return tables, [error]
+    for name, rule in config.datasets.items():
+        try:
+            if study is None:
+                tables.append({"dataset": name, "columns": len(header(rule))})
+                continue
+            variables = [
+                study.schema[position]
+                for position in study.schema.owned_by(config.name)
+                if places[study.schema[position].name].dataset == name
+            ]
+            if variables:
+                report = check_records(rule, variables, study.linkage.normalise)
+                tables.append({"dataset": name, **_counts(report)})
+                faults += report.faults
+        except VerticilError as error:
+            faults.append(error)
+    return tables, faults
+
+
+def _counts(report: TableReport) -> Facts:
+    return {
+        "records": report.n_records,
+        "empty_ids": report.n_empty_ids,
+        "repeated_ids": report.n_repeated_ids,
+        "columns": [
+            {
+                "variable": column.variable,
+                "source": column.source,
+                "missing": column.missing,
+                "other": column.other,
+                "clamped": column.clamped,
+                "unseen": column.unseen,
+                "outside": column.outside,
+            }
+            for column in report.counts
+        ],
+    }
+
+
+def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> Facts:
+    found = approval.review(
+        config,
+        site.ledger,
+        to_bytes(study),
+        site_secret=site.site_secret,
+        linkage_key=site.linkage_key,
+        today=now.date(),
+    )
+    charges = {index: assessment.charge for index, assessment in found.assessments.items()}
+    return {
+        "study": study.id,
+        "digest": digest_of(study).hex(),
+        "columns": _columns(config, found.study, charges),
+        "epsilon": _number(privacy.total_epsilon(release.epsilon for release in found.releases.values())),
+        "epsilon_charged_now": policy.finite_total(list(charges.values())),
+    }
+
+
+_TEMPLATE: Final = """schema = 1
+name = "NAME"
+federation = "FEDERATION"                # paths are relative to this file
+state_directory = "state"                # database, spool, site secret (0600); never shared, always backed up
+
+[identity]
+certificate = "pki/NAME.crt"
+key = "pki/NAME.key"
+
+[linkage]
+key = "secrets/linkage.key"              # shared by the parties, never given to the miner
+
+[dataset.people]
+path = "TABLE"
+format = "csv"                           # csv | parquet
+delimiter = ","
+encoding = "utf-8"
+id = "ID"                                # always read as text
+
+# [dataset.people.columns.sex]           # only where the local table differs from the study
+# source = "SEX"
+# recode = { "M" = "Male", "F" = "Female" }
+
+# [[randomization]]                      # your own declaration; at least as strong as the study's
+# variables = ["race"]
+# scheme = "symmetric"
+# epsilon = 1.5
+
+[policy]                                 # enforced here, whatever the miner says
+approval = "manual"                      # each study waits for `verticil party approve`
+approvers = []                           # who may approve; empty: whoever may run the command here
+approvers_needed = 1
+max_epsilon_per_column = 3.0
+max_epsilon_per_study = 20.0
+max_epsilon_lifetime = 40.0              # of this data set, over everything it ever releases
+allow_infinite = []                      # variables that may be sent with scheme "none", "blocks" or a zero cell
+minimum_common_records = 1000
+minimum_parties = 2
+max_categories = 50
+deny_columns = ["ID"]                    # never leave, whatever a study calls them
+recipients = ["miner"]
+on_data_change = "refuse"                # refuse | sticky | fresh: a second release of changed data
+"""

@@ -1,0 +1,1 @@
+"""From a local table to released values: reading, encoding, linkage and sticky randomization."""

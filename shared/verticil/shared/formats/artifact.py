@@ -1,0 +1,190 @@
+"""The artifact: the released codes of one unit as bytes, bit-packed (contract, section 3).
+
+    "VTC1"  uint8 bits  3 zero bytes  uint64 little-endian n  |  n codes of `bits` = ceil(log2 K) bits each
+
+The codes are one bit stream, least significant bit first: bit p of the stream is bit p mod 8 of byte p // 8; the last byte is
+filled with zeros. One sequence of codes therefore has exactly one artifact, and its SHA-256 names the codes.
+
+`unpack` reads foreign bytes and trusts nothing in them; it allocates only after the length has been checked against the number
+of records that is expected. Packing works on 64-bit words, eight (or four) codes at a time, and on a bounded part at a time.
+
+>>> pack(np.array([1, 4, 2], dtype=np.uint8), 5)[16:].hex()
+'a100'
+>>> unpack(pack(np.array([1, 4, 2], dtype=np.uint8), 5), 5, 3).tolist()
+[1, 4, 2]
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.shared.errors import PeerFault
+from verticil.shared.model.schema import MAX_STATES
+
+__all__ = ["HEADER_BYTES", "MAGIC", "bits_per_code", "pack", "packed_size", "unpack"]
+
+Codes = NDArray[np.uint8] | NDArray[np.uint16]
+Words = NDArray[np.uint64]
+
+MAGIC: Final = b"VTC1"
+HEADER_BYTES: Final = 16
+_PART: Final = 1 << 18  # codes at a time; a multiple of 8, so that a part begins at a byte
+
+
+def bits_per_code(n_states: int) -> int:
+    """ceil(log2 K), 1 to 16.
+
+    Raises:
+        ValueError: K is not 2 to 65,536.
+
+    >>> [bits_per_code(k) for k in (2, 3, 4, 5, 256, 257, 65536)]
+    [1, 2, 2, 3, 8, 9, 16]
+    """
+    if not 2 <= n_states <= MAX_STATES:
+        raise ValueError(f"{n_states} categories, expected 2 to {MAX_STATES}")
+    return (n_states - 1).bit_length()
+
+
+def packed_size(n_records: int, n_states: int) -> int:
+    """Bytes of the artifact of `n_records` codes, header included."""
+    return HEADER_BYTES + (n_records * bits_per_code(n_states) + 7) // 8
+
+
+def pack(codes: Codes, n_states: int) -> bytes:
+    """The artifact of `codes`.
+
+    Args:
+        codes: (n,), uint8 or uint16, each less than `n_states`.
+        n_states: K.
+
+    Raises:
+        ValueError: shape or dtype does not fit, or a code is not less than K.
+    """
+    bits = bits_per_code(n_states)
+    if codes.ndim != 1 or codes.dtype not in (np.dtype(np.uint8), np.dtype(np.uint16)):
+        raise ValueError(f"codes {codes.dtype}{codes.shape}, expected uint8 or uint16 of one dimension")
+    if codes.size and int(codes.max()) >= n_states:
+        raise ValueError(f"a code is not less than the number of categories, {n_states}")
+    artifact = np.zeros(packed_size(codes.size, n_states), dtype=np.uint8)
+    artifact[:HEADER_BYTES] = np.frombuffer(_header(bits, codes.size), dtype=np.uint8)
+    body = artifact[HEADER_BYTES:]
+    for start in range(0, codes.size, _PART):
+        packed = _pack_part(codes[start : start + _PART], bits)
+        offset = start * bits // 8
+        n_bytes = min(packed.size, body.size - offset)
+        body[offset : offset + n_bytes] = packed[:n_bytes]
+    return artifact.tobytes()
+
+
+def unpack(artifact: bytes | memoryview, n_states: int, n_expected: int) -> Codes:
+    """The codes in an artifact.
+
+    Args:
+        artifact: foreign bytes.
+        n_states: K of the unit.
+        n_expected: number of common records.
+
+    Returns:
+        (n_expected,), uint8 up to 256 categories, else uint16, each less than K.
+
+    Raises:
+        PeerFault: ARTIFACT_INVALID: the length, the header, the padding or a code is wrong.
+    """
+    bits = bits_per_code(n_states)
+    raw = np.frombuffer(artifact, dtype=np.uint8)
+    if raw.size != (expected := packed_size(n_expected, n_states)):
+        raise _invalid(f"{raw.size} bytes, expected {expected} for {n_expected} records of {bits} bits")
+    if raw[:HEADER_BYTES].tobytes() != _header(bits, n_expected):
+        raise _invalid(f"the header is not that of {n_expected} records of {bits} bits in format {MAGIC.decode()}")
+    body = raw[HEADER_BYTES:]
+    spare = -n_expected * bits % 8
+    if spare and int(body[-1]) >> (8 - spare):
+        raise _invalid(f"the last {spare} bits are padding and not all zero")
+    codes: Codes = np.empty(n_expected, np.uint8) if bits <= 8 else np.empty(n_expected, np.uint16)
+    for start in range(0, n_expected, _PART):
+        part = codes[start : start + _PART]
+        part[:] = _unpack_part(body[start * bits // 8 : (start + _PART) * bits // 8], bits)[: part.size]
+    if n_states < 1 << bits and (n_wrong := int(np.count_nonzero(codes >= n_states))):
+        raise _invalid(f"{n_wrong} of {n_expected} codes are not less than the number of categories, {n_states}")
+    return codes
+
+
+def _header(bits: int, n_records: int) -> bytes:
+    return MAGIC + bytes((bits, 0, 0, 0)) + n_records.to_bytes(8, "little")
+
+
+def _invalid(problem: str) -> PeerFault:
+    return PeerFault("ARTIFACT_INVALID", f"artifact: {problem}")
+
+
+# Both directions work on groups of eight codes, which fill exactly `bits` bytes. A group of uint8 codes is one 64-bit word
+# with a code in each byte; `_squeeze` moves neighbouring lanes together, doubling the lane until the word is one lane of
+# 8 * bits bits. A group of uint16 codes is two words of four codes, joined afterwards into 8 * bits of 128 bits.
+
+
+def _pack_part(codes: Codes, bits: int) -> NDArray[np.uint8]:
+    lane = 8 if bits <= 8 else 16
+    n_groups = -(-codes.size // 8)
+    filled = np.zeros(8 * n_groups, dtype=np.dtype(f"<u{lane // 8}"))
+    filled[: codes.size] = codes
+    words = filled.view("<u8").astype(np.uint64, copy=False)
+    if bits < lane:
+        words = _squeeze(words, bits, lane)
+    if lane == 16 and bits < lane:
+        low, high = words[0::2], words[1::2]
+        joined = np.empty((n_groups, 2), dtype=np.uint64)
+        joined[:, 0] = low | high << np.uint64(4 * bits)
+        joined[:, 1] = high >> np.uint64(64 - 4 * bits)
+        words = joined.reshape(-1)
+    rows = words.astype("<u8", copy=False).view(np.uint8).reshape(n_groups, lane)
+    return np.ascontiguousarray(rows[:, :bits]).reshape(-1)
+
+
+def _unpack_part(packed: NDArray[np.uint8], bits: int) -> Codes:
+    lane = 8 if bits <= 8 else 16
+    n_groups = -(-packed.size // bits)
+    rows = np.zeros((n_groups, lane), dtype=np.uint8)
+    n_whole = packed.size // bits
+    rows[:n_whole, :bits] = packed[: n_whole * bits].reshape(n_whole, bits)
+    if n_whole < n_groups:
+        rest = packed[n_whole * bits :]
+        rows[-1, : rest.size] = rest
+    words = rows.reshape(-1).view("<u8").astype(np.uint64, copy=False)
+    if lane == 16 and bits < lane:
+        low, high = words[0::2], words[1::2]
+        split = np.empty((n_groups, 2), dtype=np.uint64)
+        split[:, 0] = low & np.uint64((1 << 4 * bits) - 1)
+        split[:, 1] = low >> np.uint64(4 * bits) | high << np.uint64(64 - 4 * bits)
+        words = split.reshape(-1)
+    if bits < lane:
+        words = _spread(words, bits, lane)
+    return (
+        words.astype("<u8", copy=False).view(np.dtype(f"<u{lane // 8}")).astype(np.dtype(f"u{lane // 8}"), copy=False)
+    )
+
+
+def _squeeze(words: Words, bits: int, lane: int) -> Words:
+    """Lanes of `lane` bits with `bits` used -> one lane of 64 bits with all used bits together."""
+    while lane < 64:
+        even = _every_other(bits, lane)
+        words = (words & even) | (words >> np.uint64(lane - bits) & even << np.uint64(bits))
+        bits, lane = 2 * bits, 2 * lane
+    return words
+
+
+def _spread(words: Words, bits: int, lane: int) -> Words:
+    """Inverse of `_squeeze`."""
+    used, wide = bits * (64 // lane), 64
+    while wide > lane:
+        used, wide = used // 2, wide // 2
+        even = _every_other(used, wide)
+        words = (words & even) | (words << np.uint64(wide - used) & even << np.uint64(wide))
+    return words
+
+
+def _every_other(bits: int, lane: int) -> np.uint64:
+    """The low `bits` bits of each even lane."""
+    return np.uint64(sum(((1 << bits) - 1) << start for start in range(0, 64, 2 * lane)))

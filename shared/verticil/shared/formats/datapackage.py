@@ -1,0 +1,123 @@
+"""datapackage.json: the synthetic table described as a Frictionless Data Package, version 2.
+
+Categories are written twice: as `categories`, which version 2 of the standard knows, and as `constraints.enum`, which readers
+enforce (frictionless-py 5.21 accepts `categories` without checking them). A variable with bins is a number inside the outer
+edges; when it also has a category for other or missing values, the column holds both and is text. The owner of each variable
+travels as `verticil:owner`.
+
+Standard: Data Package 2.0, Frictionless Standards, 2024.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from verticil.shared.formats.json_document import Json
+from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.study.document import Study
+
+__all__ = ["Resource", "datapackage"]
+
+_PROFILE = "https://datapackage.org/profiles/2.0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """One file of the package that holds the synthetic table.
+
+    Attributes:
+        name: name of the resource.
+        path: file name inside the package.
+        format: ``csv`` or ``parquet``.
+        size: bytes.
+        sha256: lower-case hex.
+    """
+
+    name: str
+    path: str
+    format: str
+    size: int
+    sha256: str
+
+
+def datapackage(
+    schema: Schema, study: Study, resources: Sequence[Resource] = (), *, created: str | None = None
+) -> Json:
+    """Describe a release's synthetic table.
+
+    Args:
+        schema: columns in their order.
+        study: for name, title and description.
+        resources: the files that hold the table, all with the same columns.
+        created: ISO 8601 time of publication.
+
+    Returns:
+        The document; write it with `json_document.to_text`.
+    """
+    table = {
+        "$schema": f"{_PROFILE}/tableschema.json",
+        "fields": [_field(variable) for variable in schema.variables],
+        "fieldsMatch": "exact",
+        "missingValues": [],  # nothing is missing: missing values are a category of their own
+    }
+    return {
+        "$schema": f"{_PROFILE}/datapackage.json",
+        "name": study.id,
+        "title": f"SYNTHETIC: {study.title}",
+        "description": (
+            f"{study.purpose}. Synthetic records drawn from a Bayesian network that was estimated from randomized columns; "
+            "no record is a real person's."
+        ),
+        **({"created": created} if created is not None else {}),
+        "contributors": [{"title": party, "roles": ["contributor"]} for party in study.parties],
+        "resources": [
+            {
+                "$schema": f"{_PROFILE}/dataresource.json",
+                "name": resource.name,
+                "path": resource.path,
+                "type": "table",
+                "format": resource.format,
+                "mediatype": "text/csv" if resource.format == "csv" else "application/vnd.apache.parquet",
+                **({"encoding": "utf-8"} if resource.format == "csv" else {}),
+                "bytes": resource.size,
+                "hash": f"sha256:{resource.sha256}",
+                "schema": table,
+            }
+            for resource in resources
+        ],
+    }
+
+
+def _field(variable: Variable) -> Json:
+    owner = {"verticil:owner": variable.owner}
+    if variable.bins is None:
+        labels = list(variable.labels)
+        return {
+            "name": variable.name,
+            "type": "string",
+            "categories": labels,
+            "constraints": {"required": True, "enum": labels},
+            **owner,
+        }
+    low, high = variable.bins[0], variable.bins[-1]
+    bins = {"verticil:bins": list(variable.bins)}
+    words = list(variable.labels[variable.n_bins :])
+    if words:
+        kind = "whole numbers" if variable.integer else "numbers"
+        description = f"{kind} from {low:.15g} to below {high:.15g}, or one of: {', '.join(words)}"
+        return {
+            "name": variable.name,
+            "type": "string",
+            "description": description,
+            "constraints": {"required": True},
+            **bins,
+            **owner,
+        }
+    if variable.integer:
+        limits: Json = {"required": True, "minimum": math.ceil(low), "maximum": math.ceil(high) - 1}
+        return {"name": variable.name, "type": "integer", "constraints": limits, **bins, **owner}
+    # `maximum` besides `exclusiveMaximum`, for readers of version 1: rounding can make a value equal to the upper edge
+    limits = {"required": True, "minimum": low, "maximum": high}
+    return {"name": variable.name, "type": "number", "constraints": limits, **bins, **owner}

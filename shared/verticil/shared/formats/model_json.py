@@ -1,0 +1,251 @@
+"""model.json: the published model, whole. Everything that a reader needs to use it, judge it and sample from it stands in here.
+
+The document is canonical JSON (RFC 8785): the same model gives the same bytes. It holds the variables with their owners and their
+categories in order, the graph, for every cell of every conditional table the probability that is sampled from, the unbiased
+estimate, its standard error and interval, the one-way shares, and the privacy figures of each column and of one person.
+
+One layout for all tables: a table has a row for each configuration of the parents and a column for each category of the child;
+configurations run through the parents' categories in order, the last parent fastest. null stands for what could not be estimated.
+
+Intervals are conditional on the structure: they say how well the numbers are known if the arrows are right, not how sure the
+arrows are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+import numpy as np
+import rfc8785
+from numpy.typing import NDArray
+
+from verticil.shared.errors import GateFailed
+from verticil.shared.formats.json_document import Json, Node, parse
+from verticil.shared.formats.privacy_statement import privacy_statement
+from verticil.shared.model.graph import Dag
+from verticil.shared.model.network import Family, Marginal, Network
+from verticil.shared.model.schema import Missing, Schema, Variable
+from verticil.shared.study.document import Study
+
+__all__ = ["FORMAT", "STRUCTURE_STATEMENT", "ModelContext", "read", "write"]
+
+FORMAT: Final = "verticil-model"
+VERSION: Final = 1
+
+STRUCTURE_STATEMENT: Final = (
+    "Intervals and standard errors are conditional on the structure: "
+    "they cover sampling and randomization, not the choice of edges."
+)
+_LAYOUT: Final = (
+    "Tables have one row for each configuration of the parents (in the order of their categories, the last parent fastest) "
+    "and one column for each category of the child. null: not estimable."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelContext:
+    """What the document says besides the model itself.
+
+    Attributes:
+        study: the effective study.
+        study_digest: of the proposal, lower-case hex.
+        effective_digest: of the effective study, lower-case hex.
+        n_common: how many people the model was estimated from.
+        search: how the structure was found (method, seed, generations, fitness, ..).
+        simulation: the study was simulated on one machine.
+    """
+
+    study: Study
+    study_digest: str
+    effective_digest: str
+    n_common: int
+    search: Mapping[str, Json]
+    simulation: bool
+
+
+def write(network: Network, marginals: tuple[Marginal, ...], context: ModelContext) -> bytes:
+    """Write model.json.
+
+    Args:
+        network: the model.
+        marginals: the one-way shares to publish, one for each variable at most.
+        context: study, digests and counts.
+
+    Returns:
+        Canonical JSON.
+    """
+    study = context.study
+    names = network.schema.names
+    document: Json = {
+        "format": FORMAT,
+        "version": VERSION,
+        "study": {
+            "id": study.id,
+            "title": study.title,
+            "purpose": study.purpose,
+            "model": study.model,
+            "study_digest": context.study_digest,
+            "effective_digest": context.effective_digest,
+        },
+        "parties": list(study.parties),
+        "n_common": context.n_common,
+        "simulation": context.simulation,
+        "privacy": privacy_statement(study).document(),
+        "variables": [_variable(variable) for variable in network.schema.variables],
+        "structure": {
+            "edges": [[names[parent], names[child]] for parent, child in network.dag.edges()],
+            "search": dict(context.search),
+        },
+        "parameters": {
+            "layout": _LAYOUT,
+            "probability": "what is sampled from: maximum a posteriori by the constrained EM counts",
+            "estimate": "unbiased: from the inverse of the randomization, not clipped, so it can lie outside 0 to 1",
+            "standard_error": "of the estimate; sampling and randomization together",
+            "interval": "from the estimate, then cut to 0 to 1; null where unstable",
+            "unstable": "the parent configuration's estimated count is below 3 of its standard deviations",
+            "interval_level": study.parameters.interval_level,
+            "prior_count": study.parameters.prior_count,
+            "statement": STRUCTURE_STATEMENT,
+        },
+        "families": [_family(family, names) for family in network.families],
+        "marginals": [_marginal(marginal, names) for marginal in marginals],
+    }
+    return rfc8785.dumps(cast("dict[str, object]", document))  # type: ignore[arg-type]  # rfc8785 types its input as dict and list
+
+
+def read(data: bytes) -> Network:
+    """Read the network of a model.json back: schema, graph and all tables, as they were written.
+
+    Raises:
+        GateFailed: RELEASE_INVALID, when it is not such a document or its parts do not fit together.
+    """
+    root = parse(data, source="model.json")
+    if (got := root["format"].text()) != FORMAT:
+        root["format"].fail(f"got '{got}', expected '{FORMAT}'")
+    if (version := root["version"].integer()) != VERSION:
+        root["version"].fail(f"got {version}, this software reads {VERSION}")
+    try:
+        schema = Schema(variables=tuple(_read_variable(node) for node in root["variables"]))
+        positions = {name: position for position, name in enumerate(schema.names)}
+        families = tuple(_read_family(node, positions, schema) for node in root["families"])
+        dag = Dag(parents=tuple(family.parents for family in families))
+        return Network(schema=schema, dag=dag, families=families)
+    except ValueError as error:
+        raise GateFailed("RELEASE_INVALID", f"model.json: {error}") from None
+
+
+def _variable(variable: Variable) -> Json:
+    return {
+        "name": variable.name,
+        "owner": variable.owner,
+        "labels": list(variable.labels),
+        "bins": None if variable.bins is None else list(variable.bins),
+        "integer": variable.integer,
+        "outside": variable.outside,
+        "other": variable.other,
+        "missing": None
+        if variable.missing is None
+        else {"category": variable.missing.category, "spellings": list(variable.missing.spellings)},
+    }
+
+
+def _read_variable(node: Node) -> Variable:
+    bins, other, missing = node.get("bins"), node.get("other"), node.get("missing")
+    outside = node["outside"].text()
+    if outside not in ("error", "clamp"):
+        node["outside"].fail(f"got '{outside}', expected error or clamp")
+    return Variable(
+        name=node["name"].text(),
+        owner=node["owner"].text(),
+        labels=node["labels"].texts(),
+        bins=None if bins is None else bins.floats(),
+        integer=node["integer"].boolean(),
+        outside="clamp" if outside == "clamp" else "error",
+        other=None if other is None else other.text(),
+        missing=None
+        if missing is None
+        else Missing(category=missing["category"].text(), spellings=missing["spellings"].texts()),
+    )
+
+
+def _numbers(array: NDArray[np.float64]) -> list[Json]:
+    """Nested lists; NaN becomes null."""
+    if array.ndim > 1:
+        return [_numbers(row) for row in array]
+    return [None if math.isnan(value) else value for value in cast("list[float]", array.tolist())]
+
+
+def _intervals(low: NDArray[np.float64], high: NDArray[np.float64]) -> list[Json]:
+    if low.ndim > 1:
+        return [_intervals(low_row, high_row) for low_row, high_row in zip(low, high, strict=True)]
+    pairs = zip(cast("list[float]", low.tolist()), cast("list[float]", high.tolist()), strict=True)
+    return [None if math.isnan(first) or math.isnan(last) else [first, last] for first, last in pairs]
+
+
+def _family(family: Family, names: tuple[str, ...]) -> Json:
+    unstable = cast("list[list[bool]]", family.unstable.tolist())
+    return {
+        "child": names[family.child],
+        "parents": [names[parent] for parent in family.parents],
+        "probability": _numbers(family.probability),
+        "estimate": _numbers(family.estimate),
+        "standard_error": _numbers(family.standard_error),
+        "interval": _intervals(family.interval_low, family.interval_high),
+        "unstable": unstable,
+    }
+
+
+def _marginal(marginal: Marginal, names: tuple[str, ...]) -> Json:
+    return {
+        "variable": names[marginal.variable],
+        "estimate": _numbers(marginal.estimate),
+        "standard_error": _numbers(marginal.standard_error),
+        "interval": _intervals(marginal.interval_low, marginal.interval_high),
+        "model": _numbers(marginal.model),
+    }
+
+
+def _read_family(node: Node, positions: Mapping[str, int], schema: Schema) -> Family:
+    def position(name: Node) -> int:
+        if name.text() not in positions:
+            name.fail("names no variable of the document")
+        return positions[name.text()]
+
+    child = position(node["child"])
+    parents = tuple(position(parent) for parent in node["parents"])
+    shape = (math.prod(schema[parent].n_states for parent in parents), schema[child].n_states)
+
+    def table(key: str) -> NDArray[np.float64]:
+        rows = [row.floats() for row in node[key]]
+        if len(rows) != shape[0] or any(len(row) != shape[1] for row in rows):
+            node[key].fail(f"expected {shape[0]} rows of {shape[1]} numbers")
+        return np.array(rows, dtype=np.float64).reshape(shape)
+
+    intervals = [[_read_interval(cell) for cell in row] for row in node["interval"]]
+    unstable = [[cell.boolean() for cell in row] for row in node["unstable"]]
+    for key, grid in (("interval", intervals), ("unstable", unstable)):
+        if len(grid) != shape[0] or any(len(row) != shape[1] for row in grid):
+            node[key].fail(f"expected {shape[0]} rows of {shape[1]} entries")
+    ends = np.array(intervals, dtype=np.float64).reshape((*shape, 2))
+    return Family(
+        child=child,
+        parents=parents,
+        probability=table("probability"),
+        estimate=table("estimate"),
+        standard_error=table("standard_error"),
+        interval_low=ends[..., 0],
+        interval_high=ends[..., 1],
+        unstable=np.array(unstable, dtype=np.bool_).reshape(shape),
+    )
+
+
+def _read_interval(cell: Node) -> tuple[float, float]:
+    if cell.value is None:
+        return math.nan, math.nan
+    ends = cell.floats()
+    if len(ends) != 2:
+        cell.fail("expected null or two numbers")
+    return ends[0], ends[1]

@@ -1,0 +1,235 @@
+"""What a transition matrix promises, and what it costs in accuracy.
+
+Promise: gamma, the largest ratio of two entries within one column (Evfimievski et al., as used by Ma & Sivakumar, section
+4): whatever is released, the odds of one true category against another change by at most this factor. epsilon = ln gamma is
+exactly the local differential privacy of one release of the column. Over independently released columns of the same record
+gammas multiply and epsilons add. Everything is computed from the quantized matrix. Ma's Table 1 prints gamma = 9 for
+p1 = .1, p2 = .25; that is a ratio within a row; by the definition it is 7.5.
+
+Cost: how wide the interval of a share becomes, and how many records a link between two columns is still worth.
+
+This says nothing about correlated columns (only the total does) and nothing about who can link records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Final, Protocol
+
+import numpy as np
+
+from verticil.shared.model.transition import Transition
+
+__all__ = [
+    "EPSILON_TOLERANCE",
+    "ColumnPrivacy",
+    "RandomizedUnit",
+    "breach_free",
+    "column_privacy",
+    "condition_number",
+    "contrast_factor",
+    "effective_records",
+    "epsilon",
+    "gamma",
+    "half_width_of_share",
+    "k_measure",
+    "max_posterior",
+    "total_epsilon",
+]
+
+EPSILON_TOLERANCE: Final = 1e-9
+"""Slack for comparing an epsilon with a limit: a declared epsilon of 3 comes back as 3 within a few units of 1e-16."""
+
+
+class RandomizedUnit(Protocol):
+    """What `column_privacy` needs to know of a study's unit."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the variables that are released in one draw."""
+        ...
+
+    @property
+    def transition(self) -> Transition:
+        """Their transition matrix."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnPrivacy:
+    """The privacy measures of one released column.
+
+    Attributes:
+        variables: its variable, or those of a joint tuple.
+        n_states: number of categories, K.
+        k_measure: the smallest number of true categories behind a released one.
+        gamma: largest change of odds; infinite when some released category excludes a true one.
+        epsilon: ln gamma.
+        kept: probability of being released unchanged, the smallest over the true categories.
+        condition_number: of the matrix, 2-norm.
+        prior: what an attacker believed before.
+        max_posterior: the most that he can believe afterwards.
+    """
+
+    variables: tuple[str, ...]
+    n_states: int
+    k_measure: int
+    gamma: float
+    epsilon: float
+    kept: float
+    condition_number: float
+    prior: float
+    max_posterior: float
+
+
+def gamma(transition: Transition) -> Fraction | None:
+    """The largest ratio of two weights within a column, exact; None is infinite. Columns that are never released do not count.
+
+    >>> from verticil.shared.model.transition import binary, quantize
+    >>> round(float(gamma(quantize(binary(0.1, 0.25)))), 12)
+    7.5
+    """
+    largest = Fraction(1)
+    for column in zip(*transition.weights, strict=True):
+        low, high = min(column), max(column)
+        if high == 0:
+            continue
+        if low == 0:
+            return None
+        largest = max(largest, Fraction(high, low))
+    return largest
+
+
+def epsilon(transition: Transition) -> float:
+    """ln gamma; infinite when gamma is."""
+    ratio = gamma(transition)
+    return math.inf if ratio is None else math.log1p(ratio - 1)
+
+
+def k_measure(transition: Transition) -> int:
+    """The smallest number of true categories that can stand behind a released category (Ma & Sivakumar, section 4)."""
+    columns = zip(*transition.weights, strict=True)
+    return min(sum(1 for weight in column if weight) for column in columns if any(column))
+
+
+def condition_number(transition: Transition) -> float:
+    """The 2-norm condition number of P."""
+    return float(np.linalg.cond(transition.probabilities))
+
+
+def max_posterior(prior: float, *, gamma: float | Fraction | None = None, epsilon: float | None = None) -> float:
+    """The largest posterior belief in a property that had the given prior: prior gamma / (1 + prior (gamma - 1)).
+
+    Args:
+        prior: 0 <= prior <= 1.
+        gamma: >= 1, may be infinite.
+        epsilon: ln gamma; exactly one of the two is given.
+
+    Raises:
+        ValueError: not exactly one is given, or a number is out of range.
+
+    >>> round(max_posterior(0.15, gamma=9), 3)
+    0.614
+    """
+    if (gamma is None) == (epsilon is None) or not 0 <= prior <= 1:
+        raise ValueError(f"prior {prior:g}: expected a probability and exactly one of gamma and epsilon")
+    odds = math.exp(-epsilon) if epsilon is not None else 1 / float(gamma if gamma is not None else 1)
+    if not 0 <= odds <= 1:
+        raise ValueError("gamma is below 1 or epsilon below 0")
+    return prior / (prior + (1 - prior) * odds) if prior > 0 else 0.0
+
+
+def breach_free(transition: Transition, prior: float, posterior: float) -> bool:
+    """Whether no release lifts a belief from at most `prior` to `posterior` or more, nor the reverse for its complement.
+
+    gamma < posterior (1 - prior) / (prior (1 - posterior)), for 0 < prior < posterior < 1 (Evfimievski et al.).
+
+    Raises:
+        ValueError: the beliefs are not in that order.
+    """
+    if not 0 < prior < posterior < 1:
+        raise ValueError(f"got {prior:g} and {posterior:g}, expected 0 < prior < posterior < 1")
+    ratio = gamma(transition)
+    return ratio is not None and ratio < posterior * (1 - prior) / (prior * (1 - posterior))
+
+
+def column_privacy(unit: RandomizedUnit, *, prior: float = 0.15) -> ColumnPrivacy:
+    """All privacy measures of one unit."""
+    transition = unit.transition
+    ratio = gamma(transition)
+    level = math.inf if ratio is None else float(ratio)
+    return ColumnPrivacy(
+        variables=unit.variables,
+        n_states=transition.n_states,
+        k_measure=k_measure(transition),
+        gamma=level,
+        epsilon=epsilon(transition),
+        kept=float(transition.probabilities.diagonal().min()),
+        condition_number=condition_number(transition),
+        prior=prior,
+        max_posterior=max_posterior(prior, gamma=level),
+    )
+
+
+def total_epsilon(epsilons: Iterable[float]) -> float:
+    """The epsilon of all columns of a record together: the sum; infinite if one is.
+
+    >>> total_epsilon([1.5, 0.25])
+    1.75
+    """
+    return math.fsum(epsilons)
+
+
+def contrast_factor(transition: Transition) -> float:
+    """By how much P shrinks a difference between two distributions, at the worst: its smallest singular value on contrasts.
+
+    A contrast is a vector that sums to 0; P maps contrasts to contrasts. For the K-ary symmetric matrix this is 1 - K p, which
+    is also 1 / condition number; for binary it is ``|1 - p1 - p2|``; for the identity 1. Variances of estimated contrasts grow
+    by at most the inverse square.
+    """
+    n_states = transition.n_states
+    if n_states == 1:
+        return 1.0
+    # The first vector of the orthogonal basis is the constant one, the others span the contrasts.
+    basis = np.linalg.qr(np.column_stack([np.ones(n_states), np.eye(n_states)[:, 1:]]))[0][:, 1:]
+    return float(np.linalg.svd(basis.T @ transition.probabilities @ basis, compute_uv=False)[-1])
+
+
+def half_width_of_share(transition: Transition, n: int, share: float | None = None, level: float = 0.95) -> float:
+    """Half the width of the interval of one category's estimated share, at n records; the widest over the categories.
+
+    With true shares pi (`share` for the category x, the rest evenly) and released shares f = pi P,
+    Var = (sum_y f_y P^-1[y, x]^2 - pi_x^2) / n. For the symmetric matrix that is l (1 - l) / (n a^2) with a = 1 - K p and
+    l = p + a share.
+
+    Args:
+        transition: the matrix.
+        n: number of records, >= 1.
+        share: the category's true share; default 1/K.
+        level: of the interval.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+    n_states = transition.n_states
+    share = 1 / n_states if share is None else share
+    if n < 1 or not 0 <= share <= 1 or not 0 < level < 1:
+        raise ValueError(f"n = {n}, share = {share:g}, level = {level:g}: expected n >= 1 and probabilities")
+    shares = np.full((n_states, n_states), (1 - share) / max(n_states - 1, 1))  # row x: category x has the share
+    np.fill_diagonal(shares, share)
+    second_moment = ((shares @ transition.probabilities) * np.square(transition.inverse).T).sum(axis=1)
+    variance = max(float((second_moment - share**2).max()), 0.0) / n
+    return NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance)
+
+
+def effective_records(n: float, transition_a: Transition, transition_b: Transition) -> float:
+    """How many unrandomized records n randomized ones are worth for finding a link between two columns: n a^2 b^2.
+
+    a and b are the columns' `contrast_factor`, the association of the two categories that are hardest to tell apart. Exact
+    for symmetric and binary matrices; a lower bound for the others, where some contrasts are kept better.
+    """
+    return n * contrast_factor(transition_a) ** 2 * contrast_factor(transition_b) ** 2

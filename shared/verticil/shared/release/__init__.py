@@ -1,0 +1,1 @@
+"""What is published: synthetic records, the release folder with its manifest and signature, the report."""

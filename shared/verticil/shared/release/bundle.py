@@ -1,0 +1,245 @@
+"""Writing a release: a folder with all its files, listed in a manifest, and the publisher's signature over the manifest.
+
+`write_release` makes the folder appear whole or not at all: it is written beside its place under a hidden name, flushed to the
+disk and renamed. `sign_release` adds `manifest.sig`. Nothing is ever added to a release that exists; checking one is
+`verification`'s.
+
+The manifest lists size and SHA-256 of every file, both digests of the study, the parties' receipts, versions, seeds and the
+privacy figures. What is signed is the manifest's bytes, so they are written for people (indented) and never rewritten.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.metadata
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, Final, Protocol
+
+import pandas as pd
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.formats import bif, datapackage, model_json, xmlbif
+from verticil.shared.formats.json_document import Json, to_text
+from verticil.shared.formats.privacy_statement import privacy_statement
+from verticil.shared.formats.tables import is_disk_full, write_atomically, write_csv, write_parquet
+from verticil.shared.release.content import FILES, ReleaseContent, SignedStatement
+from verticil.shared.study import canonical
+
+__all__ = [
+    "MANIFEST",
+    "MANIFEST_FORMAT",
+    "SIGNATURE",
+    "SIGNATURE_FORMAT",
+    "Signer",
+    "sign_release",
+    "to_der",
+    "write_release",
+]
+
+MANIFEST: Final = "manifest.json"
+SIGNATURE: Final = "manifest.sig"
+MANIFEST_FORMAT: Final = "verticil-release"
+SIGNATURE_FORMAT: Final = "verticil-signature"
+
+
+class Signer(Protocol):
+    """What signs a release: the publisher's signing key."""
+
+    def sign(self, body: bytes) -> SignedStatement:
+        """Sign a body."""
+        ...
+
+
+def write_release(directory: Path, content: ReleaseContent) -> Path:
+    """Write everything but the signature.
+
+    Args:
+        directory: the folder to make; its parent exists.
+        content: what to publish.
+
+    Returns:
+        `directory`.
+
+    Raises:
+        Misuse: FILE_EXISTS when there is something at `directory`, FILE_MISSING when its parent does not exist.
+        DataFault: DISK_FULL; nothing is left behind.
+    """
+    _refuse_existing(directory)
+    if not directory.parent.is_dir():
+        raise Misuse(
+            "FILE_MISSING", f"{directory.parent}: no such folder", hint="make it, or give another place for the release"
+        )
+    staging = directory.with_name(f".{directory.name}.partial")
+    shutil.rmtree(staging, ignore_errors=True)  # of a run that was killed
+    try:
+        staging.mkdir()
+        _write_files(staging, content)
+        _write_bytes(staging / MANIFEST, to_text(_manifest(staging, content)))
+        _sync_directory(staging)
+        _refuse_existing(directory)
+        staging.replace(directory)
+        _sync_directory(directory.parent)
+    except OSError as error:
+        if is_disk_full(error):
+            raise DataFault(
+                "DISK_FULL", f"{directory}: the disk is full, nothing was written", hint="make room and run again"
+            ) from None
+        raise
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return directory
+
+
+def sign_release(directory: Path, signer: Signer, *, ca_certificate: bytes) -> None:
+    """Sign the manifest of a written release.
+
+    Args:
+        directory: the release.
+        signer: the publisher's signing key.
+        ca_certificate: the federation's CA certificate (PEM or DER); it goes beside the signature, so that a reader who only
+            knows its fingerprint can check the chain. It proves nothing by itself.
+
+    Raises:
+        Misuse: FILE_MISSING when there is no manifest.
+        DataFault: DISK_FULL.
+    """
+    try:
+        manifest = (directory / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        raise Misuse("FILE_MISSING", f"{directory / MANIFEST}: no such file", hint="write the release first") from None
+    signed = signer.sign(manifest)
+    document: Json = {
+        "format": SIGNATURE_FORMAT,
+        "version": 1,
+        "file": MANIFEST,
+        "algorithm": "Ed25519",
+        "signatures": [{"signature": _base64(signed.signature), "certificate": _base64(signed.certificate)}],
+        "authority": _base64(to_der(ca_certificate)),
+    }
+    # Made beside the folder, not in it: a crash must not leave an unlisted file in a release.
+    staging = directory.with_name(f".{directory.name}.{SIGNATURE}")
+    _write_bytes(staging, to_text(document))
+    staging.replace(directory / SIGNATURE)
+    _sync_directory(directory)
+
+
+def _write_files(folder: Path, content: ReleaseContent) -> None:
+    from verticil.shared.release.report.page import render
+
+    study, network = content.study, content.network
+    context = model_json.ModelContext(
+        study=study,
+        study_digest=content.study_digest,
+        effective_digest=content.effective_digest,
+        n_common=content.n_common,
+        search=content.search,
+        simulation=content.simulation,
+    )
+    writers: dict[str, Callable[[], bytes]] = {
+        "study.json": lambda: canonical.to_bytes(study),
+        "model.json": lambda: model_json.write(network, content.marginals, context),
+        "network.bifxml": lambda: xmlbif.network_to_xmlbif(network),
+        "network.bif": lambda: bif.network_to_bif(network),
+        "labels.json": lambda: bif.write_label_map(network.schema),
+        "report.html": lambda: render(content).encode("utf-8"),
+    }
+    for name, make in writers.items():
+        _write_bytes(folder / name, make())
+    _write_tables(folder, content.synthetic, content)
+
+
+def _write_tables(folder: Path, synthetic: pd.DataFrame, content: ReleaseContent) -> None:
+    write_csv(synthetic, folder / "synthetic.csv")
+    marks = {"verticil:synthetic": "true", "verticil:study_digest": content.study_digest}
+    write_parquet(synthetic, folder / "synthetic.parquet", metadata=marks)
+    resources = [
+        datapackage.Resource(name=f"synthetic-{kind}", path=path, format=kind, size=size, sha256=sha256)
+        for kind in ("csv", "parquet")
+        for path in (f"synthetic.{kind}",)
+        for size, sha256 in (_measure(folder / path),)
+    ]
+    package = datapackage.datapackage(content.study.schema, content.study, resources, created=content.published_text)
+    _write_bytes(folder / "datapackage.json", to_text(package))
+
+
+def _manifest(folder: Path, content: ReleaseContent) -> Json:
+    study = content.study
+    files: dict[str, Json] = {}
+    for name in sorted(FILES):
+        size, sha256 = _measure(folder / name)
+        files[name] = {"bytes": size, "sha256": sha256, "what": FILES[name]}
+    return {
+        "format": MANIFEST_FORMAT,
+        "version": 1,
+        "study": {"id": study.id, "title": study.title, "purpose": study.purpose, "model": study.model},
+        "study_digest": content.study_digest,
+        "effective_digest": content.effective_digest,
+        "published_at": content.published_text,
+        "software": {"name": "verticil", "version": importlib.metadata.version("verticil")},
+        "parties": list(study.parties),
+        "n_common": content.n_common,
+        "synthetic_records": len(content.synthetic),
+        "simulation": content.simulation,
+        "seed_derived": content.seed_derived,
+        "seeds": {"structure": study.structure.seed, "synthetic": study.release.seed},
+        "search": dict(content.search),
+        "provenance": dict(content.provenance),
+        "privacy": privacy_statement(study).document(),
+        "files": files,
+        "receipts": [
+            {
+                "body": receipt.body.decode("utf-8"),
+                "signature": _base64(receipt.signature),
+                "certificate": _base64(receipt.certificate),
+            }
+            for receipt in content.receipts
+        ],
+    }
+
+
+def _measure(path: Path) -> tuple[int, str]:
+    with path.open("rb") as file:
+        return path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
+    def write(file: BinaryIO) -> None:
+        file.write(data)
+
+    write_atomically(path, write)
+
+
+def to_der(certificate: bytes) -> bytes:
+    """A certificate in DER, from PEM or DER.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if certificate.lstrip().startswith(b"-----BEGIN"):
+        return x509.load_pem_x509_certificate(certificate).public_bytes(Encoding.DER)
+    return x509.load_der_x509_certificate(certificate).public_bytes(Encoding.DER)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _refuse_existing(directory: Path) -> None:
+    if os.path.lexists(directory):
+        raise Misuse(
+            "FILE_EXISTS", f"{directory}: exists already", hint="a release is never overwritten: give a new folder"
+        )
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

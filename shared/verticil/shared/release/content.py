@@ -1,0 +1,117 @@
+"""What a release consists of, as one value, before it becomes files.
+
+Whoever publishes (the miner, or the simulation) puts it together; `bundle` writes it. The value is checked once, here: its parts
+belong to the same study and to each other.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from verticil.shared.formats.json_document import Json
+from verticil.shared.model.network import Marginal, Network
+from verticil.shared.study import canonical
+from verticil.shared.study.document import Study
+
+__all__ = ["FILES", "ReleaseContent", "SignedStatement"]
+
+FILES: Final[Mapping[str, str]] = {
+    "report.html": "This report, for people.",
+    "model.json": "The whole model: graph, every probability with its standard error and interval, owners, privacy figures.",
+    "network.bifxml": "The network with its original names, for pgmpy, pyAgrum and other tools (XMLBIF 0.3). No uncertainty.",
+    "network.bif": "The network with safe names, for bnlearn too (BIF). No uncertainty.",
+    "labels.json": "What the safe names in network.bif stand for.",
+    "synthetic.parquet": "The synthetic records, with their categories as types.",
+    "synthetic.csv": "The synthetic records as text.",
+    "datapackage.json": "Describes the columns of the synthetic records (Frictionless Data Package 2.0).",
+    "study.json": "The study as it was carried out, the parties' own declarations included. Its SHA-256 is the effective digest.",
+}
+"""The files of a release besides the manifest and its signature, and what each is."""
+
+
+class SignedStatement(Protocol):
+    """A signed body, as the wire message `Signed` has it."""
+
+    @property
+    def body(self) -> bytes:
+        """What is stated."""
+        ...
+
+    @property
+    def signature(self) -> bytes:
+        """Ed25519."""
+        ...
+
+    @property
+    def certificate(self) -> bytes:
+        """DER of the signer's certificate."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReleaseContent:
+    """Everything that is published.
+
+    Attributes:
+        study: the effective study.
+        study_digest: of the proposal, lower-case hex.
+        effective_digest: of `study`, lower-case hex.
+        network: the model; what `synthetic` was drawn from.
+        marginals: one-way shares, one for each variable, in schema order.
+        synthetic: the synthetic records, columns in schema order.
+        codes: the same records as codes, one array for each variable.
+        n_common: how many people all parties have in common.
+        receipts: the miner's signed receipts, one for each unit.
+        provenance: versions and whatever else tells how the release was made.
+        search: how the structure was found.
+        simulation: everything ran on one machine; nobody's data were protected from whoever ran it.
+        seed_derived: site secrets and linkage key were derived from a seed, so the noise can be computed again.
+        published_at: time of publication, UTC.
+
+    Raises:
+        ValueError: the parts do not belong together.
+    """
+
+    study: Study
+    study_digest: str
+    effective_digest: str
+    network: Network
+    marginals: tuple[Marginal, ...]
+    synthetic: pd.DataFrame
+    codes: tuple[NDArray[np.integer], ...]
+    n_common: int
+    receipts: tuple[SignedStatement, ...]
+    provenance: Mapping[str, Json]
+    search: Mapping[str, Json]
+    simulation: bool
+    seed_derived: bool
+    published_at: dt.datetime
+
+    def __post_init__(self) -> None:
+        schema = self.study.schema
+        if self.network.schema != schema:
+            raise ValueError("the network's schema is not the study's")
+        if (got := canonical.digest(self.study).hex()) != self.effective_digest:
+            raise ValueError(f"effective digest is {self.effective_digest}, the study's is {got}")
+        if tuple(map(str, self.synthetic.columns)) != schema.names or len(self.codes) != len(schema):
+            raise ValueError("the synthetic records do not have the study's columns in their order")
+        if any(code.shape != (len(self.synthetic),) for code in self.codes):
+            raise ValueError(f"codes do not have one entry for each of the {len(self.synthetic)} synthetic records")
+        if tuple(marginal.variable for marginal in self.marginals) != tuple(range(len(schema))):
+            raise ValueError(
+                f"{len(self.marginals)} marginals, expected one for each of {len(schema)} variables in order"
+            )
+        if self.published_at.utcoffset() != dt.timedelta(0):
+            raise ValueError("published_at is not a UTC time")
+
+    @property
+    def published_text(self) -> str:
+        """Time of publication, ISO 8601 seconds."""
+        return self.published_at.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,1 @@
+"""report.html: what was published, for people, first of all for privacy officers. One file, no script, no outside address."""

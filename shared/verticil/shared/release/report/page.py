@@ -1,0 +1,313 @@
+"""Making report.html from the content of a release.
+
+All arithmetic for the page is here and in `layout` and `wording`; the template only places it. Names and labels come from other
+people: the template escapes everything it is given, the drawings included, and the page forbids scripts and outside addresses to
+itself by a content security policy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Final, cast
+
+import numpy as np
+
+from verticil.shared.formats.json_document import Json
+from verticil.shared.formats.model_json import STRUCTURE_STATEMENT
+from verticil.shared.formats.privacy_statement import PRIOR, ColumnStatement, PrivacyStatement, privacy_statement
+from verticil.shared.release.content import FILES, ReleaseContent
+from verticil.shared.release.report import layout, wording
+
+__all__ = ["render"]
+
+_SHOWN_CATEGORIES: Final = 40
+_BAR_WIDTH: Final = 200.0
+_LETTER: Final = 7.9  # width of an average letter of a node's name, in drawing units
+_NAME_LETTERS: Final = 26
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A variable in the drawing."""
+
+    name: str
+    full_name: str
+    owner: str
+    owner_index: int
+    box: layout.Box
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """An edge in the drawing."""
+
+    parent: str
+    child: str
+    crosses: bool
+    curve: layout.Curve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One category: texts, and positions on a bar of `_BAR_WIDTH` units."""
+
+    label: str
+    estimate: str
+    interval: str
+    synthetic: str
+    synthetic_width: float
+    estimate_at: float | None
+    low_at: float
+    high_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """One variable's shares."""
+
+    name: str
+    owner: str
+    owner_index: int
+    bars: tuple[Bar, ...]
+    n_hidden: int
+    outside: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One column of the privacy table, in words."""
+
+    names: str
+    owner: str
+    owner_index: int
+    n_states: int
+    kept: str
+    factor: str
+    posterior: str
+    epsilon: str
+    bounded: bool
+    unchanged: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartyRow:
+    """One party's contribution."""
+
+    name: str
+    owner_index: int
+    columns: tuple[str, ...]
+    epsilon: str
+
+
+def render(content: ReleaseContent) -> str:
+    """The page.
+
+    Returns:
+        HTML that needs nothing else: styles and drawings are inside, there is no script.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    source = files("verticil.shared.release.report")
+    style = source.joinpath("report.css").read_text("utf-8")
+    template = environment.from_string(source.joinpath("report.html.j2").read_text("utf-8"))
+    return template.render(style=style, **_values(content))
+
+
+def _values(content: ReleaseContent) -> dict[str, object]:
+    study, network = content.study, content.network
+    statement = privacy_statement(study)
+    owner_index = {party: position for position, party in enumerate(study.parties)}
+    edges, nodes, drawing = _network(content, owner_index)
+    n_unstable = sum(int(family.unstable.any(axis=1).sum()) for family in network.families)
+    n_rows = sum(family.unstable.shape[0] for family in network.families)
+    level = study.parameters.interval_level
+    return {
+        "study": study,
+        "content": content,
+        "people": wording.count(content.n_common, "person", "people"),
+        "records": wording.count(len(content.synthetic), "synthetic record"),
+        "n_columns": wording.count(len(study.schema), "column"),
+        "parties": [
+            PartyRow(
+                name=party,
+                owner_index=owner_index[party],
+                columns=tuple(study.schema[position].name for position in study.schema.owned_by(party)),
+                epsilon=_epsilon(statement.of_party(party)),
+            )
+            for party in study.parties
+        ],
+        "rows": [_row(column, owner_index) for column in statement.columns],
+        "total": _total(statement),
+        "example": _example(statement),
+        "prior": wording.percent(PRIOR, 0),
+        "nodes": nodes,
+        "edges": edges,
+        "n_crossing": sum(edge.crosses for edge in edges),
+        "drawing": drawing,
+        "parents": [
+            (node.full_name, node.owner, [study.schema[parent].name for parent in network.dag.parents[position]])
+            for position, node in enumerate(nodes)
+        ],
+        "shares": _shares(content, owner_index),
+        "bar_width": _BAR_WIDTH,
+        "level": f"{100 * level:g}%",
+        "structure_statement": STRUCTURE_STATEMENT,
+        "n_unstable": n_unstable,
+        "n_rows": n_rows,
+        "files": FILES,
+        "facts": _facts(content),
+    }
+
+
+def _epsilon(value: float) -> str:
+    return "no limit" if math.isinf(value) else f"{math.ceil(value * 100 - 1e-6) / 100:.2f}"
+
+
+def _row(column: ColumnStatement, owner_index: Mapping[str, int]) -> Row:
+    least, most = wording.at_least(column.kept_least), wording.at_least(column.kept_most)
+    return Row(
+        names=" with ".join(column.variables),
+        owner=column.owner,
+        owner_index=owner_index[column.owner],
+        n_states=column.n_states,
+        kept=least if least == most else f"{least} to {most}",
+        factor=wording.factor(column.epsilon),
+        posterior=wording.at_most(column.posterior),
+        epsilon=_epsilon(column.epsilon),
+        bounded=column.bounded,
+        unchanged=column.unchanged,
+    )
+
+
+def _total(statement: PrivacyStatement) -> dict[str, object]:
+    return {
+        "bounded": statement.bounded,
+        "epsilon": _epsilon(statement.epsilon_per_person),
+        "factor": wording.factor(statement.epsilon_per_person),
+        "posterior": wording.at_most(statement.posterior_per_person),
+        "identifying": statement.epsilon_per_person > math.log(100),
+        "unbounded": statement.unbounded_variables,
+        "n_columns": wording.count(sum(len(column.variables) for column in statement.columns), "column"),
+    }
+
+
+def _example(statement: PrivacyStatement) -> Row | None:
+    """The bounded column with the largest factor: the statement in words is about it."""
+    bounded = [column for column in statement.columns if column.bounded and column.epsilon > 0]
+    if not bounded:
+        return None
+    worst = max(bounded, key=lambda column: column.epsilon)
+    return _row(worst, {worst.owner: 0})
+
+
+def _network(content: ReleaseContent, owner_index: Mapping[str, int]) -> tuple[list[Edge], list[Node], layout.Drawing]:
+    schema, dag = content.study.schema, content.network.dag
+    names = [_shortened(variable.name) for variable in schema.variables]
+    owners = [_shortened(variable.owner) for variable in schema.variables]
+    widths = [
+        max(72.0, 22 + _LETTER * max(len(name), 0.85 * len(owner))) for name, owner in zip(names, owners, strict=True)
+    ]
+    drawing = layout.arrange(dag, widths)
+    nodes = [
+        Node(name=name, full_name=variable.name, owner=variable.owner, owner_index=owner_index[variable.owner], box=box)
+        for name, variable, box in zip(names, schema.variables, drawing.boxes, strict=True)
+    ]
+    edges = [
+        Edge(
+            parent=schema[curve.parent].name,
+            child=schema[curve.child].name,
+            crosses=schema[curve.parent].owner != schema[curve.child].owner,
+            curve=curve,
+        )
+        for curve in drawing.curves
+    ]
+    return edges, nodes, drawing
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _NAME_LETTERS else text[: _NAME_LETTERS - 1] + "…"
+
+
+def _shares(content: ReleaseContent, owner_index: Mapping[str, int]) -> list[Shares]:
+    result: list[Shares] = []
+    for position, (variable, marginal) in enumerate(
+        zip(content.study.schema.variables, content.marginals, strict=True)
+    ):
+        counts = np.bincount(content.codes[position].astype(np.int64), minlength=variable.n_states)
+        synthetic = cast("list[float]", (counts / max(1, counts.sum())).tolist())
+        low = cast("list[float]", marginal.interval_low.tolist())
+        high = cast("list[float]", marginal.interval_high.tolist())
+        estimate = cast("list[float]", marginal.estimate.tolist())
+        top = max([value for value in (*synthetic, *high, *estimate) if not math.isnan(value)], default=1.0)
+        scale = _BAR_WIDTH / max(top * 1.04, 1e-9)
+        order = range(variable.n_states)
+        largest = sorted(zip(synthetic, order, strict=True), key=lambda pair: (-pair[0], pair[1]))[:_SHOWN_CATEGORIES]
+        shown = sorted(k for _, k in largest)
+        bars = tuple(
+            Bar(
+                label=variable.labels[k],
+                estimate=wording.share(estimate[k]),
+                interval=wording.interval(low[k], high[k]),
+                synthetic=wording.share(synthetic[k]),
+                synthetic_width=synthetic[k] * scale,
+                estimate_at=None if math.isnan(estimate[k]) else min(max(estimate[k], 0.0), 1.0) * scale,
+                low_at=0.0 if math.isnan(low[k]) else low[k] * scale,
+                high_at=0.0 if math.isnan(high[k]) else high[k] * scale,
+            )
+            for k in shown
+        )
+        outside = sum(not math.isnan(low[k]) and not low[k] <= synthetic[k] <= high[k] for k in order)
+        result.append(
+            Shares(
+                name=variable.name,
+                owner=variable.owner,
+                owner_index=owner_index[variable.owner],
+                bars=bars,
+                n_hidden=variable.n_states - len(bars),
+                outside=outside,
+            )
+        )
+    return result
+
+
+def _facts(content: ReleaseContent) -> list[tuple[str, str]]:
+    """How the release was made, for whoever wants to do it again."""
+    study = content.study
+    facts = [
+        ("Published", content.published_text),
+        ("Study", study.id),
+        ("Digest of the study as proposed", content.study_digest),
+        ("Digest of the study as carried out", content.effective_digest),
+        ("Seed of the structure search", str(study.structure.seed)),
+        ("Seed of the synthetic records", str(study.release.seed)),
+    ]
+    for prefix, mapping in (("Structure search", content.search), ("Made with", content.provenance)):
+        facts.extend(_flat(prefix, mapping))
+    return facts
+
+
+def _flat(prefix: str, mapping: Mapping[str, Json]) -> list[tuple[str, str]]:
+    facts: list[tuple[str, str]] = []
+    for key, value in mapping.items():
+        name = f"{prefix}: {key.replace('_', ' ')}"
+        if isinstance(value, Mapping):
+            facts.extend(_flat(name, value))
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            facts.append((name, ", ".join(_fact(item) for item in value) or "none"))
+        else:
+            facts.append((name, _fact(value)))
+    return facts
+
+
+def _fact(value: Json) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return " → ".join(_fact(item) for item in value)
+    return str(value)

@@ -1,0 +1,318 @@
+"""Checking a release that comes from somewhere: is it whole, who published it, and does everything in it belong together?
+
+In this order: every file of the manifest is there with its size and SHA-256, and no other file is; the documents belong to the
+same study; the publisher's signature over the manifest holds; its certificate, and those of all receipts, were issued by one
+authority to one miner; and that authority, or that certificate, is the one that the reader trusts. Without an anchor of the
+reader's own (the CA certificate, or a fingerprint from a trusted place) all but the last is checked and the result is still
+"untrusted": anybody can make a consistent release.
+
+A release outlives the certificates it was signed with. So validity is checked at the time at which the publisher says that it
+published (each receipt: was received), not now. That time is the publisher's own word: whoever steals a signing key can sign
+backdated releases with it after its certificate has ended.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import hashlib
+import math
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from verticil.shared.errors import GateFailed, Misuse, PeerFault, VerticilError
+from verticil.shared.formats import model_json
+from verticil.shared.formats.json_document import Node, parse
+from verticil.shared.formats.privacy_statement import privacy_statement
+from verticil.shared.release.bundle import MANIFEST, MANIFEST_FORMAT, SIGNATURE, SIGNATURE_FORMAT, to_der
+from verticil.shared.study import canonical
+from verticil.shared.study.document import Study
+from verticil.shared.transport.identity import Identity, Role
+from verticil.shared.transport.signing import verify_signed
+from verticil.wire.v1 import common_pb2
+
+__all__ = ["VerifiedRelease", "verify_release"]
+
+_MAX_DOCUMENT = 256 * 2**20
+REQUIRED = ("model.json", "study.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedRelease:
+    """What a verified release says about itself.
+
+    Attributes:
+        publisher: identity URI of the miner that signed it.
+        publisher_sha256: fingerprint of its signing certificate.
+        authority_sha256: fingerprint of the CA certificate.
+        study_id, study_digest, effective_digest: of which study.
+        published_at: by the publisher's clock, ISO 8601.
+        n_common: people that all parties have in common.
+        synthetic_records: rows of the synthetic table.
+        receipts: how many receipts of the miner were checked.
+        simulation, seed_derived: whether it says that it was simulated, or that its noise can be computed again.
+        epsilon_per_person: of all columns together; None without a bound.
+        files: names of all files, the manifest and its signature excepted.
+    """
+
+    publisher: str
+    publisher_sha256: str
+    authority_sha256: str
+    study_id: str
+    study_digest: str
+    effective_digest: str
+    published_at: str
+    n_common: int
+    synthetic_records: int
+    receipts: int
+    simulation: bool
+    seed_derived: bool
+    epsilon_per_person: float | None
+    files: tuple[str, ...]
+
+
+def verify_release(
+    directory: Path, *, ca_certificate: bytes | None = None, fingerprint: str | None = None
+) -> VerifiedRelease:
+    """Verify a release.
+
+    Args:
+        directory: the release.
+        ca_certificate: the federation's CA certificate (PEM or DER), from a trusted place.
+        fingerprint: SHA-256 of the CA certificate's or of the publisher's signing certificate's DER, from a trusted place; hex,
+            colons and blanks allowed.
+
+    Returns:
+        What the release says, all of it covered by the signature.
+
+    Raises:
+        Misuse: FILE_MISSING when there is no such folder; USAGE when `fingerprint` is not one.
+        GateFailed: RELEASE_INVALID when something in it does not hold; RELEASE_UNTRUSTED when all holds, but not from an anchor
+            that was given (or none was).
+    """
+    if not directory.is_dir():
+        raise Misuse("FILE_MISSING", f"{directory}: no such folder", hint="give the folder of a release")
+    pinned = None if fingerprint is None else _fingerprint(fingerprint)
+    anchor = None if ca_certificate is None else _anchor(ca_certificate)
+    manifest_bytes = _read(directory, MANIFEST)
+    manifest = parse(manifest_bytes, source=MANIFEST)
+    _expect(manifest["format"], MANIFEST_FORMAT)
+    if manifest["version"].integer() != 1:
+        manifest["version"].fail("made by a newer version of verticil")
+    files = _check_files(directory, manifest)
+    study = _check_documents(directory, manifest)
+    published = _time(manifest["published_at"])
+
+    signature = parse(_read(directory, SIGNATURE), source=SIGNATURE)
+    _expect(signature["format"], SIGNATURE_FORMAT)
+    entries = signature["signatures"].items()
+    if len(entries) != 1:
+        signature["signatures"].fail(f"{len(entries)} signatures, expected the miner's")
+    authority = _bytes(signature["authority"]) if anchor is None else anchor
+    signed = common_pb2.Signed(
+        body=manifest_bytes, signature=_bytes(entries[0]["signature"]), certificate=_bytes(entries[0]["certificate"])
+    )
+    publisher = _signer(signed, authority, at=published, where=SIGNATURE, anchored=anchor is not None)
+    n_receipts = _check_receipts(manifest, study, authority=authority, publisher=publisher.name, published=published)
+
+    publisher_sha256 = hashlib.sha256(signed.certificate).hexdigest()
+    authority_sha256 = hashlib.sha256(authority).hexdigest()
+    if pinned is not None and pinned not in (publisher_sha256, authority_sha256):
+        raise GateFailed(
+            "RELEASE_UNTRUSTED",
+            f"{directory}: published by {publisher.uri} (certificate {publisher_sha256}, authority {authority_sha256}), "
+            f"expected the fingerprint {pinned}",
+            hint="the release is consistent, but it is not from the federation that you named",
+        )
+    if pinned is None and anchor is None:
+        raise GateFailed(
+            "RELEASE_UNTRUSTED",
+            f"{directory}: the release is consistent in itself; whether {publisher.uri} published it was not checked, because no "
+            f"anchor was given (it names the authority {authority_sha256})",
+            hint="give --ca FILE or --fingerprint HEX from a trusted place (federation.toml has it as ca_sha256)",
+        )
+    total = privacy_statement(study)
+    return VerifiedRelease(
+        publisher=publisher.uri,
+        publisher_sha256=publisher_sha256,
+        authority_sha256=authority_sha256,
+        study_id=study.id,
+        study_digest=manifest["study_digest"].text(),
+        effective_digest=manifest["effective_digest"].text(),
+        published_at=manifest["published_at"].text(),
+        n_common=manifest["n_common"].integer(),
+        synthetic_records=manifest["synthetic_records"].integer(),
+        receipts=n_receipts,
+        simulation=manifest["simulation"].boolean(),
+        seed_derived=manifest["seed_derived"].boolean(),
+        epsilon_per_person=total.epsilon_per_person if total.bounded else None,
+        files=files,
+    )
+
+
+def _read(directory: Path, name: str) -> bytes:
+    path = directory / name
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            raise GateFailed("RELEASE_INVALID", f"{path}: not a plain file")
+        if status.st_size > _MAX_DOCUMENT:
+            raise GateFailed("RELEASE_INVALID", f"{path}: {status.st_size} bytes, expected at most {_MAX_DOCUMENT}")
+        return path.read_bytes()
+    except FileNotFoundError:
+        hint = "the release was never signed, or is not whole" if name == SIGNATURE else "this is not a release"
+        raise GateFailed("RELEASE_INVALID", f"{path}: missing", hint=hint) from None
+
+
+def _check_files(directory: Path, manifest: Node) -> tuple[str, ...]:
+    """Every listed file is there as listed, and no other."""
+    listed = manifest["files"]
+    names = listed.keys()
+    present = {path.name for path in directory.iterdir()} - {MANIFEST, SIGNATURE}
+    if missing := sorted(set(REQUIRED) - set(names)):
+        listed.fail(f"does not list {', '.join(missing)}")
+    if absent := sorted(set(names) - present):
+        raise GateFailed("RELEASE_INVALID", f"{directory}: {', '.join(absent)} is listed in {MANIFEST} but missing")
+    if extra := sorted(present - set(names)):
+        raise GateFailed("RELEASE_INVALID", f"{directory}: {', '.join(extra)} is not listed in {MANIFEST}")
+    for name in names:
+        path = directory / name
+        if path.name != name or not stat.S_ISREG(path.lstat().st_mode):
+            listed.fail(f"'{name}' is not the name of a plain file in this folder")
+        expected_size, expected = listed[name]["bytes"].integer(), listed[name]["sha256"].text()
+        if (size := path.stat().st_size) != expected_size:
+            raise GateFailed(
+                "RELEASE_INVALID", f"{path}: {size} bytes, expected {expected_size}", hint="fetch the release again"
+            )
+        with path.open("rb") as file:
+            got = hashlib.file_digest(file, "sha256").hexdigest()
+        if got != expected:
+            raise GateFailed(
+                "RELEASE_INVALID", f"{path}: SHA-256 is {got}, expected {expected}", hint="fetch the release again"
+            )
+    return names
+
+
+def _check_documents(directory: Path, manifest: Node) -> Study:
+    """study.json is the study of the manifest's digest, and model.json and the privacy figures are of that study."""
+    study_bytes = _read(directory, "study.json")
+    effective = manifest["effective_digest"].text()
+    if (got := hashlib.sha256(study_bytes).hexdigest()) != effective:
+        raise GateFailed("RELEASE_INVALID", f"study.json: SHA-256 is {got}, expected the effective digest {effective}")
+    try:
+        study = canonical.from_bytes(study_bytes, source="study.json", wire=False)
+    except VerticilError as error:
+        raise GateFailed("RELEASE_INVALID", error.message) from None
+    model_bytes = _read(directory, "model.json")
+    model = parse(model_bytes, source="model.json")
+    for key in ("study_digest", "effective_digest"):
+        _expect(model["study"][key], manifest[key].text())
+    if model_json.read(model_bytes).schema != study.schema:
+        raise GateFailed("RELEASE_INVALID", "model.json: its variables are not those of study.json")
+    for document in (manifest, model):
+        _check_privacy(document["privacy"], study)
+    _expect(manifest["study"]["id"], study.id)
+    return study
+
+
+def _check_privacy(node: Node, study: Study) -> None:
+    """The published epsilons are those of the matrices in study.json."""
+    statement = privacy_statement(study)
+    columns = node["columns"].items()
+    if len(columns) != len(statement.columns):
+        node["columns"].fail(f"{len(columns)} columns, expected {len(statement.columns)}")
+    figures = [(node["epsilon_per_person"], statement.epsilon_per_person)]
+    for column, expected in zip(columns, statement.columns, strict=True):
+        if column["variables"].texts() != expected.variables:
+            column["variables"].fail(f"expected {', '.join(expected.variables)}")
+        figures.append((column["epsilon"], expected.epsilon))
+    for figure, value in figures:
+        published = math.inf if figure.value is None else figure.number()
+        if published != value and not math.isclose(published, value, rel_tol=1e-9, abs_tol=1e-12):
+            figure.fail(f"got {published}, the matrices in study.json give {value}")
+
+
+def _check_receipts(manifest: Node, study: Study, *, authority: bytes, publisher: str, published: dt.datetime) -> int:
+    """One receipt of the publisher for each unit of the study; in a simulation there may be none."""
+    receipts = manifest["receipts"].items()
+    if not receipts and manifest["simulation"].boolean():
+        return 0
+    units: set[int] = set()
+    for receipt in receipts:
+        signed = common_pb2.Signed(
+            body=receipt["body"].text().encode("utf-8"),
+            signature=_bytes(receipt["signature"]),
+            certificate=_bytes(receipt["certificate"]),
+        )
+        body = parse(signed.body, source=f"{receipt.where}: body")
+        received = _time(body["received_at"])
+        _signer(signed, authority, name=publisher, at=received, where=receipt.where, anchored=False)
+        index = body["unit"].integer()
+        if index >= len(study.units) or index in units:
+            body["unit"].fail(f"unit {index} has a receipt already, or the study has none of that number")
+        units.add(index)
+        unit = study.units[index]
+        expected: tuple[tuple[str, object], ...] = (
+            ("effective_digest", manifest["effective_digest"].text()),
+            ("proposal_digest", manifest["study_digest"].text()),
+            ("miner", publisher),
+            ("party", unit.owner),
+            ("variables", list(unit.variables)),
+            ("n_records", manifest["n_common"].integer()),
+        )
+        for key, value in expected:
+            if body[key].value != value:
+                body[key].fail(f"got {body[key].value!r}, expected {value!r}")
+        if received > published:
+            body["received_at"].fail("later than the publication")
+    if len(units) != len(study.units):
+        manifest["receipts"].fail(f"receipts for {len(units)} of {len(study.units)} randomized columns")
+    return len(receipts)
+
+
+def _signer(
+    signed: common_pb2.Signed, authority: bytes, *, name: str | None = None, at: dt.datetime, where: str, anchored: bool
+) -> Identity:
+    """The miner that signed; a fault becomes one of the release."""
+    try:
+        return verify_signed(signed, authority, role=Role.MINER, name=name, at=at)
+    except PeerFault as error:
+        # Under the reader's own CA certificate, a chain that leads elsewhere is a question of trust; a wrong signature never is.
+        code = "RELEASE_UNTRUSTED" if anchored and error.code != "MESSAGE_INVALID" else "RELEASE_INVALID"
+        raise GateFailed(code, f"{where}: {error.message}", hint=error.hint) from None
+
+
+def _expect(node: Node, expected: str) -> None:
+    if (got := node.text()) != expected:
+        node.fail(f"got '{got}', expected '{expected}'")
+
+
+def _bytes(node: Node) -> bytes:
+    try:
+        return base64.b64decode(node.text(), validate=True)
+    except ValueError:
+        return node.fail("expected base64")
+
+
+def _time(node: Node) -> dt.datetime:
+    try:
+        return dt.datetime.strptime(node.text(), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=dt.UTC)
+    except ValueError:
+        return node.fail("expected a UTC time such as 2026-11-21T10:00:00Z")
+
+
+def _anchor(certificate: bytes) -> bytes:
+    try:
+        return to_der(certificate)
+    except ValueError:
+        raise Misuse("USAGE", "CA certificate: expected one X.509 certificate, PEM or DER") from None
+
+
+def _fingerprint(text: str) -> str:
+    digits = "".join(text.replace(":", "").split()).lower()
+    if len(digits) != 64 or set(digits) - set("0123456789abcdef"):
+        raise Misuse(
+            "USAGE", f"fingerprint: got {len(digits)} characters, expected the 64 hexadecimal digits of a SHA-256"
+        )
+    return digits

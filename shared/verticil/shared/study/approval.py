@@ -1,0 +1,305 @@
+"""A party's approval: what it says, how it becomes the effective study, and how the party checks what it is told later.
+
+An approval binds to everything that gives it meaning: the digest of the proposal (categories in order, matrices, linkage,
+expiry), the party's own declared units, the fingerprint of the data of each, and the smallest number of common records.
+Its canonical JSON bytes are what the party signs. Any change of one of these needs a new approval.
+
+The effective study is the proposal with every party's declared units in it. It is made by the miner and checked by each
+party: in its own part and in everything shared it must be what the party approved; only the matrices of others may differ
+from the proposal, and never towards weaker noise.
+
+This module signs nothing, stores nothing and decides nothing about policy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from verticil.shared.config import Table
+from verticil.shared.errors import Misuse, PeerFault, Refusal
+from verticil.shared.study import canonical, rules
+from verticil.shared.study.canonical import (
+    canonical_json,
+    date_from,
+    digest,
+    parse,
+    peer_fault,
+    unit_from,
+    unit_to_json,
+)
+from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.reading import check_not_weaker
+
+__all__ = [
+    "Approval",
+    "DeclaredUnit",
+    "approval_body",
+    "check_approval",
+    "check_own_part",
+    "effective_study",
+    "parse_approval",
+]
+
+_FORM: Final = "verticil/approval/v1"
+_HEX_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredUnit:
+    """One unit of the approving party.
+
+    Attributes:
+        index: its index in the study.
+        unit: the unit as declared: the study's proposal, or stronger.
+        fingerprint: of the data that would be sent, SHA-256 in hex.
+    """
+
+    index: int
+    unit: Unit
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """What a party approved.
+
+    Attributes:
+        proposal_digest: SHA-256 of the proposal (32 bytes).
+        party: the approving party.
+        units: all units of that party, ascending by index.
+        minimum_common_records: with fewer common people the party sends nothing.
+        approver: who approved, in the party's own words.
+        approved_at: UTC, to the second.
+        expires: the last day (UTC) on which the approval holds.
+    """
+
+    proposal_digest: bytes
+    party: str
+    units: tuple[DeclaredUnit, ...]
+    minimum_common_records: int
+    approver: str
+    approved_at: dt.datetime
+    expires: dt.date
+
+    def declarations(self) -> dict[int, Unit]:
+        """Index -> declared unit."""
+        return {declared.index: declared.unit for declared in self.units}
+
+
+def approval_body(
+    *,
+    proposal_digest: bytes,
+    party: str,
+    units: Mapping[int, Unit],
+    fingerprints: Mapping[int, str],
+    minimum_common_records: int,
+    approver: str,
+    approved_at: dt.datetime,
+    expires: dt.date,
+) -> bytes:
+    """The canonical bytes that a party signs.
+
+    Args:
+        proposal_digest: SHA-256 of the proposal.
+        party: the approving party.
+        units: index -> unit as declared; every unit of the party.
+        fingerprints: index -> fingerprint of the unit's data, 64 hexadecimal digits.
+        minimum_common_records: see `Approval`.
+        approver: see `Approval`.
+        approved_at: a time with its zone; written as UTC to the second.
+        expires: see `Approval`.
+
+    Raises:
+        ValueError: units and fingerprints are of different indices, or `approved_at` has no zone.
+    """
+    if units.keys() != fingerprints.keys():
+        raise ValueError(f"units {sorted(units)} and fingerprints {sorted(fingerprints)} are not of the same indices")
+    if approved_at.tzinfo is None:
+        raise ValueError("approved_at has no time zone")
+    return canonical_json(
+        {
+            "form": _FORM,
+            "proposal_sha256": proposal_digest.hex(),
+            "party": party,
+            "units": [
+                {"index": index, "fingerprint": fingerprints[index], **unit_to_json(units[index])}
+                for index in sorted(units)
+            ],
+            "minimum_common_records": minimum_common_records,
+            "approver": approver,
+            "approved_at": approved_at.astimezone(dt.UTC).strftime(_TIME),
+            "expires": expires.isoformat(),
+        }
+    )
+
+
+def parse_approval(body: bytes) -> Approval:
+    """Read the bytes of an approval. They come from another node: everything is checked but the signature and the study.
+
+    Raises:
+        PeerFault: MESSAGE_INVALID.
+    """
+    try:
+        approval = _read(parse(body, source="approval", limit=canonical.MAX_BYTES))
+        if _body_of(approval) != body:
+            raise Misuse("STUDY_INVALID", "approval: not in canonical form")
+    except Misuse as error:
+        raise peer_fault(error) from None
+    return approval
+
+
+def check_approval(approval: Approval, proposal: Study, party: str) -> None:
+    """Check that an approval is one of `party` for this proposal, with all its units and no weaker noise.
+
+    Args:
+        approval: the approval.
+        proposal: the study as submitted.
+        party: who sent the approval, from its certificate.
+
+    Raises:
+        PeerFault: IDENTITY_REFUSED, it speaks for another party; STUDY_MISMATCH, it is for another study or other units.
+        Refusal: DECLARATION_WEAKER.
+    """
+    if approval.party != party:
+        raise PeerFault("IDENTITY_REFUSED", f"an approval of '{approval.party}' from '{party}', expected its own")
+    where = f"approval of '{party}' for study '{proposal.id}'"
+    if approval.proposal_digest != digest(proposal):
+        raise PeerFault(
+            "STUDY_MISMATCH",
+            f"{where}: it is for the proposal {approval.proposal_digest.hex()[:12]}, expected {digest(proposal).hex()[:12]}",
+            hint="the study changed; approve again",
+        )
+    expected = proposal.units_of(party)
+    if (got := tuple(declared.index for declared in approval.units)) != expected:
+        raise PeerFault("STUDY_MISMATCH", f"{where}: it declares the units {got}, expected {expected}")
+    declared = proposal.with_declaration(_fitting(approval, proposal, where))
+    try:
+        rules.check(declared, source=where)
+    except Misuse as error:
+        raise PeerFault("STUDY_MISMATCH", error.message, hint=error.hint) from None
+    for index in expected:
+        check_not_weaker(declared.units[index], proposal.units[index])
+
+
+def effective_study(proposal: Study, approvals: Iterable[Approval]) -> Study:
+    """The proposal with all parties' declarations. The order of the approvals does not matter.
+
+    Raises:
+        PeerFault: STUDY_MISMATCH, not exactly one approval of each party, or one that `check_approval` refuses.
+        Refusal: DECLARATION_WEAKER.
+    """
+    units: dict[int, Unit] = {}
+    parties: list[str] = []
+    for approval in approvals:
+        check_approval(approval, proposal, approval.party)
+        units.update(approval.declarations())
+        parties.append(approval.party)
+    if sorted(parties) != sorted(proposal.parties):
+        raise PeerFault(
+            "STUDY_MISMATCH",
+            f"study '{proposal.id}': approvals of {', '.join(sorted(parties)) or 'nobody'}, "
+            f"expected one of each of {', '.join(sorted(proposal.parties))}",
+        )
+    return proposal.with_declaration(units)
+
+
+def check_own_part(approved: Study, effective: Study, party: str) -> None:
+    """A party's check of the effective study that the miner tells it, before it randomizes.
+
+    Args:
+        approved: the proposal with this party's own declared units in it (`Study.with_declaration`): what it approved.
+        effective: the study as the miner tells it.
+        party: this party.
+
+    Raises:
+        PeerFault: STUDY_MISMATCH, the party's own units differ, or anything but the matrices of others differs, or another
+            party's noise is weaker than the proposal's.
+    """
+    where = f"study '{approved.id}'"
+    hint = "the miner tells another study than the one approved; nothing was sent"
+    if len(effective.units) != len(approved.units):
+        raise PeerFault(
+            "STUDY_MISMATCH", f"{where}: {len(effective.units)} units, expected {len(approved.units)}", hint=hint
+        )
+    for index, (told, mine) in enumerate(zip(effective.units, approved.units, strict=True)):
+        column = f"{where}: column '{mine.variables[0]}'"
+        if (told.variables, told.owner) != (mine.variables, mine.owner):
+            raise PeerFault("STUDY_MISMATCH", f"{column}: unit {index} holds something else than approved", hint=hint)
+        if mine.owner == party and told != mine:
+            raise PeerFault("STUDY_MISMATCH", f"{column}: the matrix is not the one that '{party}' approved", hint=hint)
+        if mine.owner != party and told != mine:
+            try:
+                check_not_weaker(told, mine)
+            except Refusal as error:
+                raise PeerFault("STUDY_MISMATCH", f"{where}: {error.message}", hint=hint) from None
+    if dataclasses.replace(effective, units=approved.units) != approved:
+        part = next(
+            field.name
+            for field in dataclasses.fields(Study)
+            if field.name != "units" and getattr(effective, field.name) != getattr(approved, field.name)
+        )
+        raise PeerFault("STUDY_MISMATCH", f"{where}: its '{part}' is not what was approved", hint=hint)
+
+
+def _fitting(approval: Approval, proposal: Study, where: str) -> dict[int, Unit]:
+    for declared in approval.units:
+        theirs = proposal.units[declared.index]
+        if (declared.unit.variables, declared.unit.owner) != (theirs.variables, theirs.owner):
+            raise PeerFault("STUDY_MISMATCH", f"{where}: unit {declared.index} is not that of '{theirs.variables[0]}'")
+    return approval.declarations()
+
+
+def _read(table: Table) -> Approval:
+    table.choice("form", [_FORM])
+    approval = Approval(
+        proposal_digest=bytes.fromhex(_hex(table, "proposal_sha256")),
+        party=table.value(str, "party"),
+        units=tuple(_declared(item) for item in table.tables("units")),
+        minimum_common_records=table.value(int, "minimum_common_records"),
+        approver=table.value(str, "approver"),
+        approved_at=_time(table, "approved_at"),
+        expires=date_from(table, "expires"),
+    )
+    table.finish()
+    if not 1 <= approval.minimum_common_records <= rules.MAX_SAFE:
+        table.fail("minimum_common_records", f"expected 1 to {rules.MAX_SAFE}")
+    if not 1 <= len(approval.approver) <= rules.MAX_TEXT or not approval.approver.isprintable():
+        table.fail("approver", f"expected a printed text of 1 to {rules.MAX_TEXT} letters")
+    return approval
+
+
+def _declared(table: Table) -> DeclaredUnit:
+    return DeclaredUnit(index=table.value(int, "index"), fingerprint=_hex(table, "fingerprint"), unit=unit_from(table))
+
+
+def _hex(table: Table, key: str) -> str:
+    text = table.value(str, key)
+    if not _HEX_DIGEST.fullmatch(text):
+        table.fail(key, "expected 64 lower-case hexadecimal digits")
+    return text
+
+
+def _time(table: Table, key: str) -> dt.datetime:
+    try:
+        return dt.datetime.strptime(table.value(str, key), _TIME).replace(tzinfo=dt.UTC)
+    except ValueError:
+        return table.fail(key, "expected a time such as 2026-11-21T10:00:00Z")
+
+
+def _body_of(approval: Approval) -> bytes:
+    return approval_body(
+        proposal_digest=approval.proposal_digest,
+        party=approval.party,
+        units=approval.declarations(),
+        fingerprints={declared.index: declared.fingerprint for declared in approval.units},
+        minimum_common_records=approval.minimum_common_records,
+        approver=approval.approver,
+        approved_at=approval.approved_at,
+        expires=approval.expires,
+    )

@@ -1,0 +1,363 @@
+"""The study as bytes: UTF-8 JSON with sorted keys and RFC 8785 numbers, and its digest.
+
+One study has exactly one form: `from_bytes` accepts only what `to_bytes` would write, so a digest has one meaning. The bytes
+come from other nodes: size, shape, type and range of every field are checked, and whatever is wrong is one clean error.
+Matrices are whole numbers of units of 2^-64 as decimal strings, because JSON numbers cannot hold them (contract.md section 1).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import re
+from typing import Final, Literal, TypeAlias, TypeVar, cast
+
+import rfc8785
+
+from verticil.shared.config import Table
+from verticil.shared.errors import Misuse, PeerFault
+from verticil.shared.model.schema import Missing, Schema, Variable
+from verticil.shared.model.transition import Transition
+from verticil.shared.study import rules
+from verticil.shared.study.document import (
+    GeneticRule,
+    LinkageRule,
+    ParameterRule,
+    ReleaseRule,
+    StructureRule,
+    Study,
+    Unit,
+)
+
+__all__ = [
+    "MAX_BYTES",
+    "Json",
+    "canonical_json",
+    "date_from",
+    "digest",
+    "from_bytes",
+    "parse",
+    "peer_fault",
+    "to_bytes",
+    "unit_from",
+    "unit_to_json",
+]
+
+MAX_BYTES: Final = 16 * 2**20
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+_Number = TypeVar("_Number", int, float, str)
+
+_WEIGHT: Final = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+
+
+def to_bytes(study: Study) -> bytes:
+    """The canonical bytes of a study.
+
+    Raises:
+        Misuse: STUDY_INVALID, the study is larger than 16 MiB.
+    """
+    data = canonical_json(_to_json(study))
+    if len(data) > MAX_BYTES:
+        raise Misuse("STUDY_INVALID", f"study '{study.id}': {len(data)} bytes, expected at most {MAX_BYTES}")
+    return data
+
+
+def digest(study: Study) -> bytes:
+    """SHA-256 of the canonical bytes (32 bytes): the name of the study for programs."""
+    return hashlib.sha256(to_bytes(study)).digest()
+
+
+def from_bytes(data: bytes, *, source: str = "study", wire: bool = True) -> Study:
+    """Read and check the canonical bytes of a study.
+
+    Args:
+        data: the bytes, from anyone.
+        source: name of the document, for messages.
+        wire: the bytes come from another node: what is wrong with them is the peer's fault.
+
+    Raises:
+        PeerFault: MESSAGE_INVALID, with `wire`.
+        Misuse: STUDY_INVALID, STUDY_UNSUPPORTED, MATRIX_INVALID or MATRIX_SINGULAR, without.
+    """
+    try:
+        study = _study(parse(data, source=source, limit=MAX_BYTES))
+        rules.check(study, source=source)
+        if to_bytes(study) != data:
+            raise Misuse(
+                "STUDY_INVALID",
+                f"{source}: not in canonical form",
+                hint="only the bytes of a resolved study are accepted",
+            )
+    except Misuse as error:
+        if wire:
+            raise peer_fault(error) from None
+        raise
+    return study
+
+
+def canonical_json(value: Json) -> bytes:
+    """`value` as RFC 8785 JSON."""
+    return rfc8785.dumps(value)
+
+
+def parse(data: bytes, *, source: str, limit: int) -> Table:
+    """The object in `data`, as a strict table.
+
+    Raises:
+        Misuse: STUDY_INVALID, more than `limit` bytes, not UTF-8, not JSON, a key twice, or not an object.
+    """
+    if len(data) > limit:
+        raise Misuse("STUDY_INVALID", f"{source}: {len(data)} bytes, expected at most {limit}")
+    try:
+        value = cast(
+            "Json", json.loads(data.decode("utf-8"), object_pairs_hook=_distinct_keys, parse_constant=_no_constant)
+        )
+    except (ValueError, RecursionError) as error:  # the text of a decoder's error quotes its input
+        problem = (
+            str(error)
+            if isinstance(error, _NotCanonicalError)
+            else "nested too deep"
+            if isinstance(error, RecursionError)
+            else "not UTF-8 JSON"
+        )
+        raise Misuse("STUDY_INVALID", f"{source}: {problem}") from None
+    if not isinstance(value, dict):
+        raise Misuse("STUDY_INVALID", f"{source}: expected a JSON object")
+    return Table(value, source=source, code="STUDY_INVALID")
+
+
+def peer_fault(error: Misuse) -> PeerFault:
+    """The same problem as the fault of the peer that sent the bytes. Its text can hold foreign text: short and printable."""
+    return PeerFault("MESSAGE_INVALID", _tame(error.message), hint=_tame(error.hint))
+
+
+def _tame(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:500])
+
+
+class _NotCanonicalError(ValueError):
+    """A JSON document with a key twice or a number that is none."""
+
+
+def _distinct_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise _NotCanonicalError("a key stands twice in one object")
+    return values
+
+
+def _no_constant(name: str) -> float:
+    raise _NotCanonicalError(f"{name} is not a JSON number")
+
+
+# ---- writing ----------------------------------------------------------------------------------------------------------
+
+
+def _to_json(study: Study) -> Json:
+    structure, genetic = study.structure, study.structure.genetic
+    return {
+        "schema": 1,
+        "id": study.id,
+        "title": study.title,
+        "purpose": study.purpose,
+        "model": study.model,
+        "expires": study.expires.isoformat(),
+        "parties": list(study.parties),
+        "linkage": {
+            "mode": study.linkage.mode,
+            "normalise": list(study.linkage.normalise),
+            "minimum_common_records": study.linkage.minimum_common_records,
+        },
+        "variables": [_variable_to_json(variable) for variable in study.schema.variables],
+        "units": [unit_to_json(unit) for unit in study.units],
+        "structure": {
+            "method": structure.method,
+            "score": structure.score,
+            "max_parents": structure.max_parents,
+            "max_family_cells": structure.max_family_cells,
+            "seed": structure.seed,
+            "required": [list(edge) for edge in structure.required],
+            "forbidden": [list(edge) for edge in structure.forbidden],
+            "genetic": {
+                "population": genetic.population,
+                "selected": genetic.selected,
+                "generations": genetic.generations,
+                "mutation_rate": genetic.mutation_rate,
+            },
+        },
+        "parameters": {
+            "estimator": study.parameters.estimator,
+            "prior_count": study.parameters.prior_count,
+            "interval_level": study.parameters.interval_level,
+        },
+        "release": {"synthetic_records": study.release.synthetic_records, "seed": study.release.seed},
+    }
+
+
+def _variable_to_json(variable: Variable) -> Json:
+    missing = variable.missing
+    return {
+        "name": variable.name,
+        "party": variable.owner,
+        "labels": list(variable.labels),
+        "bins": None if variable.bins is None else list(variable.bins),
+        "integer": variable.integer,
+        "outside": variable.outside,
+        "other": variable.other,
+        "missing": None if missing is None else {"category": missing.category, "spellings": list(missing.spellings)},
+    }
+
+
+def unit_to_json(unit: Unit) -> dict[str, Json]:
+    """One unit as a JSON object."""
+    return {
+        "variables": list(unit.variables),
+        "party": unit.owner,
+        "scheme": unit.scheme,
+        "matrix": [[str(weight) for weight in row] for row in unit.transition.weights],
+    }
+
+
+# ---- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _study(table: Table) -> Study:
+    if (version := table.value(int, "schema")) != 1:
+        table.fail("schema", f"got {version}, expected 1", hint="the other side runs a newer version")
+    variable_tables = table.tables("variables")
+    if len(variable_tables) > rules.MAX_VARIABLES:
+        table.fail("variables", f"{len(variable_tables)} variables, expected at most {rules.MAX_VARIABLES}")
+    linkage, parameters, release = table.table("linkage"), table.table("parameters"), table.table("release")
+    variables = tuple(_variable(item) for item in variable_tables)
+    try:
+        schema = Schema(variables=variables)
+    except ValueError as error:
+        table.fail("variables", str(error))
+    study = Study(
+        id=table.value(str, "id"),
+        title=table.value(str, "title"),
+        purpose=table.value(str, "purpose"),
+        model=cast("Literal['central', 'peer']", table.choice("model", rules.MODELS)),
+        expires=date_from(table, "expires"),
+        parties=table.strings("parties"),
+        linkage=LinkageRule(
+            mode=linkage.choice("mode", rules.LINKAGE_MODES),
+            normalise=linkage.strings("normalise"),
+            minimum_common_records=linkage.value(int, "minimum_common_records"),
+        ),
+        schema=schema,
+        units=tuple(unit_from(item) for item in table.tables("units")),
+        structure=_structure(table.table("structure")),
+        parameters=ParameterRule(
+            estimator=parameters.choice("estimator", rules.ESTIMATORS),
+            prior_count=parameters.value(float, "prior_count"),
+            interval_level=parameters.value(float, "interval_level"),
+        ),
+        release=ReleaseRule(
+            synthetic_records=_optional(release, int, "synthetic_records"), seed=release.value(int, "seed")
+        ),
+    )
+    for part in (linkage, parameters, release, table):
+        part.finish()
+    return study
+
+
+def _variable(table: Table) -> Variable:
+    bins = None if _is_null(table, "bins") else table.numbers("bins")
+    variable = rules.make_variable(
+        name=table.value(str, "name"),
+        owner=table.value(str, "party"),
+        labels=table.strings("labels"),
+        bins=bins,
+        integer=table.value(bool, "integer"),
+        outside=cast("Literal['error', 'clamp']", table.choice("outside", ("error", "clamp"))),
+        other=_optional(table, str, "other"),
+        missing=None if _is_null(table, "missing") else _missing(table.table("missing")),
+        where=f"{table.source}: {table.where}",
+    )
+    table.finish()
+    return variable
+
+
+def _missing(table: Table) -> Missing:
+    missing = Missing(category=table.value(str, "category"), spellings=table.strings("spellings"))
+    table.finish()
+    return missing
+
+
+def unit_from(table: Table) -> Unit:
+    """Read what `unit_to_json` wrote; that the unit fits its study is checked elsewhere.
+
+    Raises:
+        Misuse: STUDY_INVALID.
+    """
+    rows = table.rows("matrix")
+    if len(rows) ** 2 > rules.MAX_CELLS:
+        table.fail("matrix", f"{len(rows)} rows, expected at most {rules.MAX_CELLS} cells")
+    try:
+        transition = Transition(weights=tuple(tuple(_weight(cell) for cell in row) for row in rows))
+    except ValueError as error:
+        table.fail("matrix", str(error))
+    unit = Unit(
+        variables=table.strings("variables"),
+        owner=table.value(str, "party"),
+        scheme=table.choice("scheme", rules.SCHEMES),
+        transition=transition,
+    )
+    table.finish()
+    return unit
+
+
+def _weight(cell: object) -> int:
+    if not isinstance(cell, str) or not _WEIGHT.fullmatch(cell):
+        raise ValueError("a weight is not a whole number in decimal digits, as a string")
+    return int(cell)
+
+
+def date_from(table: Table, key: str) -> dt.date:
+    """The date at `key`, written ``YYYY-MM-DD``.
+
+    Raises:
+        Misuse: the table's code.
+    """
+    text = table.value(str, key)
+    if _DATE.fullmatch(text):
+        try:
+            return dt.date.fromisoformat(text)
+        except ValueError:
+            pass
+    return table.fail(key, "expected a date, YYYY-MM-DD")
+
+
+def _structure(table: Table) -> StructureRule:
+    genetic = table.table("genetic")
+    rule = StructureRule(
+        method=table.choice("method", rules.METHODS),
+        score=table.choice("score", rules.SCORES),
+        max_parents=table.value(int, "max_parents"),
+        max_family_cells=table.value(int, "max_family_cells"),
+        seed=table.value(int, "seed"),
+        required=rules.edges_from(table, "required"),
+        forbidden=rules.edges_from(table, "forbidden"),
+        genetic=GeneticRule(
+            population=genetic.value(int, "population"),
+            selected=genetic.value(int, "selected"),
+            generations=genetic.value(int, "generations"),
+            mutation_rate=_optional(genetic, float, "mutation_rate"),
+        ),
+    )
+    genetic.finish()
+    table.finish()
+    return rule
+
+
+def _is_null(table: Table, key: str) -> bool:
+    return table.has(key) and table.raw(key) is None
+
+
+def _optional(table: Table, kind: type[_Number], key: str) -> _Number | None:
+    return None if _is_null(table, key) else table.value(kind, key)

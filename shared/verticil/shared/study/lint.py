@@ -1,0 +1,303 @@
+"""What a study promises and what it can learn, before anyone works: findings, and one table row for each column.
+
+Pure and without data: everything follows from the study and from the number of records that the reader expects. Formulas
+stand in `verticil.shared.model.privacy` (methods.md 1.1; formats-and-screens.md section 4). A study that cannot be read at
+all is not linted: see `reading` and `rules`.
+
+A column is called too noisy for links when a pair of columns like it keeps fewer than five effective records for each cell
+of their joint table: n a^4 < 5 K^2 (methods.md section 7, the rule for families with lambda = a for both columns).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from verticil.shared.model import privacy
+from verticil.shared.model.transition import Transition
+from verticil.shared.study.document import Study
+
+__all__ = ["ColumnRow", "Finding", "StudyTable", "lint", "study_table"]
+
+_RECORDS_PER_CELL: Final = 5
+_LARGE_EPSILON: Final = 5.0  # one column; odds x148
+_LARGE_PARTY_TOTAL: Final = 20.0
+_LARGE_TOTAL: Final = 40.0
+_ILL_CONDITIONED: Final = 10.0  # variances grow a hundredfold
+_MANY_STATES: Final = 50
+_SMALL_MINIMUM: Final = 100
+_SOON_DAYS: Final = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that the analyst should know.
+
+    Attributes:
+        severity: ``error``: the study cannot succeed as it stands; ``warning``: it can, and may disappoint.
+        code: stable name of the kind of finding.
+        where: the part of the study, as in ``column 'race'``.
+        message: what was found.
+        hint: what can be done.
+    """
+
+    severity: Literal["error", "warning"]
+    code: str
+    where: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnRow:
+    """One column's promise and cost.
+
+    Attributes:
+        variable: its name.
+        party: its owner.
+        scheme: as declared.
+        n_states: K.
+        gamma, epsilon: infinite when the column, or a part of it, is sent as it is.
+        kept: probability of the true category, the smallest over the categories.
+        condition_number: of the matrix.
+        max_posterior: what a belief of 15 % can become at most.
+        half_width: of the 95 % interval of a share of 1/K, at n records.
+        effective_records: what n records are worth for a link with a like column.
+        too_noisy: see the module's docstring.
+    """
+
+    variable: str
+    party: str
+    scheme: str
+    n_states: int
+    gamma: float
+    epsilon: float
+    kept: float
+    condition_number: float
+    max_posterior: float
+    half_width: float
+    effective_records: float
+    too_noisy: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyTable:
+    """The table of a study.
+
+    Attributes:
+        n: the number of records that the figures are for.
+        rows: one for each column, in schema order.
+        party_totals: (party, epsilon of all its columns of one person).
+        total_epsilon: of all columns of one person.
+    """
+
+    n: int
+    rows: tuple[ColumnRow, ...]
+    party_totals: tuple[tuple[str, float], ...]
+    total_epsilon: float
+
+
+def study_table(study: Study, n: int | None = None) -> StudyTable:
+    """What each column promises and can be learned from, and the totals per person.
+
+    Args:
+        study: the study.
+        n: expected number of common people; default the study's minimum.
+
+    Raises:
+        ValueError: `n` is below 1.
+    """
+    n = study.linkage.minimum_common_records if n is None else n
+    rows: list[ColumnRow] = []
+    for unit in study.units:
+        column = privacy.column_privacy(unit)
+        records = n * privacy.contrast_factor(unit.transition) ** 4  # `effective_records` of the column with itself
+        rows.append(
+            ColumnRow(
+                variable=", ".join(unit.variables),
+                party=unit.owner,
+                scheme=unit.scheme,
+                n_states=column.n_states,
+                gamma=column.gamma,
+                epsilon=column.epsilon,
+                kept=column.kept,
+                condition_number=column.condition_number,
+                max_posterior=column.max_posterior,
+                half_width=privacy.half_width_of_share(unit.transition, n),
+                effective_records=records,
+                too_noisy=records < _RECORDS_PER_CELL * column.n_states**2,
+            )
+        )
+    totals = tuple(
+        (party, privacy.total_epsilon(row.epsilon for row in rows if row.party == party)) for party in study.parties
+    )
+    return StudyTable(
+        n=n, rows=tuple(rows), party_totals=totals, total_epsilon=privacy.total_epsilon(row.epsilon for row in rows)
+    )
+
+
+def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) -> list[Finding]:
+    """Everything worth saying about a study, errors first.
+
+    Args:
+        study: a study that was read, so its hard rules hold.
+        n: expected number of common people; default the study's minimum.
+        today: the day (UTC) to judge the expiry by; None: it is not judged.
+    """
+    table = study_table(study, n)
+    findings = [*_head(study, n, today), *_columns(study, table), *_totals(table), *_labels(study), *_structure(study)]
+    return sorted(findings, key=lambda finding: finding.severity != "error")
+
+
+def _warning(code: str, where: str, message: str, hint: str) -> Finding:
+    return Finding(severity="warning", code=code, where=where, message=message, hint=hint)
+
+
+def _head(study: Study, n: int | None, today: dt.date | None) -> Iterator[Finding]:
+    if today is not None and study.expired(today):
+        yield Finding(
+            severity="error",
+            code="expired",
+            where="expires",
+            message=f"the study expired on {study.expires.isoformat()}",
+            hint="set a later date",
+        )
+    elif today is not None and (study.expires - today).days < _SOON_DAYS:
+        yield _warning(
+            "expires-soon",
+            "expires",
+            f"the study expires on {study.expires.isoformat()}",
+            "leave time for every party to approve",
+        )
+    minimum = study.linkage.minimum_common_records
+    if n is not None and n < minimum:
+        yield Finding(
+            severity="error",
+            code="below-minimum",
+            where="linkage.minimum_common_records",
+            message=f"{n:,} records are expected and {minimum:,} are the minimum: the study would stop after linkage",
+            hint="lower the minimum, or find more common people",
+        )
+    if minimum < _SMALL_MINIMUM:
+        yield _warning(
+            "minimum-small",
+            "linkage.minimum_common_records",
+            f"{minimum:,} common people are enough to go on: a release about so few can be about one of them",
+            f"ask for at least {_SMALL_MINIMUM}",
+        )
+    if len(study.parties) == 1:
+        yield _warning("one-party", "party", "there is one party, so nothing is linked", "add the other parties")
+
+
+def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
+    for row, unit in zip(table.rows, study.units, strict=True):
+        where = f"column '{row.variable}'"
+        if math.isinf(row.epsilon):
+            yield _warning(
+                "epsilon-infinite",
+                where,
+                f"the scheme '{row.scheme}' sends " + _sent_exactly(unit.transition),
+                f"'{row.party}' must name it in allow_infinite, or choose a scheme without zero cells",
+            )
+        elif row.epsilon > _LARGE_EPSILON:
+            yield _warning(
+                "epsilon-large",
+                where,
+                f"epsilon {row.epsilon:.3g}: the odds of a guess can change by a factor of {row.gamma:,.0f}",
+                f"an epsilon of at most 3 is usual; above {_LARGE_EPSILON:g} little is hidden",
+            )
+        if _relabels(unit.transition):
+            yield _warning(
+                "relabels",
+                where,
+                "for some true category another one is the likelier to be released: the released column reads wrong"
+                + (", p1 + p2 is above 1" if row.scheme == "binary" else ""),
+                "the estimates are right all the same; swap the categories if this is not meant",
+            )
+        if row.condition_number > _ILL_CONDITIONED:
+            yield _warning(
+                "ill-conditioned",
+                where,
+                f"condition number {row.condition_number:.3g}: standard errors grow by up to that factor",
+                _more_signal(row.n_states),
+            )
+        if row.too_noisy:
+            yield _warning(
+                "too-noisy-for-links",
+                where,
+                f"for a link with a column like it, {table.n:,} records are worth {row.effective_records:,.0f}; "
+                f"its {row.n_states**2:,} cells need {_RECORDS_PER_CELL * row.n_states**2:,}",
+                _more_signal(row.n_states) + "; or expect more records (--n)",
+            )
+        if row.n_states > _MANY_STATES:
+            yield _warning(
+                "many-categories",
+                where,
+                f"{row.n_states} categories: many parties refuse more than {_MANY_STATES}",
+                "merge categories",
+            )
+
+
+def _more_signal(n_states: int) -> str:
+    return "merge categories, or agree on a larger epsilon" if n_states >= 8 else "agree on a larger epsilon"
+
+
+def _sent_exactly(transition: Transition) -> str:
+    return "it as it is" if transition.is_identity else "a part of it as it is: a released category rules out true ones"
+
+
+def _relabels(transition: Transition) -> bool:
+    matrix = transition.probabilities
+    return bool((np.diagonal(matrix) < matrix.max(axis=1)).any())
+
+
+def _totals(table: StudyTable) -> Iterator[Finding]:
+    hint = "randomize more strongly, or ask for fewer columns"
+    for party, total in table.party_totals:
+        if _LARGE_PARTY_TOTAL < total < math.inf:
+            yield _warning(
+                "party-total-large",
+                f"party '{party}'",
+                f"its columns of one person sum to epsilon {total:.3g}, above {_LARGE_PARTY_TOTAL:g}",
+                hint,
+            )
+    if _LARGE_TOTAL < table.total_epsilon < math.inf:
+        yield _warning(
+            "total-large",
+            "all columns",
+            f"all columns of one person sum to epsilon {table.total_epsilon:.3g}: treat the set of them as identifying",
+            hint,
+        )
+
+
+def _labels(study: Study) -> Iterator[Finding]:
+    for variable in study.schema.variables:
+        seen: dict[str, str] = {}
+        for label in variable.labels:
+            first = seen.setdefault(unicodedata.normalize("NFKC", label).casefold(), label)
+            if first != label:
+                yield _warning(
+                    "labels-alike",
+                    f"variable '{variable.name}'",
+                    f"the categories '{first}' and '{label}' differ only in case or in how letters are encoded",
+                    "merge them; a party can recode its own spelling",
+                )
+
+
+def _structure(study: Study) -> Iterator[Finding]:
+    rule = study.structure
+    sizes = sorted(study.schema.n_states, reverse=True)
+    if (cells := math.prod(sizes[: rule.max_parents + 1])) > rule.max_family_cells:
+        yield _warning(
+            "families-cut",
+            "structure.max_family_cells",
+            f"a family of {min(rule.max_parents, len(sizes) - 1)} parents can have {cells:,} cells, "
+            f"at most {rule.max_family_cells:,} are allowed: the weakest parents of such a family are dropped",
+            "merge categories, or allow fewer parents",
+        )

@@ -1,0 +1,1 @@
+"""Identities, keys, messages and calls between nodes: mutual TLS and gRPC, or the same in memory."""

@@ -1,0 +1,278 @@
+"""The authority of a federation and what it issues: keys and certificates made in one place, for trials and the demo.
+
+Whoever runs this sees every private key that it makes, which is what one wants for a demonstration and not for three
+hospitals: there, each site makes its own keys and has them signed (a later version). Files: ``ca.crt``, ``ca.key``; for a
+node ``NAME.crt`` (TLS certificate, then signing certificate), ``NAME.key`` (TLS, ECDSA P-256) and ``NAME.sign``
+(Ed25519). Private files are made with mode 0600 and never overwritten. Profiles follow RFC 5280; every certificate of a
+node carries its identity as its only URI, TLS certificates of servers also DNS and IP names.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from verticil.shared.errors import Misuse, PeerFault
+from verticil.shared.transport.identity import Identity, Role, is_name
+from verticil.shared.transport.pki import (
+    DEMO_LIFETIME,
+    DEMO_MARKER,
+    SIGNING_PURPOSE,
+    certificate_sha256,
+    check_validity,
+    read_certificates,
+    read_private_file,
+    utc_now,
+)
+
+__all__ = ["IssuedFiles", "create_authority", "issue"]
+
+_SKEW: Final = dt.timedelta(minutes=5)  # sites' clocks differ; a certificate begins a little before it is made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedFiles:
+    """Where a node's new files are.
+
+    Attributes:
+        certificate: TLS certificate, then signing certificate.
+        key: private key of the TLS certificate.
+        signing_key: private key of the signing certificate.
+        not_after: when both certificates end (UTC).
+    """
+
+    certificate: Path
+    key: Path
+    signing_key: Path
+    not_after: dt.datetime
+
+
+def create_authority(
+    directory: Path, federation: str, *, demo: bool = False, days: int = 365, at: dt.datetime | None = None
+) -> str:
+    """Make ``ca.crt`` and ``ca.key`` in `directory`.
+
+    Args:
+        directory: made when absent.
+        federation: name of the federation.
+        demo: put the demo marker in and let it end within 24 hours, whatever `days` says.
+        days: how long it is valid.
+        at: the time that counts as now.
+
+    Returns:
+        SHA-256 of the certificate, for federation.toml and for the telephone.
+
+    Raises:
+        Misuse: FILE_EXISTS, or CONFIG_INVALID for a bad name or lifetime.
+    """
+    if not is_name(federation):
+        raise Misuse("CONFIG_INVALID", f"federation: got '{federation[:80]}', expected 1 to 63 of A-Z a-z 0-9 _ -")
+    starts, ends = _lifetime(days, at)
+    if demo:
+        ends = starts + DEMO_LIFETIME
+    files = (directory / "ca.key", directory / "ca.crt")
+    _refuse_existing(files)
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "verticil authority"),
+            x509.NameAttribute(NameOID.COMMON_NAME, federation),
+        ]
+    )
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    builder = (
+        _builder(name, name, key.public_key(), starts, ends)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(authority=True), critical=True)
+        .add_extension(identifier, critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
+    )
+    if demo:
+        builder = builder.add_extension(
+            x509.UnrecognizedExtension(DEMO_MARKER, b"\x05\x00"), critical=False
+        )  # DER NULL
+    certificate = builder.sign(key, hashes.SHA256())
+    directory.mkdir(parents=True, exist_ok=True)
+    _write(files[0], _private_pem(key), mode=0o600)
+    _write(files[1], certificate.public_bytes(Encoding.PEM), mode=0o644)
+    return certificate_sha256(certificate)
+
+
+def issue(
+    authority: Path,
+    name: str,
+    role: Role,
+    out: Path,
+    *,
+    hosts: Sequence[str] = (),
+    days: int = 90,
+    at: dt.datetime | None = None,
+) -> IssuedFiles:
+    """Make a node's keys and certificates in `out`.
+
+    Args:
+        authority: the folder of `create_authority`.
+        name: the node's name.
+        role: what it may do.
+        out: made when absent.
+        hosts: DNS names and IP addresses under which the node is reached; makes its TLS certificate one for servers, too.
+        days: how long they are valid, at most as long as the authority is.
+        at: the time that counts as now.
+
+    Raises:
+        Misuse: FILE_EXISTS; FILE_MISSING without an authority; CONFIG_INVALID for a bad name, lifetime or host, or a miner
+            without hosts.
+        DataFault: SECRET_MISSING without the authority's key.
+        PeerFault: CERTIFICATE_INVALID when the authority has expired or its files do not belong together.
+    """
+    issuer = read_certificates(authority / "ca.crt")[0]
+    issuer_key = _authority_key(authority / "ca.key", issuer)
+    starts, ends = _lifetime(days, at)
+    check_validity(issuer, at=starts + _SKEW, what=str(authority / "ca.crt"))
+    ends = min(ends, issuer.not_valid_after_utc)
+    federation = str(issuer.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+    try:
+        identity = Identity(federation=federation, role=role, name=name)
+    except ValueError as error:
+        raise Misuse("CONFIG_INVALID", str(error)) from None
+    if role is Role.MINER and not hosts:
+        raise Misuse(
+            "CONFIG_INVALID", f"miner '{name}': no host, expected at least one", hint="name the host that parties dial"
+        )
+    files = IssuedFiles(
+        certificate=out / f"{name}.crt", key=out / f"{name}.key", signing_key=out / f"{name}.sign", not_after=ends
+    )
+    _refuse_existing((files.key, files.signing_key, files.certificate))
+
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, federation),
+            x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, role.value),
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+        ]
+    )
+    uri = x509.UniformResourceIdentifier(identity.uri)
+    tls_key, signing_key = ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()
+    tls_names, signing_names = [uri, *map(_host, hosts)], [uri]
+    tls_purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])]
+    chain = b""
+    for public, names, purposes in (
+        (tls_key.public_key(), tls_names, tls_purposes),
+        (signing_key.public_key(), signing_names, [SIGNING_PURPOSE]),
+    ):
+        certificate = (
+            _builder(subject, issuer.subject, public, starts, ends)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(authority=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+            .sign(issuer_key, hashes.SHA256())
+        )
+        chain += certificate.public_bytes(Encoding.PEM)
+    out.mkdir(parents=True, exist_ok=True)
+    _write(files.key, _private_pem(tls_key), mode=0o600)
+    _write(files.signing_key, _private_pem(signing_key), mode=0o600)
+    _write(files.certificate, chain, mode=0o644)
+    return files
+
+
+def _lifetime(days: int, at: dt.datetime | None) -> tuple[dt.datetime, dt.datetime]:
+    if not 1 <= days <= 3650:
+        raise Misuse("CONFIG_INVALID", f"days: got {days}, expected 1 to 3650")
+    starts = (utc_now() if at is None else at) - _SKEW
+    return starts, starts + dt.timedelta(days=days) + _SKEW
+
+
+def _authority_key(path: Path, issuer: x509.Certificate) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = load_pem_private_key(read_private_file(path, what="authority's key"), password=None)
+    except (ValueError, TypeError):
+        raise PeerFault(
+            "CERTIFICATE_INVALID", f"{path}: expected a private key in PEM form without a password"
+        ) from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != issuer.public_key():
+        raise PeerFault("CERTIFICATE_INVALID", f"{path}: not the private key of ca.crt beside it")
+    return key
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    public_key: ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey,
+    starts: dt.datetime,
+    ends: dt.datetime,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(starts)
+        .not_valid_after(ends)
+    )
+
+
+def _usage(*, authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _host(text: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        pass
+    if not text.isascii() or not text or ":" in text or "/" in text or any(c.isspace() for c in text):
+        raise Misuse(
+            "CONFIG_INVALID", f"host: got '{text[:80]}', expected a DNS name or an IP address", hint="without a port"
+        )
+    return x509.DNSName(text)
+
+
+def _private_pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _refuse_existing(paths: Sequence[Path]) -> None:
+    for path in paths:
+        if path.exists():
+            raise Misuse(
+                "FILE_EXISTS",
+                f"{path}: exists already",
+                hint="keys are never overwritten; move the old files away",
+            )
+
+
+def _write(path: Path, content: bytes, *, mode: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError:
+        raise Misuse("FILE_EXISTS", f"{path}: exists already", hint="keys are never overwritten") from None
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(file.fileno(), mode)  # whatever the umask says
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,287 @@
+"""Calls to a peer over gRPC with mutual TLS: one connection, deadlines, and every failure as an error of ours.
+
+A unary call has a deadline. A stream has none: it fails when it makes no progress for the connection's idle time, however
+long it takes altogether. gRPC itself repeats only unary calls, which are all safe to repeat, and only when the peer was
+not there; a stream is never replayed, its caller goes on from the committed offset. A peer that refuses our certificate
+looks to gRPC like one that is not there, so after such a failure `diagnosis` finds out which it is.
+
+Channel options are those measured in operations.md section e. A connection belongs to the event loop in which it was
+made and must be closed there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Iterable
+from typing import Final, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError, Message
+
+from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.transport.diagnosis import diagnose, split_endpoint
+from verticil.shared.transport.errors_on_wire import from_detail
+from verticil.shared.transport.pki import Credentials
+from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
+
+__all__ = ["ERROR_KEY", "KEEPALIVE_SECONDS", "MESSAGE_LIMIT", "Connection", "client_channel", "retriable"]
+
+MESSAGE_LIMIT: Final = 4_194_304
+"""Most bytes in one message, either way."""
+KEEPALIVE_SECONDS: Final = 60
+"""Time between pings on a silent connection; below what clouds and firewalls cut (4 to 10 minutes)."""
+ERROR_KEY: Final = "verticil-error-bin"
+"""Trailing metadata with the `ErrorDetail` of a failed call."""
+
+_RETRIABLE: Final = frozenset(
+    {"UNREACHABLE", "DEADLINE", "RESOURCE_EXHAUSTED", "CHUNK_CORRUPT", "OFFSET_MISMATCH", "NOT_READY"}
+)
+
+_MEANING: Final[dict[grpc.StatusCode, tuple[str, str, str]]] = {
+    grpc.StatusCode.DEADLINE_EXCEEDED: ("DEADLINE", "no answer in time", "try again; the call is safe to repeat"),
+    grpc.StatusCode.UNIMPLEMENTED: (
+        "VERSION_UNSUPPORTED",
+        "does not know this call",
+        "use the same version on both sides",
+    ),
+    grpc.StatusCode.RESOURCE_EXHAUSTED: ("RESOURCE_EXHAUSTED", "serves as many calls as it can", "try again later"),
+    grpc.StatusCode.UNAUTHENTICATED: (
+        "IDENTITY_REFUSED",
+        "refuses our certificate",
+        "something between us and the peer answers",
+    ),
+    grpc.StatusCode.PERMISSION_DENIED: (
+        "IDENTITY_REFUSED",
+        "refuses the call",
+        "something between us and the peer answers",
+    ),
+}
+_BROKEN_OFF: Final = ("UNREACHABLE", "the call was broken off", "try again; the call is safe to repeat")
+"""CANCELLED, INTERNAL and UNKNOWN are how a reset stream or a killed peer looks."""
+
+T = TypeVar("T")
+Q = TypeVar("Q", bound=Message)
+R = TypeVar("R", bound=Message)
+
+
+def retriable(error: VerticilError) -> bool:
+    """Whether the same request may succeed later without anybody changing anything (back off, with jitter).
+
+    Refused identities, wrong versions and invalid messages stay what they are; trying again only fills logs.
+
+    >>> retriable(PeerFault("UNREACHABLE", "miner")), retriable(PeerFault("IDENTITY_REFUSED", "role"))
+    (True, False)
+    """
+    return error.code in _RETRIABLE
+
+
+def _service_config() -> str:
+    unary = [
+        {"service": service.full_name, "method": method.name}
+        for file in (coordinator_pb2, control_pb2)
+        for service in file.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+        if not method.client_streaming and not method.server_streaming
+    ]
+    policy = {
+        "maxAttempts": 3,  # the callers of this have loops of their own
+        "initialBackoff": "0.2s",
+        "maxBackoff": "1s",
+        "backoffMultiplier": 2,
+        "retryableStatusCodes": ["UNAVAILABLE"],
+    }
+    return json.dumps({"methodConfig": [{"name": unary, "retryPolicy": policy}]})
+
+
+def client_channel(endpoint: str, credentials: Credentials, *, server_name: str | None = None) -> grpc.aio.Channel:
+    """Open a channel to `endpoint`; it connects with its first call.
+
+    Args:
+        endpoint: host:port.
+        credentials: ours.
+        server_name: name that the server's certificate must carry; the endpoint's host when absent.
+    """
+    options: list[tuple[str, int | str]] = [
+        ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.initial_reconnect_backoff_ms", 1_000),
+        ("grpc.max_reconnect_backoff_ms", 30_000),
+        ("grpc.max_receive_message_length", MESSAGE_LIMIT),
+        ("grpc.max_send_message_length", MESSAGE_LIMIT),
+        ("grpc.service_config", _service_config()),
+        ("grpc.use_local_subchannel_pool", 1),  # two identities in one process must not share a connection
+    ]
+    if server_name is not None:
+        options.append(("grpc.ssl_target_name_override", server_name))
+    if _is_loopback(split_endpoint(endpoint)[0]):
+        options.append(("grpc.enable_http_proxy", 0))  # a site's proxy cannot reach this machine's own ports
+    secure = grpc.ssl_channel_credentials(credentials.ca_pem, credentials.key_pem, credentials.chain_pem)
+    return grpc.aio.secure_channel(endpoint, secure, options=options)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Connection:
+    """A channel to one peer, with deadlines and our errors.
+
+    Args:
+        endpoint: host:port.
+        credentials: ours.
+        idle_timeout_seconds: a stream that makes no progress for so long has failed.
+        server_name: name that the server's certificate must carry; the endpoint's host when absent.
+
+    Attributes:
+        channel: for the stubs of the generated code.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        credentials: Credentials,
+        *,
+        idle_timeout_seconds: float = 120.0,
+        server_name: str | None = None,
+    ) -> None:
+        self.channel = client_channel(endpoint, credentials, server_name=server_name)
+        self._endpoint = endpoint
+        self._credentials = credentials
+        self._idle = idle_timeout_seconds
+        self._server_name = server_name
+
+    async def close(self) -> None:
+        """Close the channel; calls under way end with an error. Repeatable."""
+        await self.channel.close()
+
+    async def unary(self, method: grpc.aio.UnaryUnaryMultiCallable[Q, R], request: Q, *, timeout_seconds: float) -> R:
+        """One request, one reply.
+
+        Raises:
+            VerticilError: what the peer answered.
+            PeerFault: DEADLINE, UNREACHABLE, TLS_REFUSED, RESOURCE_EXHAUSTED, VERSION_UNSUPPORTED or MESSAGE_INVALID.
+        """
+        try:
+            return await self._step(method(request, timeout=timeout_seconds), None)
+        except grpc.aio.AioRpcError as error:
+            raise await self._ours(error) from None
+        except grpc.aio.UsageError:
+            raise self._closed() from None
+
+    async def send(
+        self, method: grpc.aio.StreamUnaryMultiCallable[Q, R], requests: Iterable[Q] | AsyncIterable[Q]
+    ) -> R:
+        """A stream of requests, one reply. A plain iterable is read in a worker thread.
+
+        The peer may answer before the stream's end; then the rest is not sent.
+
+        Raises:
+            VerticilError: what the peer answered.
+            PeerFault: as `unary`; DEADLINE when the peer takes nothing, or says nothing after the end, for the idle time.
+        """
+        try:
+            call = method()
+        except grpc.aio.UsageError:
+            raise self._closed() from None
+        try:
+            async with contextlib.aclosing(_each(requests)) as outgoing:
+                async for request in outgoing:
+                    try:
+                        await self._step(call.write(request), self._idle)
+                    except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                        break  # the call has ended; only its own result says how (what write() raises does not)
+            await self._step(call.done_writing(), self._idle)
+            return await self._step(call, self._idle)
+        except grpc.aio.AioRpcError as error:
+            raise await self._ours(error) from None
+        finally:
+            call.cancel()
+
+    async def receive(self, method: grpc.aio.UnaryStreamMultiCallable[Q, R], request: Q) -> AsyncGenerator[R, None]:
+        """One request, a stream of replies. Close the generator when leaving it early.
+
+        Raises:
+            VerticilError: what the peer answered.
+            PeerFault: as `unary`; DEADLINE when nothing arrives for the idle time.
+        """
+        try:
+            call = method(request)
+        except grpc.aio.UsageError:
+            raise self._closed() from None
+        try:
+            replies = aiter(call)
+            while True:
+                try:
+                    reply = await self._step(anext(replies), self._idle)
+                except StopAsyncIteration:
+                    return
+                yield reply
+        except grpc.aio.AioRpcError as error:
+            raise await self._ours(error) from None
+        finally:
+            call.cancel()
+
+    async def _step(self, step: Awaitable[T], seconds: float | None) -> T:
+        """Wait for one step of a call, at most `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await step
+        except TimeoutError:
+            raise self._stalled() from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise self._closed() from None  # not this task is cancelled but the call, by `close`
+
+    def _closed(self) -> PeerFault:
+        return PeerFault("UNREACHABLE", f"{self._endpoint}: the connection was closed on this side")
+
+    def _stalled(self) -> PeerFault:
+        return PeerFault(
+            "DEADLINE", f"{self._endpoint}: no progress for {self._idle:g} s", hint="try again: it goes on where it was"
+        )
+
+    async def _ours(self, error: grpc.aio.AioRpcError) -> VerticilError:
+        """The error that a failed call stands for."""
+        told = _told(error)
+        if told is None and error.code() is grpc.StatusCode.UNAVAILABLE:
+            return await asyncio.to_thread(diagnose, self._endpoint, self._credentials, server_name=self._server_name)
+        return _interpreted(error, self._endpoint) if told is None else told
+
+
+def _interpreted(error: grpc.aio.AioRpcError, peer: str) -> PeerFault:
+    """What a status without an `ErrorDetail` means: it comes from gRPC, not from a service of ours."""
+    if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in (error.details() or ""):
+        return PeerFault("MESSAGE_INVALID", f"{peer}: a message is larger than {MESSAGE_LIMIT} bytes")
+    code, problem, hint = _MEANING.get(error.code(), _BROKEN_OFF)
+    return PeerFault(code, f"{peer}: {problem} ({error.code().name})", hint=hint)
+
+
+def _told(error: grpc.aio.AioRpcError) -> VerticilError | None:
+    for key, value in error.trailing_metadata() or ():
+        if key == ERROR_KEY and isinstance(value, bytes):
+            try:
+                return from_detail(common_pb2.ErrorDetail.FromString(value))
+            except DecodeError:
+                return PeerFault("MESSAGE_INVALID", "the peer reported an error that cannot be read")
+    return None
+
+
+async def _each(messages: Iterable[Q] | AsyncIterable[Q]) -> AsyncGenerator[Q, None]:
+    if isinstance(messages, AsyncIterable):
+        async for message in messages:
+            yield message
+        return
+    iterator = iter(messages)
+    while (following := await asyncio.to_thread(next, iterator, None)) is not None:
+        yield following

@@ -1,0 +1,56 @@
+"""Errors as messages: `ErrorDetail`, in failed calls and inside replies.
+
+What goes out is a code, a message and a hint that follow the rule of `verticil.shared.errors` (no data value, no record
+id); of an unexpected exception nothing goes out but an incident number that the sender also writes to its own log. What
+comes in was written by someone else: it is cut to length, control characters are removed (it may end on a terminal), and
+an unknown code becomes MESSAGE_INVALID.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import Final
+
+from verticil.shared.errors import InternalFault, VerticilError, from_code
+from verticil.wire.v1 import common_pb2
+
+__all__ = ["from_detail", "to_detail", "without_text"]
+
+_TEXT_LIMIT: Final = 1000  # characters; trailing metadata are limited to 8 KiB by gRPC
+_CODE_LIMIT: Final = 64
+
+_log = logging.getLogger(__name__)
+
+
+def to_detail(error: VerticilError) -> common_pb2.ErrorDetail:
+    """The message that tells `error` to a peer."""
+    return common_pb2.ErrorDetail(
+        code=error.code, message=_clean(error.message, _TEXT_LIMIT), hint=_clean(error.hint, _TEXT_LIMIT)
+    )
+
+
+def from_detail(detail: common_pb2.ErrorDetail) -> VerticilError:
+    """The error that a peer told.
+
+    >>> str(from_detail(common_pb2.ErrorDetail(code="NOT_OWNER", message="unit 3")))
+    'NOT_OWNER: unit 3'
+    """
+    message = _clean(detail.message, _TEXT_LIMIT) or "the peer gave no message"
+    return from_code(_clean(detail.code, _CODE_LIMIT), message, hint=_clean(detail.hint, _TEXT_LIMIT))
+
+
+def without_text(error: Exception, *, method: str) -> InternalFault:
+    """What a caller is told of an unexpected exception; the log gets its type and place (see `verticil.shared.logs`)."""
+    incident = secrets.token_hex(4)
+    _log.error("%s: unexpected error, incident %s", method, incident, exc_info=error)
+    return InternalFault(
+        "INTERNAL",
+        f"the other side met an unexpected error, incident {incident}",
+        hint="its operator finds the incident in the log",
+    )
+
+
+def _clean(text: str, limit: int) -> str:
+    shown = "".join(c if c.isprintable() else " " for c in text[: limit + 1])
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"

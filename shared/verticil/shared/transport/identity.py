@@ -1,0 +1,85 @@
+"""Who a node is: the one URI in its certificate, ``verticil://FEDERATION/ROLE/NAME``.
+
+Identity is that subject alternative name and nothing else (contract.md section 2): no request field, subject name,
+address or host name ever names a sender. This module only reads and writes the URI; `pki` takes it from certificates.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["Identity", "Role", "is_name"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_SCHEME: Final = "verticil://"
+
+
+class Role(enum.StrEnum):
+    """What a certificate is for. A certificate has exactly one role."""
+
+    PARTY = "party"
+    MINER = "miner"
+    ANALYST = "analyst"
+
+
+def is_name(text: str) -> bool:
+    """Whether `text` may name a federation or a node: 1 to 63 of ``A-Z a-z 0-9 _ -``, the first a letter or digit.
+
+    >>> is_name("census_bureau"), is_name("a/b"), is_name("")
+    (True, False, False)
+    """
+    return _NAME.fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """A node of a federation.
+
+    >>> Identity.parse("verticil://adult-demo/party/census_bureau").name
+    'census_bureau'
+
+    Attributes:
+        federation: name of the federation.
+        role: what the node may do.
+        name: the node's name, unique in its federation and role.
+
+    Raises:
+        ValueError: a name is not one that `is_name` accepts.
+    """
+
+    federation: str
+    role: Role
+    name: str
+
+    def __post_init__(self) -> None:
+        for what, text in (("federation", self.federation), ("name", self.name)):
+            if not is_name(text):
+                raise ValueError(
+                    f"{what}: got {text[:80]!r}, expected 1 to 63 of A-Z a-z 0-9 _ -, the first a letter or digit"
+                )
+
+    @property
+    def uri(self) -> str:
+        """The URI that certificates carry."""
+        return f"{_SCHEME}{self.federation}/{self.role}/{self.name}"
+
+    def __str__(self) -> str:
+        return self.uri
+
+    @classmethod
+    def parse(cls, uri: str) -> Identity:
+        """Read a URI.
+
+        Raises:
+            ValueError: it is not exactly ``verticil://FEDERATION/ROLE/NAME`` with a known role.
+        """
+        parts = uri.removeprefix(_SCHEME).split("/")
+        if not uri.startswith(_SCHEME) or len(parts) != 3:
+            raise ValueError(f"got {uri[:200]!r}, expected verticil://FEDERATION/ROLE/NAME")
+        federation, role, name = parts
+        if role not in set(Role):
+            raise ValueError(f"role: got {role[:80]!r}, expected one of {', '.join(Role)}")
+        return cls(federation=federation, role=Role(role), name=name)

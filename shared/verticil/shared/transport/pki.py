@@ -1,0 +1,271 @@
+"""Certificates as they are read and checked: a node's own credentials, and who a certificate names.
+
+A federation has one authority. A node has one certificate file, the TLS certificate (ECDSA P-256) first and the signing
+certificate (Ed25519, see `signing`) after it, both of the same identity and issued by the authority directly; two private
+keys; and the authority's certificate, which federation.toml names together with its SHA-256. TLS checks a peer's chain and
+host name; what a certificate says of identity is read here and nowhere else. `authority` makes all of these.
+
+There is no revocation list: certificates are short-lived. Messages name files, identities and times, never key material.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+
+from verticil.shared.config import Federation
+from verticil.shared.errors import DataFault, Misuse, PeerFault
+from verticil.shared.transport.identity import Identity, Role
+
+__all__ = [
+    "DEMO_LIFETIME",
+    "DEMO_MARKER",
+    "SIGNING_PURPOSE",
+    "Credentials",
+    "certificate_sha256",
+    "check_issued",
+    "check_validity",
+    "identity_of",
+    "is_demo_authority",
+    "load_authority_certificate",
+    "load_credentials",
+    "read_certificates",
+    "read_private_file",
+    "utc_now",
+]
+
+DEMO_MARKER: Final = x509.ObjectIdentifier("1.3.6.1.4.1.59999.1.1")
+"""Extension of an authority that exists for one demonstration; the only one under which approval may be automatic."""
+DEMO_LIFETIME: Final = dt.timedelta(hours=24)
+"""A marked authority that is valid for longer is not a demo authority."""
+SIGNING_PURPOSE: Final = x509.ObjectIdentifier("1.3.6.1.4.1.59999.1.2")
+"""Extended key usage of a signing certificate; without client or server authentication beside it, TLS refuses it."""
+
+
+def utc_now() -> dt.datetime:
+    """The clock that is used where none is injected."""
+    return dt.datetime.now(dt.UTC)
+
+
+def certificate_sha256(certificate: x509.Certificate) -> str:
+    """SHA-256 of the certificate's DER, lower-case hex: what people compare over the telephone."""
+    return hashlib.sha256(certificate.public_bytes(Encoding.DER)).hexdigest()
+
+
+def is_demo_authority(authority: x509.Certificate) -> bool:
+    """Whether this authority certificate carries the demo marker and lives for at most 24 hours."""
+    try:
+        authority.extensions.get_extension_for_oid(DEMO_MARKER)
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+        return False
+    return authority.not_valid_after_utc - authority.not_valid_before_utc <= DEMO_LIFETIME
+
+
+def identity_of(certificate: x509.Certificate) -> Identity:
+    """The identity in a certificate's subject alternative names.
+
+    Raises:
+        PeerFault: IDENTITY_REFUSED unless there is exactly one URI and it is a verticil identity.
+    """
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+        uris = []
+    if len(uris) != 1:
+        raise PeerFault(
+            "IDENTITY_REFUSED", f"certificate: got {len(uris)} URIs as alternative names, expected one identity"
+        )
+    try:
+        return Identity.parse(uris[0])
+    except ValueError as error:
+        raise PeerFault("IDENTITY_REFUSED", f"certificate: {error}") from None
+
+
+def check_validity(certificate: x509.Certificate, *, at: dt.datetime, what: str) -> None:
+    """Check that a certificate is valid at a time.
+
+    Raises:
+        PeerFault: CERTIFICATE_INVALID when it is not valid yet or not any more.
+    """
+    starts, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if at < starts:
+        raise PeerFault(
+            "CERTIFICATE_INVALID",
+            f"{what}: not valid before {_stamp(starts)}, got {_stamp(at)}",
+            hint="check this machine's clock",
+        )
+    if at > ends:
+        raise PeerFault(
+            "CERTIFICATE_INVALID",
+            f"{what}: expired at {_stamp(ends)}, got {_stamp(at)}",
+            hint="have the authority issue a new certificate",
+        )
+
+
+def check_issued(certificate: x509.Certificate, authority: x509.Certificate, *, what: str) -> None:
+    """Check that `authority` itself signed `certificate`.
+
+    Raises:
+        PeerFault: CERTIFICATE_INVALID.
+    """
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        raise PeerFault(
+            "CERTIFICATE_INVALID",
+            f"{what}: not issued by the federation's authority (SHA-256 {certificate_sha256(authority)})",
+            hint="use the certificate and the ca_certificate of the same federation",
+        ) from None
+
+
+def read_certificates(path: Path) -> tuple[x509.Certificate, ...]:
+    """The certificates of a PEM file, in order; at least one.
+
+    Raises:
+        Misuse: FILE_MISSING.
+        PeerFault: CERTIFICATE_INVALID when the file holds anything but certificates in PEM.
+    """
+    try:
+        return tuple(x509.load_pem_x509_certificates(path.read_bytes()))
+    except OSError as error:
+        raise Misuse(
+            "FILE_MISSING", f"{path}: cannot be read ({error.strerror})", hint="give the path of a certificate"
+        ) from None
+    except ValueError:
+        raise PeerFault("CERTIFICATE_INVALID", f"{path}: expected certificates in PEM form") from None
+
+
+def read_private_file(path: Path, *, what: str) -> bytes:
+    """The bytes of a private key's file.
+
+    Raises:
+        DataFault: SECRET_MISSING when it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataFault(
+            "SECRET_MISSING",
+            f"{path}: the {what} cannot be read ({error.strerror})",
+            hint="it is made together with the certificate and never leaves this machine",
+        ) from None
+
+
+def load_authority_certificate(federation: Federation) -> x509.Certificate:
+    """The certificate of the federation's authority, checked against ``ca_sha256``.
+
+    Raises:
+        Misuse: FILE_MISSING.
+        PeerFault: CERTIFICATE_INVALID when the file is another certificate than federation.toml says.
+    """
+    authority = read_certificates(federation.ca_certificate)[0]
+    if (got := certificate_sha256(authority)) != federation.ca_sha256:
+        raise PeerFault(
+            "CERTIFICATE_INVALID",
+            f"{federation.ca_certificate}: SHA-256 is {got}, expected {federation.ca_sha256} (ca_sha256)",
+            hint="ask the coordinator for federation.toml and ca.crt again and compare the fingerprint by telephone",
+        )
+    return authority
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """What a node shows to its peers and checks them by.
+
+    Attributes:
+        identity: who the node is.
+        ca_pem: the authority's certificate.
+        chain_pem: the node's certificate file.
+        key_pem: the private key of the TLS certificate.
+        not_after: when the TLS certificate ends (UTC).
+        is_demo: the authority carries the demo marker.
+        certificate: file of `chain_pem`.
+        key: file of `key_pem`.
+    """
+
+    identity: Identity
+    ca_pem: bytes
+    chain_pem: bytes
+    key_pem: bytes = field(repr=False)
+    not_after: dt.datetime
+    is_demo: bool
+    certificate: Path
+    key: Path
+
+
+def load_credentials(
+    certificate: Path,
+    key: Path,
+    federation: Federation,
+    *,
+    role: Role | None = None,
+    name: str | None = None,
+    at: dt.datetime | None = None,
+) -> Credentials:
+    """Read a node's credentials and check all that can be checked before the first call.
+
+    Args:
+        certificate: the node's certificate file (TLS certificate first).
+        key: the TLS certificate's private key.
+        federation: names the authority.
+        role: what the certificate must be for; any when absent.
+        name: whose it must be; anybody's when absent.
+        at: when the certificates must be valid; now when absent.
+
+    Raises:
+        Misuse: FILE_MISSING.
+        DataFault: SECRET_MISSING when the key cannot be read.
+        PeerFault: CERTIFICATE_INVALID when certificate, key and authority do not belong together or are not valid now,
+            IDENTITY_REFUSED when the certificate names somebody else.
+    """
+    authority = load_authority_certificate(federation)
+    leaf = read_certificates(certificate)[0]
+    moment = utc_now() if at is None else at
+    check_validity(authority, at=moment, what=str(federation.ca_certificate))
+    check_issued(leaf, authority, what=str(certificate))
+    check_validity(leaf, at=moment, what=str(certificate))
+    identity = identity_of(leaf)
+    for what, got, expected in (
+        ("federation", identity.federation, federation.name),
+        ("role", identity.role, role),
+        ("name", identity.name, name),
+    ):
+        if expected is not None and got != expected:
+            raise PeerFault("IDENTITY_REFUSED", f"{certificate}: {what} is '{got}', expected '{expected}'")
+    key_pem = read_private_file(key, what="private key")
+    _check_pair(leaf, key_pem, certificate=certificate, key=key)
+    return Credentials(
+        identity=identity,
+        ca_pem=authority.public_bytes(Encoding.PEM),
+        chain_pem=certificate.read_bytes(),
+        key_pem=key_pem,
+        not_after=leaf.not_valid_after_utc,
+        is_demo=is_demo_authority(authority),
+        certificate=certificate,
+        key=key,
+    )
+
+
+def _check_pair(leaf: x509.Certificate, key_pem: bytes, *, certificate: Path, key: Path) -> None:
+    try:
+        private = load_pem_private_key(key_pem, password=None)
+    except (ValueError, TypeError):
+        raise PeerFault(
+            "CERTIFICATE_INVALID", f"{key}: expected a private key in PEM form without a password"
+        ) from None
+    same = isinstance(private, ec.EllipticCurvePrivateKey) and private.public_key() == leaf.public_key()
+    if not same:
+        raise PeerFault("CERTIFICATE_INVALID", f"{key}: not the private key of {certificate}")
+
+
+def _stamp(moment: dt.datetime) -> str:
+    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,141 @@
+"""The miner's services over gRPC: `Coordinator` and `Control` on a `Connection`.
+
+Deadlines: 30 seconds for a call; a call that waits on purpose gets 15 seconds more than it waits; streams have the connection's
+idle time. Errors are those of `Connection`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from typing import Final
+
+import grpc.aio
+from grpc_health.v1 import health_pb2
+
+from verticil.shared.errors import PeerFault
+from verticil.shared.transport.client import Connection
+from verticil.shared.transport.coordinator import Source
+from verticil.wire.v1 import common_pb2, control_pb2, control_pb2_grpc, coordinator_pb2, coordinator_pb2_grpc
+
+__all__ = ["GrpcControl", "GrpcCoordinator", "check_health"]
+
+_CALL_SECONDS: Final = 30.0
+_WAIT_MARGIN_SECONDS: Final = 15.0
+
+
+async def check_health(connection: Connection, *, timeout_seconds: float = 5.0) -> None:
+    """Ask the peer whether it serves; what `verticil healthcheck` does.
+
+    Raises:
+        PeerFault: NOT_READY when it does not serve (now), and as `Connection.unary`.
+    """
+    check: grpc.aio.UnaryUnaryMultiCallable[health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse]
+    check = connection.channel.unary_unary(
+        "/grpc.health.v1.Health/Check",
+        request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+        response_deserializer=health_pb2.HealthCheckResponse.FromString,
+    )
+    reply = await connection.unary(check, health_pb2.HealthCheckRequest(), timeout_seconds=timeout_seconds)
+    if reply.status != health_pb2.HealthCheckResponse.SERVING:
+        raise PeerFault("NOT_READY", "the service is not serving", hint="it is starting or stopping")
+
+
+class GrpcCoordinator:
+    """`Coordinator` over gRPC.
+
+    Args:
+        connection: to the miner, with a party's credentials; closed together with this.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._stub = coordinator_pb2_grpc.CoordinatorStub(connection.channel)
+
+    async def hello(self, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
+        """See `Coordinator.hello`."""
+        return await self._connection.unary(self._stub.Hello, request, timeout_seconds=_CALL_SECONDS)
+
+    async def poll(self, request: coordinator_pb2.PollRequest) -> coordinator_pb2.PollReply:
+        """See `Coordinator.poll`."""
+        seconds = request.wait_seconds + _WAIT_MARGIN_SECONDS
+        return await self._connection.unary(self._stub.Poll, request, timeout_seconds=seconds)
+
+    async def report(self, request: coordinator_pb2.ReportRequest) -> coordinator_pb2.ReportReply:
+        """See `Coordinator.report`."""
+        return await self._connection.unary(self._stub.Report, request, timeout_seconds=_CALL_SECONDS)
+
+    async def put_pseudonyms(self, requests: Source) -> coordinator_pb2.PutPseudonymsReply:
+        """See `Coordinator.put_pseudonyms`."""
+        return await self._connection.send(self._stub.PutPseudonyms, requests)
+
+    async def get_alignment(
+        self, request: coordinator_pb2.GetAlignmentRequest
+    ) -> AsyncGenerator[coordinator_pb2.AlignmentPart, None]:
+        """See `Coordinator.get_alignment`."""
+        async with contextlib.aclosing(self._connection.receive(self._stub.GetAlignment, request)) as parts:
+            async for part in parts:
+                yield part
+
+    async def begin_upload(self, request: coordinator_pb2.BeginUploadRequest) -> coordinator_pb2.BeginUploadReply:
+        """See `Coordinator.begin_upload`."""
+        return await self._connection.unary(self._stub.BeginUpload, request, timeout_seconds=_CALL_SECONDS)
+
+    async def put_chunks(
+        self, chunks: Iterable[common_pb2.Chunk] | AsyncIterable[common_pb2.Chunk]
+    ) -> common_pb2.ChunkAck:
+        """See `Coordinator.put_chunks`."""
+        return await self._connection.send(self._stub.PutChunks, chunks)
+
+    async def finish_upload(self, request: coordinator_pb2.FinishUploadRequest) -> coordinator_pb2.FinishUploadReply:
+        """See `Coordinator.finish_upload`."""
+        return await self._connection.unary(self._stub.FinishUpload, request, timeout_seconds=_CALL_SECONDS)
+
+    async def get_release(self, request: common_pb2.GetReleaseRequest) -> AsyncGenerator[common_pb2.ReleasePart, None]:
+        """See `Coordinator.get_release`."""
+        async with contextlib.aclosing(self._connection.receive(self._stub.GetRelease, request)) as parts:
+            async for part in parts:
+                yield part
+
+    async def close(self) -> None:
+        """Close the connection. Repeatable."""
+        await self._connection.close()
+
+
+class GrpcControl:
+    """`Control` over gRPC.
+
+    Args:
+        connection: to the miner, with an analyst's credentials; closed together with this.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._stub = control_pb2_grpc.ControlStub(connection.channel)
+
+    async def submit_study(self, request: control_pb2.SubmitStudyRequest) -> control_pb2.SubmitStudyReply:
+        """See `Control.submit_study`."""
+        return await self._connection.unary(self._stub.SubmitStudy, request, timeout_seconds=_CALL_SECONDS)
+
+    async def get_study(self, request: control_pb2.GetStudyRequest) -> control_pb2.GetStudyReply:
+        """See `Control.get_study`."""
+        seconds = max(_CALL_SECONDS, request.wait_seconds + _WAIT_MARGIN_SECONDS)
+        return await self._connection.unary(self._stub.GetStudy, request, timeout_seconds=seconds)
+
+    async def list_studies(self, request: control_pb2.ListStudiesRequest) -> control_pb2.ListStudiesReply:
+        """See `Control.list_studies`."""
+        return await self._connection.unary(self._stub.ListStudies, request, timeout_seconds=_CALL_SECONDS)
+
+    async def cancel_study(self, request: control_pb2.CancelStudyRequest) -> control_pb2.CancelStudyReply:
+        """See `Control.cancel_study`."""
+        return await self._connection.unary(self._stub.CancelStudy, request, timeout_seconds=_CALL_SECONDS)
+
+    async def get_release(self, request: common_pb2.GetReleaseRequest) -> AsyncGenerator[common_pb2.ReleasePart, None]:
+        """See `Control.get_release`."""
+        async with contextlib.aclosing(self._connection.receive(self._stub.GetRelease, request)) as parts:
+            async for part in parts:
+                yield part
+
+    async def close(self) -> None:
+        """Close the connection. Repeatable."""
+        await self._connection.close()

@@ -1,0 +1,318 @@
+"""The answering side: a gRPC server that talks only to nodes of its federation, over mutual TLS.
+
+Three gates stand before a service, and each is shut unless it is opened: TLS accepts only certificates that the federation's
+authority issued for this purpose; the caller's identity is the URI in that certificate, read anew for each call together with
+its validity; the role table says who may call the method. A service object (see `coordinator`) then gets the identity
+and the parsed request. A `VerticilError` goes back as `ErrorDetail` in the trailing metadata, anything else as INTERNAL without
+text. Limits: 4 MiB a message, `maximum_concurrent_rpcs` calls at a time, an idle time for streams in either direction.
+
+The server belongs to the event loop in which it was started. Nothing here computes or touches the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import functools
+import logging
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn, Protocol, TypeVar, cast
+
+import grpc
+import grpc.aio
+from cryptography import x509
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health_pb2
+
+from verticil.shared.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.transport.access import ROLES, check_access
+from verticil.shared.transport.client import ERROR_KEY, KEEPALIVE_SECONDS, MESSAGE_LIMIT
+from verticil.shared.transport.coordinator import ControlService, CoordinatorService
+from verticil.shared.transport.errors_on_wire import to_detail, without_text
+from verticil.shared.transport.health import HealthService, ServiceUnknown
+from verticil.shared.transport.identity import Identity, Role
+from verticil.shared.transport.pki import Credentials, check_validity, identity_of, utc_now
+from verticil.wire.v1 import control_pb2, coordinator_pb2
+
+__all__ = ["Binding", "RpcServer", "bind_control", "bind_coordinator"]
+
+T = TypeVar("T")
+
+_HEALTH: Final = cast("ServiceDescriptor", health_pb2.DESCRIPTOR.services_by_name["Health"])
+
+_log = logging.getLogger(__name__)
+
+_STATUS: Final[dict[str, grpc.StatusCode]] = {
+    "STUDY_UNKNOWN": grpc.StatusCode.NOT_FOUND,
+    "STUDY_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
+    "DISK_FULL": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "RESOURCE_EXHAUSTED": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "DEADLINE": grpc.StatusCode.DEADLINE_EXCEEDED,
+    "CERTIFICATE_INVALID": grpc.StatusCode.UNAUTHENTICATED,
+    "IDENTITY_REFUSED": grpc.StatusCode.PERMISSION_DENIED,
+    "PARTY_UNKNOWN": grpc.StatusCode.PERMISSION_DENIED,
+    "NOT_OWNER": grpc.StatusCode.PERMISSION_DENIED,
+    "CHUNK_CORRUPT": grpc.StatusCode.ABORTED,
+    "OFFSET_MISMATCH": grpc.StatusCode.ABORTED,
+    "INTERNAL": grpc.StatusCode.INTERNAL,
+}
+_FAMILY_STATUS: Final[dict[str, grpc.StatusCode]] = {
+    "Misuse": grpc.StatusCode.INVALID_ARGUMENT,
+    "PeerFault": grpc.StatusCode.FAILED_PRECONDITION,
+    "Refusal": grpc.StatusCode.FAILED_PRECONDITION,
+}
+"""For generic tools only; our own callers read the `ErrorDetail`. Everything else is FAILED_PRECONDITION: not to be retried."""
+
+
+class _Context(Protocol):
+    """What is used of gRPC's context of a call."""
+
+    def auth_context(self) -> Mapping[str, Sequence[bytes]]: ...
+    async def abort(
+        self, code: grpc.StatusCode, details: str, trailing_metadata: Sequence[tuple[str, bytes]]
+    ) -> None: ...
+    async def write(self, message: Message) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """A service of the wire contract and the object that answers it.
+
+    Attributes:
+        descriptor: the service.
+        service: has one method for each rpc, by name (see `coordinator`).
+        omitted: rpcs that are not served.
+    """
+
+    descriptor: ServiceDescriptor
+    service: object
+    omitted: frozenset[str] = frozenset()
+
+
+def bind_coordinator(service: CoordinatorService) -> Binding:
+    """Serve `Coordinator` with `service`."""
+    return Binding(descriptor=coordinator_pb2.DESCRIPTOR.services_by_name["Coordinator"], service=service)
+
+
+def bind_control(service: ControlService) -> Binding:
+    """Serve `Control` with `service`."""
+    return Binding(descriptor=control_pb2.DESCRIPTOR.services_by_name["Control"], service=service)
+
+
+class RpcServer:
+    """One listening port.
+
+    Args:
+        listen: host:port; port 0 takes a free one.
+        credentials: the server's own; the certificate must carry the host that callers dial.
+        bindings: the services.
+        idle_timeout_seconds: a stream that makes no progress for so long is ended.
+        maximum_concurrent_rpcs: further calls are answered with RESOURCE_EXHAUSTED.
+        roles: full method name -> roles that may call it; what is not there, nobody may call.
+        clock: the time that certificates are checked against at each call.
+    """
+
+    def __init__(
+        self,
+        listen: str,
+        credentials: Credentials,
+        bindings: Sequence[Binding],
+        *,
+        idle_timeout_seconds: float = 120.0,
+        maximum_concurrent_rpcs: int = 256,
+        roles: Mapping[str, frozenset[Role]] = ROLES,
+        clock: Callable[[], dt.datetime] = utc_now,
+    ) -> None:
+        self._listen = listen
+        self._credentials = credentials
+        self._bindings = tuple(bindings)
+        self._idle = idle_timeout_seconds
+        self._maximum = maximum_concurrent_rpcs
+        self._roles = roles
+        self._clock = clock
+        self._server: grpc.aio.Server | None = None
+        self._health = HealthService(binding.descriptor.full_name for binding in self._bindings)
+        self._running: set[asyncio.Task[object]] = set()
+
+    async def start(self) -> int:
+        """Begin to serve.
+
+        Returns:
+            The port.
+
+        Raises:
+            Misuse: CONFIG_INVALID when the address cannot be listened on.
+        """
+        server = grpc.aio.server(
+            maximum_concurrent_rpcs=self._maximum,
+            options=[
+                ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
+                ("grpc.keepalive_timeout_ms", 20_000),
+                ("grpc.keepalive_permit_without_calls", 1),
+                # The C macro is called ..._MIN_RECV_..., the option is not; a wrong name would be ignored in silence.
+                ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_SECONDS * 500),
+                ("grpc.so_reuseport", 0),  # a second server on the port fails, loudly
+                ("grpc.max_connection_age_ms", 3_600_000),  # so that new certificates come into use
+                ("grpc.max_connection_age_grace_ms", 300_000),  # one stream of 32 MiB at 1 Mbit/s takes 268 s
+                ("grpc.max_receive_message_length", MESSAGE_LIMIT),
+                ("grpc.max_send_message_length", MESSAGE_LIMIT),
+            ],
+        )
+        for binding in (
+            *self._bindings,
+            Binding(descriptor=_HEALTH, service=self._health, omitted=frozenset({"List"})),
+        ):
+            server.add_generic_rpc_handlers((self._handler(binding),))
+        secure = grpc.ssl_server_credentials(
+            [(self._credentials.key_pem, self._credentials.chain_pem)],
+            self._credentials.ca_pem,
+            require_client_auth=True,
+        )
+        try:
+            port = server.add_secure_port(self._listen, secure)
+        except RuntimeError:
+            raise Misuse(
+                "CONFIG_INVALID",
+                f"listen: cannot listen on {self._listen}",
+                hint="is another node running on this port?",
+            ) from None
+        await server.start()
+        self._server = server
+        _log.info("listening on %s, port %d", self._listen, port)
+        return port
+
+    async def stop(self, *, grace_seconds: float = 20.0) -> None:
+        """Stop: health says NOT_SERVING, no new calls, those under way have `grace_seconds` to end, then they are cancelled.
+
+        Returns when every call's handler has ended. A service that parks calls should answer them before this is called, or
+        the whole grace is waited for. Repeatable.
+        """
+        server, self._server = self._server, None
+        if server is None:
+            return
+        self._health.stop()
+        await server.stop(grace_seconds)
+        while self._running:  # server.stop does not wait for cancelled handlers to clean up
+            await asyncio.wait(self._running)
+
+    def _handler(self, binding: Binding) -> grpc.GenericRpcHandler:
+        handlers = {
+            method.name: self._method(binding, method)
+            for method in binding.descriptor.methods
+            if method.name not in binding.omitted
+        }
+        return grpc.method_handlers_generic_handler(binding.descriptor.full_name, handlers)
+
+    def _method(self, binding: Binding, method: MethodDescriptor) -> grpc.RpcMethodHandler[bytes, Message]:
+        """The handler of one method. Requests arrive as bytes, so that what cannot be parsed is answered here, too."""
+        name = f"/{binding.descriptor.full_name}/{method.name}"
+        behaviour = getattr(binding.service, method.name)
+        parse = functools.partial(_parsed, GetMessageClass(method.input_type))
+        serializer = GetMessageClass(method.output_type).SerializeToString
+
+        async def one_to_one(raw: bytes, context: _Context) -> Message:
+            async def work(identity: Identity) -> Message:
+                return await cast("Awaitable[Message]", behaviour(identity, parse(raw)))
+
+            return await self._answer(name, context, work)
+
+        async def many_to_one(raw: AsyncIterable[bytes], context: _Context) -> Message:
+            async def work(identity: Identity) -> Message:
+                async with contextlib.aclosing(self._arriving(raw, parse)) as requests:
+                    return await cast("Awaitable[Message]", behaviour(identity, requests))
+
+            return await self._answer(name, context, work)
+
+        async def one_to_many(raw: bytes, context: _Context) -> None:
+            async def work(identity: Identity) -> None:
+                replies = cast("AsyncIterator[Message]", behaviour(identity, parse(raw)))
+                async with contextlib.AsyncExitStack() as stack:
+                    if isinstance(replies, AsyncGenerator):
+                        await stack.enter_async_context(contextlib.aclosing(replies))
+                    async for reply in replies:
+                        await self._moving(context.write(reply))
+
+            await self._answer(name, context, work)
+
+        if method.client_streaming and not method.server_streaming:
+            return grpc.stream_unary_rpc_method_handler(many_to_one, response_serializer=serializer)
+        if method.server_streaming and not method.client_streaming:
+            return grpc.unary_stream_rpc_method_handler(one_to_many, response_serializer=serializer)
+        if method.client_streaming:
+            raise NotImplementedError(f"{name}: the wire contract has no method with two streams")
+        return grpc.unary_unary_rpc_method_handler(one_to_one, response_serializer=serializer)
+
+    async def _answer(self, method: str, context: _Context, work: Callable[[Identity], Awaitable[T]]) -> T:
+        """Let the caller through the gates, do the work, tell what went wrong."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        caller = "unknown caller"
+        try:
+            identity = self._caller(context)
+            caller = identity.uri
+            check_access(identity, method, federation=self._credentials.identity.federation, roles=self._roles)
+            return await work(identity)
+        except VerticilError as error:
+            _log.info("%s by %s: %s", method, caller, error)
+            await _abort(context, error)
+        except Exception as error:  # noqa: BLE001 (a caller is never told of what we did not foresee)
+            await _abort(context, without_text(error, method=method))
+
+    def _caller(self, context: _Context) -> Identity:
+        certificates = context.auth_context().get("x509_pem_cert", ())
+        if len(certificates) != 1:
+            raise PeerFault("IDENTITY_REFUSED", f"got {len(certificates)} client certificates, expected one")
+        certificate, identity = _read(bytes(certificates[0]))
+        check_validity(certificate, at=self._clock(), what="client certificate")
+        return identity
+
+    async def _arriving(
+        self, raw: AsyncIterable[bytes], parse: Callable[[bytes], Message]
+    ) -> AsyncGenerator[Message, None]:
+        arriving = aiter(raw)
+        while True:
+            try:
+                message = await self._moving(anext(arriving))
+            except StopAsyncIteration:
+                return
+            yield parse(message)
+
+    async def _moving(self, step: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(self._idle):
+                return await step
+        except TimeoutError:
+            raise PeerFault(
+                "DEADLINE", f"no progress for {self._idle:g} seconds", hint="go on from the committed offset"
+            ) from None
+
+
+async def _abort(context: _Context, error: VerticilError) -> NoReturn:
+    if isinstance(error, ServiceUnknown):
+        status = grpc.StatusCode.NOT_FOUND
+    else:
+        status = _STATUS.get(error.code) or _FAMILY_STATUS.get(error.family, grpc.StatusCode.FAILED_PRECONDITION)
+    detail = to_detail(error).SerializeToString()
+    await context.abort(status, error.code, trailing_metadata=((ERROR_KEY, detail),))
+    raise AssertionError("abort returned")
+
+
+@functools.lru_cache(maxsize=256)
+def _read(pem: bytes) -> tuple[x509.Certificate, Identity]:
+    certificate = x509.load_pem_x509_certificate(pem)
+    return certificate, identity_of(certificate)
+
+
+def _parsed(kind: type[Message], raw: bytes) -> Message:
+    try:
+        return kind.FromString(raw)
+    except DecodeError:
+        raise PeerFault(
+            "MESSAGE_INVALID", f"not a {kind.DESCRIPTOR.name}", hint="use the same version on both sides"
+        ) from None

@@ -1,0 +1,141 @@
+"""Signed statements: receipts, approvals, release manifests.
+
+A statement is a body (canonical JSON that says what kind of statement it is), the Ed25519 signature (RFC 8032) over the
+body's bytes and the signer's certificate. Signing keys are not TLS keys: the signing certificate carries a purpose of its
+own that TLS refuses, and a TLS certificate is refused here. A statement is trusted through the federation's authority
+only; the certificate that comes with it proves nothing by itself.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.x509.oid import NameOID
+
+from verticil.shared.errors import PeerFault
+from verticil.shared.transport.identity import Identity, Role
+from verticil.shared.transport.pki import (
+    SIGNING_PURPOSE,
+    check_issued,
+    check_validity,
+    identity_of,
+    read_certificates,
+    read_private_file,
+)
+from verticil.wire.v1 import common_pb2
+
+__all__ = ["SigningKey", "verify_signed"]
+
+_CERTIFICATE_LIMIT: Final = 16_384
+
+
+class SigningKey:
+    """A node's signing key with its certificate.
+
+    Attributes:
+        identity: who signs.
+        certificate: DER of the signing certificate.
+    """
+
+    def __init__(self, key: Ed25519PrivateKey, certificate: x509.Certificate) -> None:
+        self.identity = identity_of(certificate)
+        self.certificate = certificate.public_bytes(Encoding.DER)
+        self._key = key
+
+    @classmethod
+    def load(cls, path: Path, certificate: Path) -> SigningKey:
+        """Read the key, and its certificate from the node's certificate file.
+
+        Raises:
+            Misuse: FILE_MISSING without the certificate file.
+            DataFault: SECRET_MISSING without the key.
+            PeerFault: CERTIFICATE_INVALID when the file holds no signing certificate of this key.
+        """
+        try:
+            key = load_pem_private_key(read_private_file(path, what="signing key"), password=None)
+        except (ValueError, TypeError):
+            raise PeerFault(
+                "CERTIFICATE_INVALID", f"{path}: expected a private key in PEM form without a password"
+            ) from None
+        if isinstance(key, Ed25519PrivateKey):
+            for candidate in read_certificates(certificate):
+                if candidate.public_key() == key.public_key() and _may_sign(candidate):
+                    return cls(key, candidate)
+        raise PeerFault("CERTIFICATE_INVALID", f"{path}: not the Ed25519 key of a signing certificate in {certificate}")
+
+    def sign(self, body: bytes) -> common_pb2.Signed:
+        """Sign a statement. The same body gives the same bytes (Ed25519 is deterministic)."""
+        return common_pb2.Signed(body=body, signature=self._key.sign(body), certificate=self.certificate)
+
+
+def verify_signed(
+    signed: common_pb2.Signed,
+    authority: bytes,
+    *,
+    role: Role,
+    name: str | None = None,
+    at: dt.datetime | None = None,
+) -> Identity:
+    """Check who signed a statement.
+
+    Args:
+        signed: the statement.
+        authority: certificate of the federation's authority, PEM or DER, from a trusted place.
+        role: the role that the signer must have.
+        name: whose statement it must be; anybody's of that role when absent.
+        at: when the certificates must have been valid; not checked when absent (a release outlives its signer's certificate).
+
+    Returns:
+        The signer, of the authority's federation.
+
+    Raises:
+        PeerFault: CERTIFICATE_INVALID when the certificate is not a signing certificate of the authority, valid then;
+            IDENTITY_REFUSED when the signer is another than asked for; MESSAGE_INVALID when the signature is not one of
+            this body.
+    """
+    issuer, certificate = _certificate(authority, "authority"), _certificate(signed.certificate, "signer's certificate")
+    check_issued(certificate, issuer, what="signer's certificate")
+    public_key = certificate.public_key()
+    if not _may_sign(certificate) or not isinstance(public_key, Ed25519PublicKey):
+        raise PeerFault("CERTIFICATE_INVALID", "signer's certificate: not one for signing with Ed25519")
+    if at is not None:
+        check_validity(issuer, at=at, what="authority")
+        check_validity(certificate, at=at, what="signer's certificate")
+    identity = identity_of(certificate)
+    federation = str(issuer.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+    for what, got, expected in (
+        ("federation", identity.federation, federation),
+        ("role", identity.role, role),
+        ("name", identity.name, name),
+    ):
+        if expected is not None and got != expected:
+            raise PeerFault("IDENTITY_REFUSED", f"signer's certificate: {what} is '{got}', expected '{expected}'")
+    try:
+        public_key.verify(signed.signature, signed.body)
+    except InvalidSignature:
+        raise PeerFault("MESSAGE_INVALID", f"the signature is not one of {identity} over this statement") from None
+    return identity
+
+
+def _certificate(encoded: bytes, what: str) -> x509.Certificate:
+    if len(encoded) <= _CERTIFICATE_LIMIT:
+        try:
+            if encoded.lstrip().startswith(b"-----BEGIN"):
+                return x509.load_pem_x509_certificate(encoded)
+            return x509.load_der_x509_certificate(encoded)
+        except ValueError:
+            pass
+    raise PeerFault("CERTIFICATE_INVALID", f"{what}: expected an X.509 certificate")
+
+
+def _may_sign(certificate: x509.Certificate) -> bool:
+    try:
+        return SIGNING_PURPOSE in certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+        return False

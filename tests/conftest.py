@@ -1,0 +1,218 @@
+"""Values and readers that several test files need: random networks, a whole release, and two other programs that read networks."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from verticil.shared.model.graph import Dag
+from verticil.shared.model.network import Family, Marginal, Network
+from verticil.shared.model.rounding import round_network
+from verticil.shared.model.schema import Missing, Schema, Variable
+from verticil.shared.model.transition import binary, identity, quantize, symmetric
+from verticil.shared.release.content import ReleaseContent
+from verticil.shared.study import canonical
+from verticil.shared.study.document import (
+    GeneticRule,
+    LinkageRule,
+    ParameterRule,
+    ReleaseRule,
+    StructureRule,
+    Study,
+    Unit,
+)
+
+HARD_LABELS = ("<=50K", ">50K", "a&b", "[17,25)", "(0,10]", "a  b", "'q' \"x\"", "é ü 漢", "a;b|c(d){e}", "//", "/*", "table", "?", "1e-5")
+
+
+@dataclass(frozen=True)
+class ReadNetwork:
+    """A network as another program has read it."""
+
+    states: dict[str, tuple[str, ...]]
+    parents: dict[str, frozenset[str]]
+    row: Callable[[str, Mapping[str, str]], dict[str, float]]  # child, category of each parent -> probability of each category
+
+
+def random_network(variables: tuple[Variable, ...], parents: tuple[tuple[int, ...], ...], *, seed: int = 1, rounded: bool = True) -> Network:
+    generator = np.random.default_rng(seed)
+    schema = Schema(variables=variables)
+    families = []
+    for child, family in enumerate(parents):
+        n_rows = int(np.prod([schema[p].n_states for p in family], dtype=np.int64))
+        probability = generator.dirichlet(np.full(schema[child].n_states, 0.4), size=n_rows)
+        error = np.sqrt(probability * (1 - probability) / 200) + 0.01
+        estimate = probability + error * generator.normal(size=probability.shape)
+        unstable = np.repeat(generator.random((n_rows, 1)) < 0.2, schema[child].n_states, axis=1)
+        low, high = (np.where(unstable, np.nan, np.clip(estimate + z * error, 0, 1)) for z in (-1.96, 1.96))
+        estimate[unstable & (generator.random(unstable.shape) < 0.3)] = np.nan
+        families.append(
+            Family(
+                child=child, parents=family, probability=probability, estimate=estimate, standard_error=error,
+                interval_low=low, interval_high=high, unstable=unstable,
+            )
+        )  # fmt: skip
+    network = Network(schema=schema, dag=Dag(parents=parents), families=tuple(families))
+    return round_network(network) if rounded else network
+
+
+@pytest.fixture(scope="session")
+def make_network() -> Callable[..., Network]:
+    return random_network
+
+
+@pytest.fixture(scope="session")
+def hard_network() -> Network:
+    """Names and labels of every kind that some reader gets wrong."""
+    variables = (
+        Variable(name="my var", owner="clinic", labels=HARD_LABELS),
+        Variable(name="a&b", owner="clinic", labels=("A", "a", "A_2")),
+        Variable(name="MY-VAR", owner="registry", labels=HARD_LABELS[:5]),
+        Variable(name="probability", owner="registry", labels=("True", "nan")),
+    )
+    return random_network(variables, ((1, 2), (2, 3), (), (2,)))
+
+
+def _study() -> Study:
+    schema = Schema(
+        variables=(
+            Variable(name="age", owner="clinic", labels=("[0,18)", "[18,65)", "[65,120)"), bins=(0, 18, 65, 120), integer=True),
+            Variable(name="smoker", owner="clinic", labels=("no", "yes")),
+            Variable(name="income", owner="registry", labels=("<=50K", ">50K"), ),
+            Variable(
+                name="weight", owner="registry", labels=("[0,50)", "[50,300)", "unknown"), bins=(0, 50, 300),
+                missing=Missing(category="unknown", spellings=("?", "")),
+            ),
+            Variable(name="region", owner="registry", labels=("north & east", "south")),
+        )
+    )  # fmt: skip
+    matrices = (symmetric(3, epsilon=2.0), binary(0.1, 0.25), symmetric(2, gamma=9), symmetric(3, epsilon=1.0), identity(2))
+    return Study(
+        id="heart", title="Hearts and incomes", purpose="Find out", model="central", expires=dt.date(2099, 12, 31),
+        parties=("clinic", "registry"),
+        linkage=LinkageRule(mode="keyed-hash", normalise=("nfkc", "trim"), minimum_common_records=100),
+        schema=schema,
+        units=tuple(
+            Unit(variables=(variable.name,), owner=variable.owner, scheme="matrix", transition=quantize(matrix))
+            for variable, matrix in zip(schema.variables, matrices, strict=True)
+        ),
+        structure=StructureRule(
+            method="genetic", score="mutual-information", max_parents=2, max_family_cells=20_000, seed=7, required=(), forbidden=(),
+            genetic=GeneticRule(),
+        ),
+        parameters=ParameterRule(estimator="em", prior_count=0.5, interval_level=0.95),
+        release=ReleaseRule(synthetic_records=None, seed=7),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def release_study() -> Study:
+    """Two parties, five variables: a bound for each but the last, which is sent as it is."""
+    return _study()
+
+
+@pytest.fixture(scope="session")
+def release_content(release_study: Study) -> ReleaseContent:
+    """A whole release of `release_study`, its numbers random, as a simulation makes it: without receipts."""
+    schema, n = release_study.schema, 400
+    network = random_network(schema.variables, ((), (0,), (0, 1), (), (2,)), seed=5)
+    generator = np.random.default_rng(2)
+    codes = tuple(generator.integers(0, variable.n_states, n).astype(np.uint8) for variable in schema.variables)
+    columns: dict[str, object] = {}
+    for variable, code in zip(schema.variables, codes, strict=True):
+        labels = pd.Categorical.from_codes(code.astype(np.int8), list(variable.labels))
+        columns[variable.name] = np.array([5, 40, 80])[code] if variable.name == "age" else labels
+    columns["weight"] = np.array(["42.5", "77.1", "unknown"])[codes[3]]
+    marginals = []
+    for position, variable in enumerate(schema.variables):
+        share = np.bincount(codes[position], minlength=variable.n_states) / n
+        estimate = share - 0.05 * (np.arange(variable.n_states) == 0)
+        marginals.append(
+            Marginal(
+                variable=position, estimate=estimate, standard_error=np.full(variable.n_states, 0.01), model=share,
+                interval_low=np.clip(estimate - 0.02, 0, 1), interval_high=np.clip(estimate + 0.02, 0, 1),
+            )
+        )  # fmt: skip
+    return ReleaseContent(
+        study=release_study, study_digest="ab" * 32, effective_digest=canonical.digest(release_study).hex(),
+        network=network, marginals=tuple(marginals), synthetic=pd.DataFrame(columns), codes=codes, n_common=1234,
+        receipts=(), provenance={"numpy": "2.0.0"}, search={"method": "genetic", "seed": 7, "fitness": 0.25},
+        simulation=True, seed_derived=False, published_at=dt.datetime(2026, 11, 21, 10, 0, 0, tzinfo=dt.UTC),
+    )  # fmt: skip
+
+
+def _with_pgmpy(path: Path) -> ReadNetwork:
+    from pgmpy.readwrite import BIFReader, XMLBIFReader
+
+    model = (XMLBIFReader if path.suffix == ".bifxml" else BIFReader)(str(path)).get_model()
+    tables = {table.variable: table for table in model.get_cpds()}
+
+    def row(child: str, given: Mapping[str, str]) -> dict[str, float]:
+        table = tables[child]
+        names = table.state_names
+        index = tuple(names[parent].index(given[parent]) for parent in table.variables[1:])
+        return {label: float(table.values[(position, *index)]) for position, label in enumerate(names[child])}
+
+    return ReadNetwork(
+        states={name: tuple(table.state_names[name]) for name, table in tables.items()},
+        parents={name: frozenset(table.variables[1:]) for name, table in tables.items()},
+        row=row,
+    )
+
+
+def _with_pyagrum(path: Path) -> ReadNetwork:
+    with warnings.catch_warnings():
+        # of its SWIG wrapper, at the first import on Python 3.12 and newer
+        warnings.filterwarnings("ignore", r"builtin type \w+ has no __module__ attribute", DeprecationWarning)
+        import pyagrum
+
+    network = pyagrum.loadBN(str(path))
+    names = {network.variable(node).name(): node for node in network.nodes()}
+    states = {name: tuple(network.variable(node).labels()) for name, node in names.items()}
+
+    def row(child: str, given: Mapping[str, str]) -> dict[str, float]:
+        values = network.cpt(names[child])[dict(given)] if given else network.cpt(names[child]).tolist()
+        return {label: float(value) for label, value in zip(states[child], values, strict=True)}
+
+    return ReadNetwork(
+        states=states,
+        parents={name: frozenset(network.variable(p).name() for p in network.parents(node)) for name, node in names.items()},
+        row=row,
+    )
+
+
+@pytest.fixture(scope="session", params=["pgmpy", "pyagrum"])
+def read_elsewhere(request: pytest.FixtureRequest) -> Callable[[Path], ReadNetwork]:
+    """Reads a ``.bif`` or ``.bifxml`` file with another program."""
+    pytest.importorskip(request.param)
+    return _with_pgmpy if request.param == "pgmpy" else _with_pyagrum
+
+
+def largest_difference(network: Network, read: ReadNetwork, names: tuple[str, ...], labels: tuple[tuple[str, ...], ...]) -> float:
+    """Compares cell by cell, by label; `names` and `labels` are what our variables and categories are called there."""
+    schema = network.schema
+    assert set(read.states) == set(names)
+    worst = 0.0
+    for family in network.families:
+        child = family.child
+        assert set(read.states[names[child]]) == set(labels[child])
+        assert read.parents[names[child]] == {names[parent] for parent in family.parents}
+        configurations: Iterator[tuple[int, ...]] = itertools.product(*(range(schema[p].n_states) for p in family.parents))
+        for configuration, ours in zip(configurations, family.probability, strict=True):
+            given = {names[p]: labels[p][code] for p, code in zip(family.parents, configuration, strict=True)}
+            theirs = read.row(names[child], given)
+            worst = max(worst, *(abs(theirs[label] - p) for label, p in zip(labels[child], ours, strict=True)))
+    return worst
+
+
+@pytest.fixture(scope="session")
+def difference() -> Callable[..., float]:
+    return largest_difference

@@ -1,0 +1,904 @@
+"""The miner's services, driven by messages through the in-memory transport: a whole study, every wrong call, every restart.
+
+Three parties with two columns each. The party's side is written out here with plain numpy and the wire messages, so that the
+miner is not tested against this project's own party.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import datetime as dt
+import hashlib
+import json
+import sqlite3
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from verticil.miner.config import Limits
+from verticil.miner.service.job import LearningJob, Progress
+from verticil.miner.service.learning import Executor, InlineLearning, SpawnedLearning, WorkerDied
+from verticil.miner.service.node import MinerNode
+from verticil.shared.errors import VerticilError
+from verticil.shared.formats.artifact import pack
+from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.model.transition import quantize, symmetric
+from verticil.shared.release.verification import verify_release
+from verticil.shared.study import canonical
+from verticil.shared.study.approval import approval_body
+from verticil.shared.study.document import (
+    GeneticRule,
+    LinkageRule,
+    ParameterRule,
+    ReleaseRule,
+    StructureRule,
+    Study,
+    Unit,
+)
+from verticil.shared.study.states import State
+from verticil.shared.transport.authority import create_authority, issue
+from verticil.shared.transport.fetch import fetch_release
+from verticil.shared.transport.identity import Identity, Role
+from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
+from verticil.shared.transport.signing import SigningKey, verify_signed
+from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
+
+PARTIES = ("north", "south", "west")
+N_COMMON = 300
+NOW = dt.datetime.now(dt.UTC).replace(microsecond=0)
+
+
+class Clock:
+    """A clock that stands until it is set."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> dt.datetime:
+        return self.now
+
+
+@dataclasses.dataclass
+class Keys:
+    authority: bytes
+    signing: dict[str, SigningKey]
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    folder = tmp_path_factory.mktemp("pki")
+    create_authority(folder / "ca", "trial")
+    signing = {}
+    for name, role in (("miner", Role.MINER), *((party, Role.PARTY) for party in PARTIES)):
+        hosts = ("localhost",) if role is Role.MINER else ()
+        files = issue(folder / "ca", name, role, folder / name, hosts=hosts)
+        signing[name] = SigningKey.load(files.signing_key, files.certificate)
+    return Keys(authority=(folder / "ca" / "ca.crt").read_bytes(), signing=signing)
+
+
+def make_study(*, study_id: str = "trial", minimum: int = 10, expires: dt.date | None = None, states: int = 3) -> Study:
+    variables = tuple(
+        Variable(name=f"{party}_{letter}", owner=party, labels=tuple(f"c{k}" for k in range(states)))
+        for party in PARTIES
+        for letter in "ab"
+    )
+    units = tuple(
+        Unit(
+            variables=(variable.name,),
+            owner=variable.owner,
+            scheme="symmetric",
+            transition=quantize(symmetric(variable.n_states, epsilon=3.0)),
+        )
+        for variable in variables
+    )
+    return Study(
+        id=study_id,
+        title="A trial",
+        purpose="test",
+        model="central",
+        expires=expires or (NOW + dt.timedelta(days=30)).date(),
+        parties=PARTIES,
+        linkage=LinkageRule(mode="keyed-hash", normalise=("trim",), minimum_common_records=minimum),
+        schema=Schema(variables=variables),
+        units=units,
+        structure=StructureRule(
+            method="genetic",
+            score="mutual-information",
+            max_parents=2,
+            max_family_cells=1000,
+            seed=1,
+            required=(),
+            forbidden=(),
+            genetic=GeneticRule(population=20, selected=4, generations=10),
+        ),
+        parameters=ParameterRule(estimator="em", prior_count=0.5, interval_level=0.95),
+        release=ReleaseRule(synthetic_records=None, seed=5),
+    )
+
+
+def pseudonyms_of(party: str, n_common: int = N_COMMON) -> NDArray[np.bytes_]:
+    """Everybody's common pseudonyms and some of the party's own, ascending; independent of the project's code."""
+    names = [f"common {i}" for i in range(n_common)] + [f"{party} {i}" for i in range(40 + len(party))]
+    return np.sort(np.array([hashlib.sha256(name.encode()).digest()[:16] for name in names], dtype="S16"))
+
+
+def codes_of(unit: int, n_states: int = 3) -> NDArray[np.uint8]:
+    """Released codes; column 2i+1 follows column 2i, so there is something to learn."""
+    base = np.random.default_rng(unit // 2).integers(0, n_states, N_COMMON)
+    noise = np.random.default_rng(100 + unit).random(N_COMMON) < 0.2
+    return ((base + noise * (unit % 2)) % n_states).astype(np.uint8)
+
+
+class Party:
+    """A party's side of the protocol, one call at a time."""
+
+    def __init__(self, node: MinerNode, keys: Keys, name: str) -> None:
+        self.name = name
+        self.keys = keys
+        self.identity = Identity(federation="trial", role=Role.PARTY, name=name)
+        self.wire = InMemoryCoordinator(node.coordinator, self.identity)
+        self.pseudonyms = pseudonyms_of(name)
+
+    async def poll(self, *, wait: int = 0, known: dict[bytes, int] | None = None) -> coordinator_pb2.PollReply:
+        request = coordinator_pb2.PollRequest(
+            wait_seconds=wait,
+            known=[coordinator_pb2.KnownStudy(study_digest=d, version=v) for d, v in (known or {}).items()],
+        )
+        return await self.wire.poll(request)
+
+    async def task(self, digest: bytes) -> coordinator_pb2.StudyTask:
+        return next(task for task in (await self.poll()).tasks if task.study_digest == digest)
+
+    async def until(self, digest: bytes, reached: Callable[[coordinator_pb2.StudyTask], bool]) -> coordinator_pb2.StudyTask:
+        """Long-poll until the study is as wanted: no sleeping, the miner wakes the poll."""
+        known: dict[bytes, int] = {}
+        while True:
+            for task in (await self.poll(wait=30, known=known)).tasks:
+                known[task.study_digest] = task.version
+                if task.study_digest == digest and reached(task):
+                    return task
+
+    def approval(self, study: Study, *, signer: str | None = None, minimum: int = 10) -> common_pb2.Signed:
+        mine = study.units_of(self.name)
+        body = approval_body(
+            proposal_digest=canonical.digest(study),
+            party=self.name,
+            units={index: study.units[index] for index in mine},
+            fingerprints=dict.fromkeys(mine, "ab" * 32),
+            minimum_common_records=minimum,
+            approver="a person",
+            approved_at=NOW,
+            expires=study.expires,
+        )
+        return self.keys.signing[signer or self.name].sign(body)
+
+    async def approve(self, study: Study, **changes: object) -> None:
+        signed = self.approval(study, **changes)  # type: ignore[arg-type]
+        await self.wire.report(coordinator_pb2.ReportRequest(study_digest=canonical.digest(study), approval=signed))
+
+    def list_messages(self, digest: bytes, *, offset: int = 0) -> Iterator[coordinator_pb2.PutPseudonymsRequest]:
+        data = self.pseudonyms.tobytes()
+        yield coordinator_pb2.PutPseudonymsRequest(study_digest=digest, size=len(data), sha256=hashlib.sha256(data).digest())
+        for start in range(offset, len(data), 1024):
+            yield coordinator_pb2.PutPseudonymsRequest(chunk=chunk(data, start, 1024))
+
+    async def link(self, digest: bytes) -> None:
+        reply = await self.wire.put_pseudonyms(self.list_messages(digest))
+        assert reply.complete
+
+    async def alignment(self, digest: bytes, offset: int = 0) -> tuple[coordinator_pb2.AlignmentPart, bytes]:
+        data = b""
+        async for part in self.wire.get_alignment(coordinator_pb2.GetAlignmentRequest(study_digest=digest, offset=offset)):
+            last = part
+            data += zlib.decompress(part.chunk.data) if part.chunk.encoding else part.chunk.data
+        return last, data
+
+    async def confirm(self, digest: bytes) -> None:
+        await self.until(digest, lambda task: task.pseudonyms_complete)
+        while True:
+            try:
+                part, bitmap = await self.alignment(digest)
+                break
+            except VerticilError as error:
+                assert error.code == "NOT_READY"  # noqa: PT017
+                await self.poll_change(digest)
+        mask = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little", count=len(self.pseudonyms)).astype(bool)
+        common = self.pseudonyms[mask]
+        digest_of_common = hashlib.sha256(common.tobytes()).digest()
+        assert (part.n_common, part.common_sha256) == (len(common), digest_of_common)
+        request = coordinator_pb2.ReportRequest(study_digest=digest, confirmed_common_sha256=digest_of_common)
+        await self.wire.report(request)
+
+    async def poll_change(self, digest: bytes) -> None:
+        task = await self.task(digest)
+        await self.poll(wait=30, known={digest: task.version})
+
+    async def begin(self, task: coordinator_pb2.StudyTask, unit: int, data: bytes) -> coordinator_pb2.BeginUploadReply:
+        return await self.wire.begin_upload(
+            coordinator_pb2.BeginUploadRequest(
+                effective_digest=task.effective_digest, unit=unit, size=len(data), sha256=hashlib.sha256(data).digest()
+            )
+        )
+
+    async def upload(self, digest: bytes, unit: int) -> common_pb2.Signed:
+        data = pack(codes_of(unit), 3)
+        begun = await self.begin(await self.task(digest), unit, data)
+        if not begun.HasField("receipt"):
+            await self.wire.put_chunks(
+                [chunk(data, at, 7, begun.upload_id) for at in range(begun.committed_offset, len(data), 7)]
+            )
+        finished = await self.wire.finish_upload(coordinator_pb2.FinishUploadRequest(upload_id=begun.upload_id))
+        return finished.receipt
+
+
+def chunk(data: bytes, start: int, size: int, upload_id: str = "") -> common_pb2.Chunk:
+    plain = data[start : start + size]
+    return common_pb2.Chunk(upload_id=upload_id, offset=start, data=plain, crc32=zlib.crc32(plain))
+
+
+class Federation:
+    """A miner on a folder with its callers; `reopen` is a crash and a restart."""
+
+    def __init__(self, directory: Path, keys: Keys, **options: object) -> None:
+        self.directory, self.keys, self.options = directory, keys, options
+        self.clock = Clock()
+        self.executor: Executor = InlineLearning(clock=self.clock)
+        self.limits = Limits(disk_reserve_bytes=0)
+        self.free: Callable[[Path], int] = lambda _path: 2**40
+        self.monotonic = 0.0
+        self.node = self.make()
+
+    def make(self) -> MinerNode:
+        return MinerNode(
+            self.directory,
+            identity=Identity(federation="trial", role=Role.MINER, name="miner"),
+            authority=self.keys.authority,
+            signer=self.keys.signing["miner"],
+            executor=self.executor,
+            limits=self.limits,
+            randomized_days=30,
+            clock=self.clock,
+            monotonic=lambda: self.monotonic,
+            free_bytes=lambda path: self.free(path),
+        )
+
+    def party(self, name: str) -> Party:
+        return Party(self.node, self.keys, name)
+
+    @property
+    def parties(self) -> list[Party]:
+        return [self.party(name) for name in PARTIES]
+
+    def control(self, name: str = "anna") -> InMemoryControl:
+        return InMemoryControl(self.node.control, Identity(federation="trial", role=Role.ANALYST, name=name))
+
+    async def submit(self, study: Study, analyst: str = "anna") -> bytes:
+        request = control_pb2.SubmitStudyRequest(proposal=canonical.to_bytes(study))
+        return (await self.control(analyst).submit_study(request)).study_digest
+
+    async def summary(self, digest: bytes) -> control_pb2.StudySummary:
+        return (await self.control().get_study(control_pb2.GetStudyRequest(study_digest=digest))).study
+
+    async def to_upload(self, study: Study) -> bytes:
+        """Take a new study to where parties upload."""
+        digest = await self.submit(study)
+        for party in self.parties:
+            await party.approve(study)
+        for party in self.parties:
+            await party.link(digest)
+        for party in self.parties:
+            await party.confirm(digest)
+        return digest
+
+    async def publish(self, study: Study) -> bytes:
+        """Take a new study to its end."""
+        digest = await self.to_upload(study)
+        for party in self.parties:
+            for unit in study.units_of(party.name):
+                await party.upload(digest, unit)
+        await self.party("north").until(digest, lambda task: task.state >= State.PUBLISHED)
+        return digest
+
+    async def settled(self, digest: bytes, fact: str) -> None:
+        """Let the conductor work until a fact that no version tells of is recorded."""
+        self.node.changes.notify()
+        for _ in range(100_000):
+            if getattr(await asyncio.to_thread(self.node.catalogue.study, digest), fact):
+                return
+        raise AssertionError(f"{fact}: never recorded")
+
+    @contextlib.asynccontextmanager
+    async def restarted(self) -> AsyncIterator[None]:
+        """End the node without any orderly step that a SIGKILL would not have, and open another one on the same folder."""
+        self.node.close()
+        self.node = self.make()
+        async with self.node:
+            yield
+
+
+@pytest.fixture
+def federation(tmp_path: Path, keys: Keys) -> Iterator[Federation]:
+    made = Federation(tmp_path / "state", keys)
+    yield made
+    made.node.close()
+
+
+async def refused(call: object) -> str:
+    """The code with which a call is refused."""
+    try:
+        await call  # type: ignore[misc]
+    except VerticilError as error:
+        return error.code
+    return "accepted"
+
+
+async def test_a_study_from_submission_to_a_verified_release(federation: Federation, tmp_path: Path) -> None:
+    study = make_study()
+    async with federation.node:
+        digest = await federation.to_upload(study)
+        assert (await federation.summary(digest)).n_common == N_COMMON
+        receipts = {unit: await party.upload(digest, unit) for party in federation.parties for unit in study.units_of(party.name)}
+        north = federation.party("north")
+        task = await north.until(digest, lambda task: task.state == State.PUBLISHED)
+        assert list(task.units_received) == [0, 1]
+
+        folder = await fetch_release(north.wire, digest, tmp_path / "party")
+        await fetch_release(federation.control("somebody"), digest, tmp_path / "analyst")
+    verified = verify_release(folder, ca_certificate=federation.keys.authority)
+    assert (verified.receipts, verified.n_common, verified.simulation) == (6, N_COMMON, False)
+    for name in (*verified.files, "manifest.json", "manifest.sig"):
+        assert (folder / name).read_bytes() == (tmp_path / "analyst" / name).read_bytes()
+
+    body = json.loads(receipts[3].body)
+    assert verify_signed(receipts[3], federation.keys.authority, role=Role.MINER, name="miner").name == "miner"
+    assert body["artifact_sha256"] == hashlib.sha256(pack(codes_of(3), 3)).hexdigest()
+    assert (body["party"], body["unit"], body["variables"], body["n_records"]) == ("south", 3, ["south_b"], N_COMMON)
+    assert (body["proposal_digest"], body["miner"]) == (digest.hex(), "miner")
+
+
+async def test_published_studies_lose_linkage_at_once_and_columns_after_the_days(federation: Federation) -> None:
+    study = make_study()
+    async with federation.node:
+        digest = await federation.publish(study)
+        await federation.settled(digest, "linkage_removed")
+    files = federation.node.store.study(digest)
+    assert sorted(path.name for path in files.root.iterdir()) == ["columns", "release"]
+    federation.node = federation.make()
+    for age, kept in ((dt.timedelta(days=29, hours=23), True), (dt.timedelta(days=30, minutes=5), False)):
+        federation.clock.now = NOW + age
+        await federation.node.conductor.advance(digest)
+        assert (files.root / "columns").exists() is kept
+    assert (files.root / "release" / "model.json").is_file()
+    assert (await federation.summary(digest)).state == State.PUBLISHED
+
+
+@pytest.mark.parametrize("stage", range(10))
+async def test_a_restart_at_any_point_converges_to_the_same_columns(federation: Federation, stage: int) -> None:
+    """The miner is closed and opened again after each step in turn; columns and receipts must be those of the step itself."""
+    study = make_study()
+    digest = canonical.digest(study)
+    names = [(party, unit) for party in PARTIES for unit in study.units_of(party)]
+    steps: list[tuple[str, str, int]] = [("submit", "", 0)]
+    steps += [("approve", party, 0) for party in PARTIES] + [("link", party, 0) for party in PARTIES]
+    steps += [("confirm", party, 0) for party in PARTIES] + [("upload", party, unit) for party, unit in names]
+
+    async def do(step: tuple[str, str, int]) -> None:
+        what, name, unit = step
+        if what == "submit":
+            assert await federation.submit(study) == digest
+        elif what == "approve":
+            await federation.party(name).approve(study)
+        elif what == "link":
+            await federation.party(name).link(digest)
+        elif what == "confirm":
+            await federation.party(name).confirm(digest)
+        else:
+            await federation.party(name).upload(digest, unit)
+
+    cuts = [position for position in range(len(steps)) if position % 10 == stage]
+    start = 0
+    for cut in [*cuts, len(steps)]:
+        async with federation.restarted():
+            if start:
+                await do(steps[start - 1])  # what was acknowledged is said again: nothing may change
+            for step in steps[start:cut]:
+                await do(step)
+            if cut == len(steps):
+                await federation.party("north").until(digest, lambda task: task.state == State.PUBLISHED)
+        start = cut
+    federation.node = federation.make()
+    record = federation.node.catalogue.study(digest)
+    assert record is not None
+    expected = {unit: hashlib.sha256(codes_of(unit).tobytes()).digest() for unit in range(6)}
+    assert {unit: column.column_sha256 for unit, column in record.columns.items()} == expected
+
+
+async def test_an_upload_goes_on_at_the_committed_offset_after_a_crash(federation: Federation) -> None:
+    study = make_study()
+    data = pack(codes_of(0), 3)
+    async with federation.node:
+        digest = await federation.to_upload(study)
+        north = federation.party("north")
+        begun = await north.begin(await north.task(digest), 0, data)
+        acknowledged = await north.wire.put_chunks([chunk(data, 0, 30, begun.upload_id), chunk(data, 30, 20, begun.upload_id)])
+        assert acknowledged.committed_offset == 50
+    # a write that was under way when the process died: bytes behind the committed offset
+    staging = federation.node.store.study(digest).staging(0)
+    with staging.open("ab") as file:
+        file.write(b"abandoned")
+    async with federation.restarted():
+        north = federation.party("north")
+        again = await north.begin(await north.task(digest), 0, data)
+        assert (again.upload_id, again.committed_offset) == (begun.upload_id, 50)
+        first = await north.upload(digest, 0)
+        assert await north.upload(digest, 0) == first
+    assert not staging.exists()
+    async with federation.restarted():
+        north = federation.party("north")
+        assert await north.upload(digest, 0) == first
+        finished = await north.wire.finish_upload(coordinator_pb2.FinishUploadRequest(upload_id=begun.upload_id))
+        assert finished.receipt == first
+
+
+async def test_only_the_owner_uploads_and_only_what_was_approved(federation: Federation) -> None:
+    study = make_study()
+    data = pack(codes_of(0), 3)
+    async with federation.node:
+        digest = await federation.submit(study)
+        north, south = federation.party("north"), federation.party("south")
+        # nobody has approved: no effective study, nothing to upload into
+        assert await refused(north.begin(await north.task(digest), 0, data)) == "STUDY_UNKNOWN"
+        assert await refused(north.link(digest)) == "NOT_READY"
+        for party in federation.parties:
+            await party.approve(study)
+        task = await north.task(digest)
+        assert await refused(north.begin(task, 0, data)) == "NOT_READY"
+        for party in federation.parties:
+            await party.link(digest)
+        for party in federation.parties:
+            await party.confirm(digest)
+        assert await refused(south.begin(task, 0, data)) == "NOT_OWNER"
+        assert await refused(north.begin(task, 2, data)) == "NOT_OWNER"
+        assert await refused(north.begin(task, 99, data)) == "MESSAGE_INVALID"
+        begun = await north.begin(task, 0, data)
+        assert await refused(south.wire.put_chunks([chunk(data, 0, 10, begun.upload_id)])) == "NOT_OWNER"
+        finish = coordinator_pb2.FinishUploadRequest(upload_id=begun.upload_id)
+        assert await refused(south.wire.finish_upload(finish)) == "NOT_OWNER"
+        task.effective_digest = bytes(32)
+        assert await refused(north.begin(task, 0, data)) == "STUDY_UNKNOWN"
+        stranger = Party(federation.node, federation.keys, "north")
+        stranger.wire = InMemoryCoordinator(
+            federation.node.coordinator, Identity(federation="trial", role=Role.PARTY, name="east")
+        )
+        assert not (await stranger.poll()).tasks
+        for call in (
+            stranger.wire.report(coordinator_pb2.ReportRequest(study_digest=digest, denial=coordinator_pb2.Denial())),
+            stranger.wire.put_pseudonyms(north.list_messages(digest)),
+            stranger.alignment(digest),
+            stranger.begin(await north.task(digest), 0, data),
+        ):
+            assert await refused(call) == "PARTY_UNKNOWN"
+    assert federation.node.store.study(digest).staging(0).exists() is False
+
+
+async def test_wrong_artifacts_are_refused_and_may_be_sent_again(federation: Federation) -> None:
+    study = make_study()
+    good = pack(codes_of(0), 3)
+    out_of_range = pack(np.full(N_COMMON, 3, np.uint8), 4)
+    assert len(out_of_range) == len(good)  # both 2 bits a code
+    async with federation.node:
+        digest = await federation.to_upload(study)
+        north = federation.party("north")
+        task = await north.task(digest)
+
+        async def send(data: bytes, announced: bytes) -> str:
+            begun = await north.begin(task, 0, announced)
+            await north.wire.put_chunks([chunk(data, 0, len(data), begun.upload_id)])
+            return await refused(north.wire.finish_upload(coordinator_pb2.FinishUploadRequest(upload_id=begun.upload_id)))
+
+        assert await send(out_of_range, out_of_range) == "ARTIFACT_INVALID"
+        header = b"VTC2" + good[4:]
+        assert await send(header, header) == "ARTIFACT_INVALID"
+        assert await send(bytes(len(good)), good) == "ARTIFACT_INVALID"  # not the announced bytes
+        assert await refused(north.begin(task, 0, good[:-1])) == "ARTIFACT_INVALID"
+        assert await refused(north.begin(task, 0, good + b"\0")) == "ARTIFACT_INVALID"
+        begun = await north.begin(task, 0, good)
+        assert begun.committed_offset == 0
+        early = coordinator_pb2.FinishUploadRequest(upload_id=begun.upload_id)
+        assert await refused(north.wire.finish_upload(early)) == "OFFSET_MISMATCH"
+        assert await refused(north.wire.put_chunks([chunk(good, 10, 10, begun.upload_id)])) == "OFFSET_MISMATCH"
+        assert await refused(north.wire.put_chunks([])) == "MESSAGE_INVALID"
+        assert await refused(north.wire.put_chunks([chunk(good, 0, 10, "../../etc/passwd")])) == "OFFSET_MISMATCH"
+        broken = chunk(good, 10, 10, begun.upload_id)
+        broken.crc32 ^= 1
+        assert await refused(north.wire.put_chunks([chunk(good, 0, 10, begun.upload_id), broken])) == "CHUNK_CORRUPT"
+        assert (await north.begin(task, 0, good)).committed_offset == 10  # the good chunk before it counts
+        record = federation.node.catalogue.study(digest)
+        assert record is not None
+        assert not record.columns
+        await north.upload(digest, 0)
+        assert await refused(north.begin(task, 0, out_of_range)) == "ARTIFACT_INVALID"
+
+
+async def test_pseudonym_lists_are_checked(federation: Federation) -> None:
+    study = make_study(minimum=200)
+    async with federation.node:
+        digest = await federation.submit(study)
+        for party in federation.parties:
+            await party.approve(study)
+        north = federation.party("north")
+        good = north.pseudonyms
+        assert await refused(north.wire.put_pseudonyms([])) == "MESSAGE_INVALID"
+
+        async def send(pseudonyms: NDArray[np.bytes_]) -> str:
+            north.pseudonyms = pseudonyms
+            return await refused(north.wire.put_pseudonyms(north.list_messages(digest)))
+
+        assert await send(good[::-1]) == "ARTIFACT_INVALID"
+        assert await send(np.concatenate([good[:5], good[4:]])) == "ARTIFACT_INVALID"  # one is there twice
+        assert await send(good[:199]) == "LINKAGE_TOO_SMALL"
+        question = coordinator_pb2.PutPseudonymsRequest(study_digest=digest, size=17 * 200, sha256=bytes(32))
+        assert await refused(north.wire.put_pseudonyms([question])) == "MESSAGE_INVALID"
+        north.pseudonyms = good
+        first = list(north.list_messages(digest))
+        assert (await north.wire.put_pseudonyms(first[:1])).committed_offset == 0
+        assert (await north.wire.put_pseudonyms(first[:3])).committed_offset == 2048
+        assert (await north.wire.put_pseudonyms(first[:1])).committed_offset == 2048
+        assert (await north.wire.put_pseudonyms(list(north.list_messages(digest, offset=2048)))).complete
+        assert (await north.wire.put_pseudonyms(first)).complete
+        assert await send(good[:-1]) == "ARTIFACT_INVALID"  # another list than the one that is stored
+
+
+async def test_too_few_common_people_fail_the_study_without_telling_how_many(federation: Federation) -> None:
+    study = make_study(minimum=10)
+    async with federation.node:
+        digest = await federation.submit(study)
+        for party in federation.parties:
+            await party.approve(study, minimum=N_COMMON + 1)  # a party may ask for more than the study
+        for party in federation.parties:
+            await party.link(digest)
+        task = await federation.party("north").until(digest, lambda task: task.state == State.FAILED)
+        assert task.failure.code == "LINKAGE_TOO_SMALL"
+        assert str(N_COMMON + 1) in task.failure.message
+        assert f"{N_COMMON} " not in task.failure.message
+        assert (await federation.summary(digest)).n_common == 0
+        assert await refused(federation.party("north").alignment(digest)) == "LINKAGE_TOO_SMALL"
+        await federation.settled(digest, "columns_removed")
+        assert not (federation.node.store.study(digest).root / "pseudonyms").exists()
+
+
+async def test_approvals_count_only_when_the_party_signed_them(federation: Federation) -> None:
+    study = make_study()
+    other = make_study(study_id="another")
+    weaker = Unit(
+        variables=study.units[0].variables,
+        owner="north",
+        scheme="symmetric",
+        transition=quantize(symmetric(3, epsilon=4.0)),
+    )
+    async with federation.node:
+        digest = await federation.submit(study)
+        north = federation.party("north")
+        assert await refused(north.approve(study, signer="south")) == "IDENTITY_REFUSED"
+        assert await refused(north.approve(study, signer="miner")) == "IDENTITY_REFUSED"
+        forged = north.approval(study)
+        forged.body = forged.body.replace(b"a person", b"b person")
+        request = coordinator_pb2.ReportRequest(study_digest=digest, approval=forged)
+        assert await refused(north.wire.report(request)) == "MESSAGE_INVALID"
+        request = coordinator_pb2.ReportRequest(study_digest=digest, approval=north.approval(other))
+        assert await refused(north.wire.report(request)) == "STUDY_MISMATCH"
+        request = coordinator_pb2.ReportRequest(study_digest=digest, approval=north.approval(study.with_declaration({0: weaker})))
+        assert await refused(north.wire.report(request)) in {"STUDY_MISMATCH", "DECLARATION_WEAKER"}
+        assert await refused(north.wire.report(coordinator_pb2.ReportRequest(study_digest=digest))) == "MESSAGE_INVALID"
+        assert await refused(north.wire.report(coordinator_pb2.ReportRequest(study_digest=b"?"))) in {
+            "STUDY_UNKNOWN",
+            "MESSAGE_INVALID",
+        }
+        record = federation.node.catalogue.study(digest)
+        assert record is not None
+        assert not record.approvals
+        await north.approve(study)
+        await north.approve(study)
+        assert await refused(north.approve(study, minimum=11)) == "STUDY_MISMATCH"
+        assert (await north.task(digest)).approved
+
+
+async def test_a_stronger_declaration_makes_the_effective_study(federation: Federation) -> None:
+    study = make_study()
+    stronger = dataclasses.replace(study.units[0], transition=quantize(symmetric(3, epsilon=1.0)))
+    async with federation.node:
+        digest = await federation.submit(study)
+        for party in federation.parties:
+            body = approval_body(
+                proposal_digest=digest,
+                party=party.name,
+                units={i: stronger if i == 0 else study.units[i] for i in study.units_of(party.name)},
+                fingerprints=dict.fromkeys(study.units_of(party.name), "00" * 32),
+                minimum_common_records=10,
+                approver="a person",
+                approved_at=NOW,
+                expires=study.expires,
+            )
+            signed = federation.keys.signing[party.name].sign(body)
+            await party.wire.report(coordinator_pb2.ReportRequest(study_digest=digest, approval=signed))
+        task = await federation.party("west").task(digest)
+    effective = canonical.from_bytes(task.effective)
+    assert effective == study.with_declaration({0: stronger})
+    assert task.effective_digest == hashlib.sha256(task.effective).digest()
+    assert task.proposal == canonical.to_bytes(study)
+
+
+async def test_side_exits_are_told_and_delete_what_was_stored(federation: Federation) -> None:
+    async with federation.node:
+        denied = make_study(study_id="denied")
+        digest = await federation.to_upload(denied)
+        await federation.party("north").upload(digest, 0)
+        denial = coordinator_pb2.ReportRequest(study_digest=digest, denial=coordinator_pb2.Denial(reason="not\nlike this"))
+        await federation.party("south").wire.report(denial)
+        task = await federation.party("north").until(digest, lambda task: task.state == State.DENIED)
+        assert (task.failure.code, task.failure.message) == ("STUDY_DENIED", "party 'south': not like this")
+        await federation.settled(digest, "columns_removed")
+        assert not any(path.is_file() for path in federation.node.store.study(digest).root.rglob("*"))
+        assert await refused(federation.party("north").begin(task, 1, pack(codes_of(1), 3))) == "STUDY_DENIED"
+
+        failed = await federation.submit(make_study(study_id="failed"))
+        detail = common_pb2.ErrorDetail(code="DATA_CHANGED", message="the table changed", hint="approve again")
+        await federation.party("west").wire.report(coordinator_pb2.ReportRequest(study_digest=failed, failure=detail))
+        unknown = common_pb2.ErrorDetail(code="WHATEVER")
+        report = coordinator_pb2.ReportRequest(study_digest=failed, failure=unknown)
+        assert await refused(federation.party("west").wire.report(report)) == "MESSAGE_INVALID"
+        summary = await federation.summary(failed)
+        assert (summary.state, summary.failure.code) == (State.FAILED, "DATA_CHANGED")
+        assert summary.failure.message == "party 'west': the table changed"
+
+        withdrawn = await federation.submit(make_study(study_id="withdrawn"))
+        request = control_pb2.CancelStudyRequest(study_digest=withdrawn)
+        assert await refused(federation.control("berta").cancel_study(request)) == "IDENTITY_REFUSED"
+        for _ in range(2):
+            assert (await federation.control().cancel_study(request)).state == State.WITHDRAWN
+        assert await refused(federation.party("north").approve(make_study(study_id="withdrawn"))) == "STUDY_WITHDRAWN"
+
+
+async def test_the_last_valid_day_ends_a_study(federation: Federation) -> None:
+    async with federation.node:
+        digest = await federation.submit(make_study(expires=NOW.date()))
+        north = federation.party("north")
+        federation.clock.now = NOW.replace(hour=23, minute=59, second=59)
+        assert (await north.task(digest)).state == State.AWAITING_APPROVAL
+        federation.clock.now = NOW.replace(hour=0) + dt.timedelta(days=1)
+        assert await refused(north.approve(make_study(expires=NOW.date()))) == "STUDY_EXPIRED"
+        federation.node.changes.notify()
+        task = await north.until(digest, lambda task: task.failure.code != "")
+        assert (task.state, task.failure.code) == (State.EXPIRED, "STUDY_EXPIRED")
+        assert await refused(federation.submit(make_study(study_id="late", expires=NOW.date()))) == "STUDY_EXPIRED"
+
+
+async def test_submission_is_strict_and_repeatable(federation: Federation) -> None:
+    study = make_study()
+    async with federation.node:
+        digest = await federation.submit(study)
+        assert await federation.submit(study, "berta") == digest
+        assert len((await federation.control().list_studies(control_pb2.ListStudiesRequest())).studies) == 1
+        assert await refused(federation.submit(dataclasses.replace(study, title="B"))) == "STUDY_EXISTS"
+        for bad in (b"", b"{}", b"[" * 100_000, canonical.to_bytes(study) + b" ", b"x" * 2_000_000):
+            call = federation.control().submit_study(control_pb2.SubmitStudyRequest(proposal=bad))
+            assert await refused(call) == "MESSAGE_INVALID"
+        await federation.control().cancel_study(control_pb2.CancelStudyRequest(study_digest=digest))
+        second = await federation.submit(dataclasses.replace(study, title="B"))
+        newest = (await federation.control().get_study(control_pb2.GetStudyRequest(study_id=study.id))).study
+        assert (newest.study_digest, newest.title) == (second, "B")
+        assert await refused(federation.control().get_study(control_pb2.GetStudyRequest(study_id="?"))) == "STUDY_UNKNOWN"
+
+
+async def test_quota_and_disk_reserve_are_checked_up_front(tmp_path: Path, keys: Keys) -> None:
+    federation = Federation(tmp_path, keys)
+    federation.node.close()
+    artifact, column = len(pack(codes_of(0), 3)), N_COMMON
+    lists = sum(len(pseudonyms_of(party)) * 16 for party in PARTIES)
+    federation.limits = Limits(max_bytes_per_study=lists + 2 * column + artifact + column - 1, disk_reserve_bytes=1000)
+    federation.node = federation.make()
+    study = make_study()
+    async with federation.node:
+        digest = await federation.to_upload(study)
+        north = federation.party("north")
+        federation.free = lambda _path: 1300
+        data = pack(codes_of(0), 3)
+        assert await refused(north.begin(await north.task(digest), 0, data)) == "RESOURCE_EXHAUSTED"
+        federation.free = lambda _path: 2**30
+        await north.upload(digest, 0)
+        await north.upload(digest, 1)
+        south = federation.party("south")
+        assert await refused(south.upload(digest, 2)) == "RESOURCE_EXHAUSTED"
+        assert not federation.node.store.study(digest).staging(2).exists()
+
+
+async def test_polls_wait_wake_and_tell_only_what_is_new(federation: Federation) -> None:
+    async with federation.node:
+        north = federation.party("north")
+        waiting = asyncio.create_task(north.poll(wait=60))
+        await asyncio.sleep(0)
+        digest = await federation.submit(make_study())
+        reply = await asyncio.wait_for(waiting, 10)
+        assert [task.study_digest for task in reply.tasks] == [digest]
+        assert reply.lease_seconds > 60
+        known = {digest: reply.tasks[0].version}
+        assert not (await north.poll(known=known)).tasks
+        # a miner whose state was restored from a backup tells its older version, too
+        assert (await north.poll(known={digest: 10_000})).tasks
+        progress = coordinator_pb2.Progress(stage="reading", percent=40)
+        await north.wire.report(coordinator_pb2.ReportRequest(study_digest=digest, progress=progress))
+        assert not (await north.poll(known=known)).tasks
+        status = (await federation.summary(digest)).parties[0]
+        assert (status.stage, status.percent, status.online) == ("reading", 40, True)
+        nonsense = coordinator_pb2.Progress(stage="<script>", percent=4)
+        report = coordinator_pb2.ReportRequest(study_digest=digest, progress=nonsense)
+        assert await refused(north.wire.report(report)) == "MESSAGE_INVALID"
+        federation.monotonic += 89
+        assert (await federation.summary(digest)).parties[0].online
+        federation.monotonic += 2
+        assert not (await federation.summary(digest)).parties[0].online
+        waiting = asyncio.create_task(north.poll(wait=60, known=known))
+        await asyncio.sleep(0)
+        assert (await federation.summary(digest)).parties[0].online  # inside a poll
+        federation.node.changes.close()
+        assert not (await asyncio.wait_for(waiting, 10)).tasks
+
+
+async def test_versions_are_exchanged(federation: Federation) -> None:
+    async with federation.node:
+        north = federation.party("north")
+        reply = await north.wire.hello(common_pb2.HelloRequest(protocol_version=1, software_version="0"))
+        assert (reply.federation, reply.protocol_version) == ("trial", 1)
+        assert await refused(north.wire.hello(common_pb2.HelloRequest(protocol_version=2))) == "VERSION_UNSUPPORTED"
+
+
+async def test_release_files_are_served_by_their_listed_name_only(federation: Federation) -> None:
+    study = make_study()
+    async with federation.node:
+        digest = await federation.to_upload(study)
+
+        async def fetch(path: str, offset: int = 0, name: str = "anna") -> list[common_pb2.ReleasePart]:
+            request = common_pb2.GetReleaseRequest(study_digest=digest, path=path, offset=offset)
+            return [part async for part in federation.control(name).get_release(request)]
+
+        assert await refused(fetch("manifest.json")) == "NOT_READY"
+        for party in federation.parties:
+            for unit in study.units_of(party.name):
+                await party.upload(digest, unit)
+        await federation.party("north").until(digest, lambda task: task.state == State.PUBLISHED)
+        whole = await fetch("model.json")
+        size = whole[0].size
+        assert sum(len(plain_of(part)) for part in whole) == size
+        assert hashlib.sha256(b"".join(map(plain_of, whole))).digest() == whole[0].sha256
+        (rest,) = await fetch("model.json", size - 1)
+        assert (len(plain_of(rest)), rest.size) == (1, size)
+        (end,) = await fetch("model.json", size)
+        assert (end.size, end.chunk.data) == (size, b"")
+        assert await refused(fetch("model.json", size + 1)) == "MESSAGE_INVALID"
+        for path in ("../catalogue.sqlite", "/etc/passwd", "", ".", "columns/000.u8", "model.json/"):
+            assert await refused(fetch(path)) == "FILE_MISSING"
+
+
+def plain_of(part: common_pb2.ReleasePart) -> bytes:
+    return zlib.decompress(part.chunk.data) if part.chunk.encoding else part.chunk.data
+
+
+class Unreliable:
+    """An executor whose process dies without a word some times, and then learns in a thread."""
+
+    def __init__(self, deaths: int, clock: Callable[[], dt.datetime]) -> None:
+        self.deaths, self.inner = deaths, InlineLearning(clock=clock)
+
+    async def run(self, job: LearningJob, progress: Progress) -> None:
+        if self.deaths:
+            self.deaths -= 1
+            raise WorkerDied(-9)
+        await self.inner.run(job, progress)
+
+
+@pytest.mark.parametrize(("deaths", "end"), [(2, State.PUBLISHED), (3, State.FAILED)])
+async def test_a_learning_process_that_dies_is_tried_again_thrice(tmp_path: Path, keys: Keys, deaths: int, end: State) -> None:
+    federation = Federation(tmp_path, keys)
+    federation.node.close()
+    federation.executor = Unreliable(deaths, federation.clock)
+    federation.node = federation.make()
+    study = make_study()
+    async with federation.node:
+        digest = await federation.publish(study)
+        task = await federation.party("north").task(digest)
+        assert task.state == end
+        assert task.failure.code == ("" if end is State.PUBLISHED else "LEARNING_FAILED")
+
+
+async def test_a_changed_column_on_disk_fails_the_study(federation: Federation) -> None:
+    study = make_study()
+    async with federation.node:
+        digest = await federation.to_upload(study)
+        units = [(party, unit) for party in federation.parties for unit in study.units_of(party.name)]
+        for party, unit in units[:-1]:
+            await party.upload(digest, unit)
+        column = federation.node.store.study(digest).column(0, 1)
+        data = bytearray(column.read_bytes())
+        data[7] ^= 1
+        column.write_bytes(data)
+        await units[-1][0].upload(digest, units[-1][1])
+        task = await federation.party("north").until(digest, lambda task: task.state >= State.PUBLISHED)
+        assert (task.state, task.failure.code) == (State.FAILED, "STATE_CORRUPT")
+
+
+async def test_a_release_that_was_signed_but_not_recorded_is_published_as_it_is(federation: Federation) -> None:
+    """Killed between the renaming of the folder and the fact: the next start publishes the same bytes."""
+    async with federation.node:
+        digest = await federation.publish(make_study())
+    signature = federation.node.store.study(digest).release / "manifest.sig"
+    signed = signature.read_bytes()
+    forget_publication(federation.directory)
+    async with federation.restarted():
+        await federation.party("north").until(digest, lambda task: task.state == State.PUBLISHED)
+        assert signature.read_bytes() == signed
+
+
+async def test_a_release_that_does_not_hold_is_made_anew(federation: Federation) -> None:
+    async with federation.node:
+        digest = await federation.publish(make_study())
+    release = federation.node.store.study(digest).release
+    (release / "manifest.sig").unlink()
+    forget_publication(federation.directory)
+    async with federation.restarted():
+        await federation.party("north").until(digest, lambda task: task.state == State.PUBLISHED)
+        verify_release(release, ca_certificate=federation.keys.authority)
+
+
+def forget_publication(directory: Path) -> None:
+    with contextlib.closing(sqlite3.connect(directory / "catalogue.sqlite")) as connection, connection:
+        connection.execute("UPDATE study SET published_at = NULL")
+        connection.execute("DELETE FROM release_file")
+
+
+async def test_the_spawned_process_learns_the_same_and_is_killed_on_cancel(tmp_path: Path, keys: Keys) -> None:
+    """The release of the process equals that of the thread; a job that is cancelled leaves no process within 2 s."""
+    released = {}
+    for name in ("thread", "process"):
+        federation = Federation(tmp_path / name, keys)
+        federation.node.close()
+        if name == "process":
+            federation.executor = SpawnedLearning(tmp_path / "cache")
+        federation.node = federation.make()
+        async with federation.node:
+            digest = await federation.publish(make_study())
+        release = federation.node.store.study(digest).release
+        released[name] = {path.name: path.read_bytes() for path in release.iterdir() if path.name.startswith(("model", "syn"))}
+    assert released["thread"] == released["process"]
+
+
+async def test_leaving_while_a_process_learns_kills_it_and_the_next_start_learns_anew(tmp_path: Path, keys: Keys) -> None:
+    federation = Federation(tmp_path, keys)
+    federation.node.close()
+    started = asyncio.Event()
+
+    class Watched(SpawnedLearning):
+        async def run(self, job: LearningJob, progress: Progress) -> None:
+            started.set()
+            await super().run(job, progress)
+
+    federation.executor = Watched(tmp_path / "cache")
+    federation.node = federation.make()
+    study = make_study()
+    async with federation.node:
+        digest = await federation.to_upload(study)
+        for party in federation.parties:
+            for unit in study.units_of(party.name):
+                await party.upload(digest, unit)
+        await started.wait()
+        begin = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - begin < 2.0
+    federation.executor = InlineLearning(clock=federation.clock)
+    async with federation.restarted():
+        task = await federation.party("north").until(digest, lambda task: task.state >= State.PUBLISHED)
+        assert task.state == State.PUBLISHED

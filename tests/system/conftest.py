@@ -1,0 +1,332 @@
+"""A small federation of real processes: two parties and a miner, mutual TLS on loopback, and a proxy that can be slow."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pytest
+
+from verticil.shared.config import load_federation
+from verticil.shared.study.canonical import to_bytes
+from verticil.shared.study.reading import read_study
+from verticil.shared.transport.client import Connection
+from verticil.shared.transport.pki import load_credentials
+from verticil.shared.transport.remote import GrpcControl
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision, set_endpoint
+from verticil.wire.v1 import common_pb2, control_pb2
+
+T = TypeVar("T")
+
+STUDY = """schema = 1
+id = "hearts"
+title = "Smoking and claims"
+purpose = "test"
+model = "central"
+expires = 2099-12-31
+
+[[party]]
+name = "clinic"
+[[party]]
+name = "insurer"
+
+[linkage]
+mode = "keyed-hash"
+normalise = ["nfkc", "trim"]
+minimum_common_records = 1000
+
+[[variable]]
+party = "clinic"
+name = "smoker"
+categories = ["no", "yes"]
+
+[[variable]]
+party = "clinic"
+name = "age"
+bins = [0, 30, 45, 60, 75, 120]
+integer = true
+
+[[variable]]
+party = "clinic"
+name = "town"
+categories = ["north", "south", "elsewhere"]
+other = "elsewhere"
+
+[[variable]]
+party = "insurer"
+name = "claims"
+categories = ["0", "1-2", "3+"]
+
+[[variable]]
+party = "insurer"
+name = "plan"
+categories = ["basic", "plus", "gold", "family"]
+
+[randomization_default]
+scheme = "symmetric"
+epsilon = 3.0
+
+[structure]
+method = "genetic"
+score = "mutual-information"
+max_parents = 2
+seed = 7
+[structure.genetic]
+generations = 40
+
+[parameters]
+estimator = "em"
+
+[release]
+synthetic_records = 2000
+seed = 7
+"""
+
+
+def write_tables(folder: Path, n: int, *, canary_id: str = "", canary_value: str = "") -> dict[str, Path]:
+    """Two tables about mostly the same people; a canary, where given, is the last person's id and town."""
+    generator = np.random.default_rng(11)
+    smoker = generator.random(n) < 0.3
+    age = generator.integers(18, 95, n)
+    town = generator.choice(["north", "south", "west"], n)
+    claims = np.minimum(2, generator.poisson(0.4 + 1.2 * smoker + (age > 60)))
+    plan = generator.integers(0, 4, n)
+    ids = [f"p{number:07d}" for number in generator.permutation(n)]
+    if canary_id:
+        ids[-1] = canary_id
+    paths = {"clinic": folder / "clinic.csv", "insurer": folder / "insurer.csv"}
+    folder.mkdir(parents=True, exist_ok=True)
+    with paths["clinic"].open("w", encoding="utf-8") as file:
+        file.write("id,smoker,age,town,note\n")
+        for row in range(n - n // 50):
+            file.write(f"{ids[row]},{'yes' if smoker[row] else 'no'},{age[row]},{town[row]},{canary_value}\n")
+        file.write(f"{ids[-1]},no,40,{canary_value or 'north'},{canary_value}\n")
+    with paths["insurer"].open("w", encoding="utf-8") as file:
+        file.write("id,claims,plan\n")
+        for row in generator.permutation(np.arange(n // 50, n)):
+            file.write(
+                f"{ids[row]},{['0', '1-2', '3+'][claims[row]]},{['basic', 'plus', 'gold', 'family'][plan[row]]}\n"
+            )
+    return paths
+
+
+class Nodes:
+    """The processes of one federation; every one of them is gone when the test ends."""
+
+    def __init__(self, made: Provisioned, study: Path) -> None:
+        self.made = made
+        self.study = read_study(study)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.port = 0
+
+    def log(self, name: str) -> str:
+        return (self.made.root / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+
+    def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "verticil.cli", *arguments, "--format", "json", "--with-parent"]
+        with (self.made.root / f"{name}.log").open("ab") as log:
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        self.processes[name] = child
+        return child
+
+    def start_miner(self) -> int:
+        """Start it and wait until it listens; on a restart on the same port."""
+        config = self.made.miner / "miner.toml"
+        if self.port:
+            config.write_text(config.read_text().replace('"127.0.0.1:0"', f'"127.0.0.1:{self.port}"'))
+        child = self._start("miner", "miner", "run", "--config", str(config))
+        assert child.stdout is not None
+        line = child.stdout.readline()
+        assert line, self.log("miner")
+        self.port = int(json.loads(line)["port"])
+        return self.port
+
+    def point_to(self, port: int) -> None:
+        """Let every node dial this port."""
+        name = load_federation(self.made.analyst / "federation.toml").name
+        for node in (*self.made.parties.values(), self.made.analyst):
+            set_endpoint(node, name, f"127.0.0.1:{port}", ca_sha256=self.made.ca_sha256)
+
+    def start_party(self, name: str) -> None:
+        self._start(name, "party", "run", "--config", str(self.made.parties[name] / "party.toml"))
+
+    def kill(self, name: str) -> None:
+        child = self.processes.pop(name)
+        child.send_signal(signal.SIGKILL)
+        self._reap(child)
+
+    @staticmethod
+    def _reap(child: subprocess.Popen[bytes]) -> None:
+        child.wait(timeout=30)
+        for stream in (child.stdin, child.stdout):
+            if stream is not None:
+                stream.close()
+
+    def stop(self) -> dict[str, int]:
+        """Stop all politely; their exit codes."""
+        for child in self.processes.values():
+            child.terminate()
+        codes = {}
+        for name, child in self.processes.items():
+            try:
+                self._reap(child)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                self._reap(child)
+            codes[name] = child.returncode
+        self.processes.clear()
+        return codes
+
+    def control(self, use: Callable[[GrpcControl], Awaitable[T]]) -> T:
+        """Run one conversation of the analyst's with the miner."""
+
+        async def run() -> T:
+            federation = load_federation(self.made.analyst / "federation.toml")
+            pki = self.made.analyst / "pki"
+            credentials = load_credentials(pki / "analyst.crt", pki / "analyst.key", federation)
+            control = GrpcControl(Connection(f"127.0.0.1:{self.port}", credentials))
+            try:
+                return await use(control)
+            finally:
+                await control.close()
+
+        return asyncio.run(run())
+
+    def submit(self) -> bytes:
+        request = control_pb2.SubmitStudyRequest(proposal=to_bytes(self.study))
+        return self.control(lambda control: control.submit_study(request)).study_digest
+
+    def wait(
+        self, digest: bytes, done: Callable[[control_pb2.StudySummary], bool], *, seconds: float = 60
+    ) -> control_pb2.StudySummary:
+        """Follow the study until `done`, or until it has ended."""
+
+        async def follow(control: GrpcControl) -> control_pb2.StudySummary:
+            end, version = time.monotonic() + seconds, 0
+            while True:
+                request = control_pb2.GetStudyRequest(study_digest=digest, known_version=version, wait_seconds=1)
+                study = (await control.get_study(request)).study
+                version = study.version
+                if done(study) or study.state >= common_pb2.STUDY_STATE_PUBLISHED:
+                    return study
+                assert time.monotonic() < end, f"nothing after {seconds} s: {study}"
+
+        return self.control(follow)
+
+    def publish(self, digest: bytes) -> control_pb2.StudySummary:
+        study = self.wait(digest, lambda found: found.state == common_pb2.STUDY_STATE_PUBLISHED)
+        assert study.state == common_pb2.STUDY_STATE_PUBLISHED, study
+        return study
+
+
+class SlowProxy:
+    """A TCP proxy that forwards towards the miner at a limited rate, and everything back at once."""
+
+    def __init__(self, target: int, *, bytes_per_second: int) -> None:
+        self._target, self._rate = target, bytes_per_second
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self.port = 0
+
+    def __enter__(self) -> SlowProxy:
+        self._thread.start()
+        assert self._ready.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(10)
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        tasks: set[asyncio.Task[None]] = set()
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            tasks.add(task := asyncio.ensure_future(self._connection(reader, writer)))
+            task.add_done_callback(tasks.discard)
+
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await self._stop.wait()
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            onward, back = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.close()
+            return
+        try:
+            # return_exceptions is not used: the first side that ends ends both
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pump(reader, back, self._rate))
+                group.create_task(self._pump(onward, writer, 0))
+        except* (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            for end in (writer, back):
+                end.close()
+
+    @staticmethod
+    async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter, rate: int) -> None:
+        while data := await source.read(1024 if rate else 65536):
+            sink.write(data)
+            await sink.drain()
+            if rate:
+                await asyncio.sleep(len(data) / rate)
+        raise ConnectionResetError
+
+
+@pytest.fixture
+def make_nodes(tmp_path: Path) -> Iterator[Callable[..., Nodes]]:
+    """Lay out a federation of `n` people; same seed, same secrets."""
+    made: list[Nodes] = []
+
+    def make(name: str = "federation", *, n: int = 3000, seed: int = 1, tables: dict[str, Path] | None = None) -> Nodes:
+        root = tmp_path / name
+        paths = tables or write_tables(tmp_path / f"{name}-tables", n)
+        federation = provision(
+            root,
+            federation="trial",
+            sites=[Site(name=party, table=path, id_column="id") for party, path in paths.items()],
+            limits=OPEN_LIMITS,
+            endpoint="127.0.0.1:1",
+            listen="127.0.0.1:0",
+            hosts=("127.0.0.1",),
+            seed=seed,
+        )
+        (study := root / "analyst" / "study.toml").write_text(STUDY, encoding="utf-8")
+        made.append(Nodes(federation, study))
+        return made[-1]
+
+    yield make
+    for nodes in made:
+        nodes.stop()
+
+
+@pytest.fixture(scope="session")
+def study_text() -> str:
+    return STUDY
+
+
+@pytest.fixture
+def tables() -> Callable[..., dict[str, Path]]:
+    return write_tables
+
+
+@pytest.fixture
+def slow_proxy() -> type[SlowProxy]:
+    return SlowProxy

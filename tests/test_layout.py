@@ -1,0 +1,194 @@
+"""The house keeps its plan: who may import whom, and what stays out of the numerics.
+
+Every rule is a function from (module -> what it imports) to a list of violations, applied twice: to the project, where it finds
+nothing, and to the project with one planted violation, which it must find.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+WINGS = ("shared", "party", "miner", "deploy")
+Imports = Mapping[str, frozenset[str]]
+
+# Layer 1: values and numerics. Layer 2: protocol, state machines and documents without I/O. Layer 3: edges. Longest prefix wins.
+LAYERS = {
+    "verticil.shared.errors": 0,
+    "verticil.shared.model": 1,
+    "verticil.shared.study.document": 1,
+    "verticil.shared.release.synthesis": 1,
+    "verticil.shared.release.ranking": 1,
+    "verticil.party.records.perturb": 1,
+    "verticil.miner.learning": 1,
+    "verticil.miner.evaluation": 1,
+    "verticil.shared.study": 2,
+    "verticil.shared.study.reading": 3,
+    "verticil.shared.study.draft": 3,
+    "verticil.shared.formats": 2,
+    "verticil.shared.formats.tables": 3,
+    "verticil.shared.transport.identity": 2,
+    "verticil.shared.transport.chunks": 2,
+    "verticil.party.control.policy": 2,
+    "verticil.wire": 2,
+    "verticil": 3,
+}
+NOT_IN_NUMERICS = ("grpc", "asyncio", "pathlib", "logging", "verticil.wire", "sqlite3", "socket")
+
+
+def layer(module: str) -> int:
+    return LAYERS[max((p for p in LAYERS if module == p or module.startswith(p + ".")), key=len)]
+
+
+def imports_of(source: str) -> frozenset[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(found)
+
+
+@pytest.fixture(scope="module")
+def project() -> dict[str, frozenset[str]]:
+    modules: dict[str, frozenset[str]] = {}
+    for wing in WINGS:
+        for path in (ROOT / wing).rglob("*.py"):
+            name = ".".join(path.relative_to(ROOT / wing).with_suffix("").parts).removesuffix(".__init__")
+            if not name.startswith("verticil.wire"):
+                modules[name] = imports_of(path.read_text(encoding="utf-8"))
+    assert len(modules) > 40
+    return modules
+
+
+def within(module: str, *packages: str) -> bool:
+    return any(module == package or module.startswith(package + ".") for package in packages)
+
+
+def crossing(project: Imports) -> list[str]:
+    forbidden = {
+        "verticil.party": ("verticil.miner", "verticil.cli", "verticil.simulation"),
+        "verticil.miner": ("verticil.party", "verticil.cli", "verticil.simulation"),
+        "verticil.shared": ("verticil.party", "verticil.miner", "verticil.cli", "verticil.simulation"),
+    }
+    return [
+        f"{module} imports {target}"
+        for module, targets in project.items()
+        for wing, outside in forbidden.items()
+        if within(module, wing)
+        for target in targets
+        if within(target, *outside)
+    ]
+
+
+def impure(project: Imports) -> list[str]:
+    return [
+        f"{module} imports {target}"
+        for module, targets in project.items()
+        if layer(module) == 1
+        for target in targets
+        if within(target, *NOT_IN_NUMERICS)
+    ]
+
+
+def upward(project: Imports) -> list[str]:
+    return [
+        f"{module} (layer {layer(module)}) imports {target} (layer {layer(target)})"
+        for module, targets in project.items()
+        for target in targets
+        # `from package import name` names the package too; what counts is the module behind it.
+        if within(target, "verticil")
+        and (target in project or within(target, "verticil.wire"))
+        and layer(target) > layer(module)
+        if not any(other.startswith(target + ".") for other in targets)
+    ]
+
+
+def relative_or_star(project: Imports) -> list[str]:
+    return [
+        f"{module} imports {target}"
+        for module, targets in project.items()
+        for target in targets
+        if target.endswith(".*")
+    ]
+
+
+RULES: list[tuple[Callable[[Imports], list[str]], str, str]] = [
+    (crossing, "verticil.party.planted", "verticil.miner.daemon"),
+    (crossing, "verticil.miner.planted", "verticil.party.config"),
+    (crossing, "verticil.shared.planted", "verticil.party.config"),
+    (crossing, "verticil.shared.planted", "verticil.cli.main"),
+    (impure, "verticil.shared.model.planted", "grpc"),
+    (impure, "verticil.shared.model.planted", "asyncio"),
+    (impure, "verticil.miner.learning.planted", "pathlib"),
+    (impure, "verticil.miner.learning.planted", "logging"),
+    (impure, "verticil.party.records.perturb", "verticil.wire.v1.common_pb2"),
+    (upward, "verticil.shared.model.planted", "verticil.shared.config"),
+    (upward, "verticil.shared.study.planted", "verticil.shared.config"),
+    (upward, "verticil.miner.learning.planted", "verticil.shared.study.states"),
+    (relative_or_star, "verticil.shared.planted", "verticil.shared.errors.*"),
+]
+
+
+@pytest.mark.parametrize("rule", [crossing, impure, upward, relative_or_star], ids=lambda rule: rule.__name__)
+def test_project_keeps_the_rule(project: dict[str, frozenset[str]], rule: Callable[[Imports], list[str]]) -> None:
+    assert rule(project) == []
+
+
+@pytest.mark.parametrize(("rule", "module", "target"), RULES, ids=lambda value: getattr(value, "__name__", value))
+def test_rule_catches_a_planted_violation(
+    project: dict[str, frozenset[str]], rule: Callable[[Imports], list[str]], module: str, target: str
+) -> None:
+    planted = {**project, module: project.get(module, frozenset()) | {target}}
+    found = rule(planted)
+    assert len(found) == 1
+    assert module in found[0]
+    assert target in found[0]
+
+
+def namespace_inits(paths: list[Path]) -> list[Path]:
+    return [path for path in paths if path.name == "__init__.py" and path.parent.name == "verticil"]
+
+
+def test_verticil_is_a_namespace_package() -> None:
+    paths = [path for wing in (*WINGS, "protos", "tests") for path in (ROOT / wing).rglob("*.py")]
+    assert namespace_inits(paths) == []
+    assert namespace_inits([*paths, ROOT / "party" / "verticil" / "__init__.py"]) != []
+
+
+def test_the_top_level_is_the_agreed_one() -> None:
+    import subprocess
+
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if tracked.returncode != 0:
+        pytest.skip("not a git checkout")
+    top = {line.split("/")[0] for line in tracked.stdout.splitlines()}
+    visible = {name for name in top if not name.startswith(".")}
+    assert visible == {
+        "pyproject.toml",
+        "protos",
+        "party",
+        "miner",
+        "shared",
+        "deploy",
+        "tests",
+        "README.md",
+        "LICENSE",
+    }
+
+
+def oversized(paths: list[Path], limit: int = 500) -> list[str]:
+    return [str(path) for path in paths if len(path.read_text(encoding="utf-8").splitlines()) > limit]
+
+
+def test_no_room_has_more_than_500_lines(tmp_path: Path) -> None:
+    paths = [p for wing in WINGS for p in (ROOT / wing).rglob("*.py") if "wire" not in p.relative_to(ROOT).parts]
+    assert oversized(paths) == []
+    (planted := tmp_path / "planted.py").write_text("pass\n" * 501)
+    assert oversized([*paths, planted]) == [str(planted)]

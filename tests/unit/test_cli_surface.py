@@ -1,0 +1,72 @@
+"""Every command answers --help with an example that it would accept, and takes --format json."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from verticil.cli.main import app, main
+
+
+def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if hasattr(command, "commands"):
+        for name, sub in command.commands.items():
+            yield from leaves(sub, (*path, name))
+    else:
+        yield path, command
+
+
+COMMANDS = dict(leaves(typer.main.get_command(app)))
+
+
+def test_the_commands_are_the_agreed_ones() -> None:
+    assert {" ".join(path) for path in COMMANDS} == {
+        "demo", "simulate", "healthcheck",
+        "study check", "study draft", "study submit", "study status", "study list", "study cancel",
+        "party init", "party run", "party check", "party status", "party approve", "party deny",
+        "miner init", "miner run",
+        "release fetch", "release verify", "release sample",
+        "pki init", "pki issue",
+        "linkage new-key", "linkage check",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_has_an_example_that_the_command_accepts(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*path, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "Example: verticil" in " ".join(shown.split())
+    assert "--format" in shown
+    command = COMMANDS[path]
+    example = shlex.split(command.epilog.removeprefix("Example: "))
+    assert tuple(example[: len(path) + 1]) == ("verticil", *path)
+    context = command.make_context(path[-1], list(example[len(path) + 1 :]), resilient_parsing=False)
+    context.close()
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_a_wrong_option_is_one_json_error_and_exit_2(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*path, "--nonsense", "--format", "json"]) == 2
+    streams = capsys.readouterr()
+    error = json.loads(streams.out)["error"]
+    assert error["code"] == "USAGE"
+    assert "--nonsense" in error["message"]
+    assert set(error) == {"code", "message", "hint"}
+
+
+def test_text_errors_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", "check", "no-such-study.toml"]) == 2
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert "FILE_MISSING" in streams.err
+    assert "no-such-study.toml" in streams.err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("verticil ")

@@ -1,0 +1,102 @@
+"""Counting: the kernels against the plain reference, over dtypes, sizes and table widths."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from verticil.miner.learning import counting
+from verticil.miner.learning.counting import PairTables, all_pair_tables, family_table
+from verticil.shared.model import contingency
+
+SIZES = (0, 1, 3, 4095, 4096, 4099, counting._BLOCK, counting._BLOCK + 5)
+STATES = ((2, 3, 5), (2, 256, 7, 3), (300, 2, 300, 4), (2, 40_000, 3))  # uint8, mixed, a pair above 65,536 cells, one column wide
+
+
+def columns_of(n_states: tuple[int, ...], n: int) -> list[np.ndarray]:
+    generator = np.random.default_rng([n, *n_states])
+    return [
+        np.minimum(generator.geometric(0.2, n) - 1 if k < 10 else generator.integers(0, k, n), k - 1).astype(
+            np.uint8 if k <= 256 else np.uint16
+        )
+        for k in n_states
+    ]
+
+
+@pytest.mark.parametrize("n_states", STATES)
+@pytest.mark.parametrize("n", SIZES)
+def test_pair_kernel_equals_plain_counting(n_states, n):
+    columns = columns_of(n_states, n)
+    kernel = all_pair_tables(columns, n_states, method="kernel")
+    plain = all_pair_tables(columns, n_states, method="plain")
+    np.testing.assert_array_equal(kernel.counts, plain.counts)
+    assert kernel.n_records == n
+    for a, b in itertools.combinations(range(len(n_states)), 2):
+        table = contingency.pair_table(columns[a], columns[b], n_states[a], n_states[b])
+        np.testing.assert_array_equal(kernel.table(a, b), table)
+        np.testing.assert_array_equal(kernel.table(b, a), table.T)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("n_states", [(4,), (2, 3), (5, 2, 300), (2, 2, 3, 2)])
+def test_family_kernel_equals_plain_counting(n_states, n):
+    columns = columns_of(n_states, n)
+    kernel = family_table(columns, n_states, method="kernel")
+    np.testing.assert_array_equal(kernel, contingency.family_table(columns, n_states))
+    assert kernel.shape == n_states
+    assert kernel.sum() == n
+
+
+def test_a_memory_mapped_column_is_counted(tmp_path):
+    columns = columns_of((3, 4), 50_000)
+    mapped = []
+    for position, column in enumerate(columns):
+        column.tofile(tmp_path / f"{position}.u8")
+        mapped.append(np.memmap(tmp_path / f"{position}.u8", dtype=np.uint8, mode="r"))
+    np.testing.assert_array_equal(
+        all_pair_tables(mapped, (3, 4), method="kernel").counts, all_pair_tables(columns, (3, 4)).counts
+    )
+
+
+@pytest.mark.parametrize("method", ["kernel", "plain"])
+def test_a_code_out_of_range_is_refused_before_it_is_an_index(method):
+    columns = [np.array([0, 1, 2], np.uint8), np.array([0, 1, 3], np.uint8)]
+    with pytest.raises(ValueError, match=r"code"):
+        all_pair_tables(columns, (3, 3), method=method)
+    with pytest.raises(ValueError, match=r"code"):
+        family_table(columns, (3, 3), method=method)
+
+
+@pytest.mark.parametrize(
+    ("columns", "n_states"),
+    [
+        ([], []),
+        ([np.zeros(3, np.uint8)], [2, 2]),
+        ([np.zeros(3, np.uint8), np.zeros(2, np.uint8)], [2, 2]),
+        ([np.zeros(3, np.int64), np.zeros(3, np.uint8)], [2, 2]),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(columns, n_states):
+    with pytest.raises(ValueError, match="expected"):
+        all_pair_tables(columns, n_states)
+
+
+def test_tables_that_do_not_fit_in_memory_are_refused():
+    with pytest.raises(ValueError, match=f"at most {counting.MAX_PAIR_CELLS}"):
+        all_pair_tables([np.zeros(1, np.uint16)] * 2, (60_000, 60_000))
+
+
+@pytest.mark.parametrize("method", ["kernel", "plain"])
+def test_counting_can_be_stopped(method):
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        all_pair_tables(columns_of((2, 3), 10), (2, 3), method=method, cancelled=stop)
+
+
+def test_one_column_has_no_pairs():
+    tables = all_pair_tables([np.zeros(5, np.uint8)], (2,))
+    assert list(tables.pairs()) == []
+    with pytest.raises(ValueError, match="shape"):
+        PairTables(n_states=(2, 2), counts=np.zeros(3, np.int64), n_records=0)

@@ -1,0 +1,81 @@
+"""datapackage.json and the tables it describes; frictionless-py is the other program."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from verticil.shared.formats.datapackage import Resource, datapackage
+from verticil.shared.formats.json_document import to_text
+from verticil.shared.formats.tables import is_disk_full, write_csv, write_parquet
+
+
+@pytest.fixture
+def package(release_content, tmp_path: Path) -> Path:
+    path = tmp_path / "synthetic.csv"
+    write_csv(release_content.synthetic, path)
+    resource = Resource(
+        name="synthetic-csv", path=path.name, format="csv", size=path.stat().st_size, sha256=hashlib.sha256(path.read_bytes()).hexdigest()
+    )
+    document = datapackage(release_content.study.schema, release_content.study, [resource], created="2026-11-21T10:00:00Z")
+    (tmp_path / "datapackage.json").write_bytes(to_text(document))
+    return tmp_path / "datapackage.json"
+
+
+def test_fields_say_categories_limits_and_owners(package: Path):
+    document = json.loads(package.read_text())
+    fields = {field["name"]: field for field in document["resources"][0]["schema"]["fields"]}
+    assert fields["region"] == {
+        "name": "region", "type": "string", "categories": ["north & east", "south"],
+        "constraints": {"required": True, "enum": ["north & east", "south"]}, "verticil:owner": "registry",
+    }  # fmt: skip
+    assert fields["age"]["type"] == "integer"
+    assert fields["age"]["constraints"] == {"required": True, "minimum": 0, "maximum": 119}
+    assert fields["weight"]["type"] == "string"  # numbers and the category "unknown" in one column
+    assert [field["verticil:owner"] for field in fields.values()] == ["clinic", "clinic", "registry", "registry", "registry"]
+    assert document["title"].startswith("SYNTHETIC")
+
+
+def test_frictionless_accepts_the_table_and_enforces_categories_and_limits(package: Path):
+    frictionless = pytest.importorskip("frictionless")
+    report = frictionless.validate(str(package))
+    assert report.valid, report.flatten(["type", "message"])
+    text = (package.parent / "synthetic.csv").read_text()
+    lines = text.splitlines()
+    assert lines[0] == "age,smoker,income,weight,region"
+    planted = [lines[0], lines[1].replace("north & east", "west").replace("south", "west"), "120" + lines[2][lines[2].index(",") :]]
+    (package.parent / "synthetic.csv").write_text("\n".join(planted) + "\n")
+    document = json.loads(package.read_text())
+    for key in ("bytes", "hash"):
+        del document["resources"][0][key]
+    package.write_text(json.dumps(document))
+    errors = frictionless.validate(str(package)).flatten(["type", "fieldName"])
+    assert sorted(errors) == [["constraint-error", "age"], ["constraint-error", "region"]]
+
+
+def test_parquet_keeps_categories_and_the_same_table_gives_the_same_bytes(release_content, tmp_path: Path):
+    for name in ("a", "b"):
+        write_parquet(release_content.synthetic, tmp_path / name, metadata={"verticil:synthetic": "true"})
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    again = pd.read_parquet(tmp_path / "a")
+    pd.testing.assert_frame_equal(again, release_content.synthetic)
+    assert list(again["region"].cat.categories) == ["north & east", "south"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_a_table_that_cannot_be_written_leaves_nothing(tmp_path: Path):
+    with pytest.raises(Exception, match="."):
+        write_parquet(pd.DataFrame({"x": [1, "a", object()]}), tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_recognised():
+    """`/dev/full` answers every write with ENOSPC."""
+    with pytest.raises(OSError, match="space") as caught, Path("/dev/full").open("wb", buffering=0) as file:
+        file.write(b"x")
+    assert is_disk_full(caught.value)
+    assert not is_disk_full(PermissionError(13, "denied"))

@@ -1,0 +1,74 @@
+"""The identity URI (contract.md section 2) and who may call what."""
+
+from __future__ import annotations
+
+import pytest
+
+from verticil.shared.errors import PeerFault
+from verticil.shared.transport.access import ROLES, check_access
+from verticil.shared.transport.identity import Identity, Role
+from verticil.wire.v1 import control_pb2, coordinator_pb2
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_a_uri_reads_back_as_written(role: Role) -> None:
+    identity = Identity(federation="adult-demo", role=role, name="census_bureau")
+    assert identity.uri == f"verticil://adult-demo/{role.value}/census_bureau"
+    assert Identity.parse(identity.uri) == identity
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "",
+        "verticil://",
+        "verticil://fed/party",
+        "verticil://fed/party/a/b",
+        "verticil://fed/party/a/",
+        "verticil://fed//a",
+        "verticil:///party/a",
+        "verticil://fed/PARTY/a",
+        "verticil://fed/root/a",
+        "verticil://fed/party/a b",
+        "verticil://fed/party/a\n",
+        "verticil://fed/party/..",
+        "verticil://fed/party/é",
+        "verticil://fed/party/" + "a" * 64,
+        "VERTICIL://fed/party/a",
+        "https://fed/party/a",
+        " verticil://fed/party/a",
+    ],
+)
+def test_any_other_form_is_refused(uri: str) -> None:
+    with pytest.raises(ValueError, match=r"expected"):
+        Identity.parse(uri)
+
+
+def test_every_rpc_of_the_contract_is_in_the_table_and_parties_and_analysts_share_none() -> None:
+    for file, service, role in ((coordinator_pb2, "Coordinator", Role.PARTY), (control_pb2, "Control", Role.ANALYST)):
+        for method in file.DESCRIPTOR.services_by_name[service].methods:
+            assert ROLES[f"/verticil.wire.v1.{service}/{method.name}"] == {role}
+
+
+@pytest.mark.parametrize(
+    ("uri", "method", "accepted"),
+    [
+        ("verticil://fed/party/a", "/verticil.wire.v1.Coordinator/Poll", True),
+        ("verticil://fed/analyst/a", "/verticil.wire.v1.Coordinator/Poll", False),
+        ("verticil://fed/miner/a", "/verticil.wire.v1.Coordinator/Poll", False),
+        ("verticil://fed/party/a", "/verticil.wire.v1.Control/CancelStudy", False),
+        ("verticil://fed/analyst/a", "/verticil.wire.v1.Control/CancelStudy", True),
+        ("verticil://other/party/a", "/verticil.wire.v1.Coordinator/Poll", False),
+        ("verticil://fed/party/a", "/verticil.wire.v1.Coordinator/Unknown", False),
+        ("verticil://fed/miner/a", "/grpc.health.v1.Health/Check", True),
+        ("verticil://other/miner/a", "/grpc.health.v1.Health/Check", False),
+    ],
+)
+def test_access_is_denied_by_default(uri: str, method: str, accepted: bool) -> None:
+    identity = Identity.parse(uri)
+    if accepted:
+        check_access(identity, method, federation="fed")
+        return
+    with pytest.raises(PeerFault) as caught:
+        check_access(identity, method, federation="fed")
+    assert caught.value.code == "IDENTITY_REFUSED"

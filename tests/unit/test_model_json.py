@@ -1,0 +1,110 @@
+"""model.json: complete, canonical, and refused when it does not hold."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import rfc8785
+
+from verticil.shared.errors import GateFailed
+from verticil.shared.formats import model_json
+
+
+@pytest.fixture(scope="module")
+def context(release_content):
+    return model_json.ModelContext(
+        study=release_content.study, study_digest="ab" * 32, effective_digest=release_content.effective_digest,
+        n_common=release_content.n_common, search=release_content.search, simulation=True,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(release_content, context) -> bytes:
+    return model_json.write(release_content.network, release_content.marginals, context)
+
+
+def test_the_network_comes_back_as_it_was(release_content, data):
+    network, again = release_content.network, model_json.read(data)
+    assert again.schema == network.schema
+    assert again.dag == network.dag
+    for ours, theirs in zip(network.families, again.families, strict=True):
+        for name in ("probability", "estimate", "standard_error", "interval_low", "interval_high", "unstable"):
+            np.testing.assert_array_equal(getattr(theirs, name), getattr(ours, name))
+
+
+def test_the_bytes_are_canonical_and_the_same_again(release_content, context, data):
+    assert rfc8785.dumps(json.loads(data)) == data
+    assert model_json.write(release_content.network, release_content.marginals, context) == data
+
+
+def test_what_a_cell_says(release_content, data):
+    document = json.loads(data)
+    assert document["structure"]["edges"] == [["age", "smoker"], ["age", "income"], ["smoker", "income"], ["income", "region"]]
+    for ours, family in zip(release_content.network.families, document["families"], strict=True):
+        for row, config in enumerate(ours.unstable):
+            for state, unstable in enumerate(config):
+                assert family["unstable"][row][state] is bool(unstable)
+                assert (family["interval"][row][state] is None) == bool(unstable)
+                if not unstable:
+                    low, high = family["interval"][row][state]
+                    assert 0 <= low <= high <= 1
+    assert "conditional on the structure" in document["parameters"]["statement"]
+    assert [variable["owner"] for variable in document["variables"]] == ["clinic", "clinic", "registry", "registry", "registry"]
+    assert [marginal["variable"] for marginal in document["marginals"]] == list(release_content.network.schema.names)
+
+
+def test_the_privacy_figures(data):
+    """Closed forms: methods.md section 1.1. The last column is sent as it is, so the total has no bound."""
+    privacy = json.loads(data)["privacy"]
+    age, smoker, income, weight, region = privacy["columns"]
+    assert age["epsilon"] == pytest.approx(2.0, abs=1e-12)
+    assert smoker["gamma"] == pytest.approx(7.5, abs=1e-12)  # Ma & Sivakumar Table 1, row C,F, by the column rule
+    assert (smoker["kept_least"], smoker["kept_most"]) == pytest.approx((0.75, 0.9), abs=1e-12)
+    assert income["posterior_of_prior_0.15"] == pytest.approx(0.15 * 9 / (1 + 0.15 * 8), abs=1e-12)
+    assert weight["kept_least"] == pytest.approx(math.e / (math.e + 2), abs=1e-12)
+    assert (region["bounded"], region["epsilon"], region["gamma"]) == (False, None, None)
+    assert (privacy["bounded"], privacy["epsilon_per_person"]) == (False, None)
+    numerator, denominator = map(int, smoker["gamma_exact"].split("/"))
+    assert numerator / denominator == smoker["gamma"]
+
+
+def _edit(change):
+    def edited(data: bytes) -> bytes:
+        document = json.loads(data)
+        change(document)
+        return json.dumps(document).encode()
+
+    return edited
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: data[:-1], "not a JSON document"),
+        (lambda data: b"\xff" + data, "not a JSON document"),
+        (lambda data: b'{"format":1,"format":2}', "a key is repeated"),
+        (lambda data: b'{"format":NaN}', "NaN is not JSON"),
+        (lambda data: b"[" * 100_000, "nested too deeply"),
+        (lambda data: b"[]", "expected an object"),
+        (_edit(lambda d: d.update(format="other")), "expected 'verticil-model'"),
+        (_edit(lambda d: d.update(version=2)), "this software reads 1"),
+        (_edit(lambda d: d.pop("families")), "'families' is missing"),
+        (_edit(lambda d: d["families"].pop()), "families"),
+        (_edit(lambda d: d["families"][1]["parents"].append("nobody")), "names no variable"),
+        (_edit(lambda d: d["families"][1]["probability"].pop()), "expected 3 rows of 2 numbers"),
+        (_edit(lambda d: d["families"][1]["probability"][0].__setitem__(0, 0.9)), "does not sum to 1"),
+        (_edit(lambda d: d["families"][1]["probability"][0].__setitem__(0, "x")), "expected a list of numbers"),
+        (_edit(lambda d: d["families"][1]["interval"][0].__setitem__(0, [0.1])), "expected null or two numbers"),
+        (_edit(lambda d: d["families"][1]["unstable"][0].__setitem__(0, 1)), "expected true or false"),
+        (_edit(lambda d: d["families"][0]["parents"].append("region")), "expected 2 rows of 3 numbers"),
+        (_edit(lambda d: d["variables"][0].update(outside="?")), "expected error or clamp"),
+        (_edit(lambda d: d["variables"][0].update(labels=["a", "a", "b"])), "not distinct"),
+    ],
+)
+def test_what_does_not_hold_is_refused(data, damage, message):
+    with pytest.raises(GateFailed, match=message) as caught:
+        model_json.read(damage(data))
+    assert (caught.value.code, caught.value.exit_code) == ("RELEASE_INVALID", 6)

@@ -1,0 +1,100 @@
+"""Released bytes on the party's disk, and the site secret beside them."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+
+import pytest
+
+from verticil.party.control.secret import create_secret, read_secret, secret_id
+from verticil.party.exchange.spool import Spool
+from verticil.shared.errors import DataFault, Misuse
+
+
+def test_bytes_are_named_by_their_digest_and_stored_once(tmp_path):
+    spool = Spool(tmp_path / "spool")
+    sha256 = spool.put(b"released")
+    assert sha256 == hashlib.sha256(b"released").digest()
+    assert spool.path(sha256).read_bytes() == b"released"
+    before = spool.path(sha256).stat()
+    assert spool.put(b"released") == sha256
+    assert spool.path(sha256).stat().st_ino == before.st_ino
+    assert before.st_mode & 0o777 == 0o600
+    assert (tmp_path / "spool").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_damaged_file_is_noticed_and_written_again(tmp_path):
+    spool = Spool(tmp_path)
+    sha256 = spool.put(b"released")
+    spool.path(sha256).write_bytes(b"releasee")
+    assert not spool.holds(sha256)
+    spool.put(b"released")
+    assert spool.holds(sha256)
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    spool = Spool(tmp_path)
+    sha256 = spool.put(b"whole")
+    (tmp_path / ("0" * 64 + ".part")).write_bytes(b"half")
+    again = Spool(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [sha256.hex()]
+    assert again.holds(sha256)
+
+
+def test_discarding_twice_is_discarding_once(tmp_path):
+    spool = Spool(tmp_path)
+    sha256 = spool.put(b"released")
+    spool.discard(sha256)
+    spool.discard(sha256)
+    assert not spool.holds(sha256)
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_full_disk_leaves_the_spool_as_it_was(tmp_path, monkeypatch, call):
+    spool = Spool(tmp_path)
+    first = spool.put(b"first")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, full)
+        with pytest.raises(DataFault) as caught:
+            spool.put(b"second")
+    assert caught.value.code == "DISK_FULL"
+    assert [path.name for path in tmp_path.iterdir()] == [first.hex()]
+    assert spool.holds(spool.put(b"second"))
+
+
+def test_the_site_secret_is_random_private_and_never_overwritten(tmp_path):
+    path = create_secret(tmp_path)
+    secret = read_secret(tmp_path)
+    assert len(secret) == 32
+    assert path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(Misuse) as caught:
+        create_secret(tmp_path)
+    assert caught.value.code == "FILE_EXISTS"
+    assert read_secret(tmp_path) == secret
+    other = tmp_path / "other"
+    other.mkdir()
+    create_secret(other)
+    assert read_secret(other) != secret
+    assert secret_id(secret) != secret_id(read_secret(other))
+    assert secret_id(secret) not in secret
+
+
+def test_a_missing_open_or_broken_secret_is_an_error(tmp_path):
+    with pytest.raises(DataFault, match="no site secret"):
+        read_secret(tmp_path)
+    path = create_secret(tmp_path)
+    path.chmod(0o640)
+    with pytest.raises(DataFault, match="mode 0640, expected 0600"):
+        read_secret(tmp_path)
+    path.chmod(0o600)
+    path.write_text("short\n")
+    with pytest.raises(DataFault, match="expected 64 hexadecimal digits") as caught:
+        read_secret(tmp_path)
+    assert caught.value.code == "SECRET_MISSING"
+    assert "short" not in str(caught.value)

@@ -1,0 +1,148 @@
+"""Drafts: readable at once, marked for review, nothing identifying proposed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.study.document import Study
+from verticil.shared.study.draft import REVIEW, draft
+from verticil.shared.study.reading import read_study
+
+TODAY = dt.date(2026, 11, 21)
+N = 60
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    clinic = pd.DataFrame(
+        {
+            "id": [f"p{i:03d}" for i in range(N)],
+            "age": [str(20 + i) for i in range(N)],
+            "sex": ["f" if i % 2 else "m" for i in range(N)],
+            "name": [f"Person {i}" for i in range(N)],
+            "grade": [str(i % 3) for i in range(N)],
+            "country": ["x"] * N,
+        }
+    )
+    clinic.to_csv(tmp_path / "clinic.csv", index=False)
+    insurer = pd.DataFrame(
+        {
+            "id": [f"p{i:03d}" for i in reversed(range(N))],
+            "claims": [0] * (N // 2) + list(range(1, N // 2 + 1)),
+            "plan": [("?", "gold", "basic", 'say "no"')[i % 4] for i in range(N)],
+            "sex": [("F", "M")[i % 2] for i in range(N)],
+            "rate": [i / 8 for i in range(N)],
+        }
+    )
+    insurer.to_parquet(tmp_path / "insurer.parquet")
+    return tmp_path
+
+
+def drafted(folder: Path, **tables: str) -> tuple[str, Study]:
+    text = draft({party: folder / name for party, name in tables.items()}, today=TODAY)
+    path = folder / "draft.toml"
+    path.write_text(text, encoding="utf-8")
+    return text, read_study(path)
+
+
+def test_a_draft_can_be_read_and_is_marked(folder: Path):
+    text, study = drafted(folder, clinic="clinic.csv", insurer="insurer.parquet")
+    assert study.parties == ("clinic", "insurer")
+    assert study.expires == dt.date(2027, 11, 21)
+    assert study.linkage.minimum_common_records == 30
+    assert set(study.schema.names) == {"age", "clinic sex", "insurer sex", "grade", "claims", "plan", "rate"}
+    assert text.count(REVIEW) == len(study.schema)
+
+
+def test_what_is_proposed(folder: Path):
+    text, study = drafted(folder, clinic="clinic.csv", insurer="insurer.parquet")
+    by_name = dict(zip(study.schema.names, study.schema.variables, strict=True))
+    assert by_name["clinic sex"].labels == ("f", "m")
+    assert by_name["grade"].labels == ("0", "1", "2")
+    age = by_name["age"].bins
+    assert age is not None
+    assert age[0] <= 20
+    assert age[-1] > 79
+    assert by_name["age"].integer
+    assert not by_name["rate"].integer
+    claims = by_name["claims"].bins
+    assert claims is not None
+    assert claims[:2] == (0.0, 1.0)  # half of the rows have 0: a bin of its own
+    assert claims[-1] > N // 2
+    plan = by_name["plan"]
+    assert plan.labels == ("basic", "gold", 'say "no"', "unknown")
+    assert plan.missing is not None
+    assert plan.missing.spellings == ("?",)
+    assert 'source = "sex"' in text
+
+
+def test_identifying_and_constant_columns_are_left_out(folder: Path):
+    text, _ = drafted(folder, clinic="clinic.csv", insurer="insurer.parquet")
+    assert "Person" not in text
+    assert "p001" not in text
+    assert '# "name" of clinic is left out: 60 distinct texts in 60 rows look identifying' in text
+    assert '# "country" of clinic is left out: 1 distinct value' in text
+
+
+def test_many_categories_get_an_other(tmp_path: Path):
+    rows = [f"v{i % 20:02d}" for i in range(200)] + ["v00"] * 10
+    pd.DataFrame({"id": range(210), "town": rows, "other": ["other", "unknown"] * 105}).to_csv(
+        tmp_path / "t.csv", index=False, sep=";"
+    )
+    _, study = drafted(tmp_path, registry="t.csv")
+    town = study.schema[0]
+    assert town.n_states == 16
+    assert town.other == "other"
+    assert study.schema[1].labels == ("other", "unknown")
+
+
+def test_odd_texts_still_give_a_readable_draft(tmp_path: Path):
+    odd = ["", " lead", "tab\tin", 'quo"te', "back\\slash", "a\u202eb", "é", "NA", "ok"]
+    frame = pd.DataFrame({"id": range(90), "odd": odd * 10, 'na"me': ["x", "y"] * 45, "bad\nname": ["x", "y"] * 45})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    _, study = drafted(tmp_path, registry="t.csv")
+    assert study.schema[0].labels == ("back\\slash", "ok", 'quo"te', "é", "other", "unknown")
+    assert study.schema[0].other == "other"
+    assert study.schema.names == ("odd", 'na"me')
+
+
+def test_a_single_table_needs_no_id(tmp_path: Path):
+    pd.DataFrame({"a": ["x", "y"] * 5, "b": ["1", "2"] * 5}).to_csv(tmp_path / "t.csv", index=False)
+    _, study = drafted(tmp_path, only="t.csv")
+    assert study.schema.names == ("a", "b")
+
+
+def test_bad_tables_are_refused(tmp_path: Path):
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "header.csv").write_text("id,a\n")
+    (tmp_path / "ragged.csv").write_text("id,a\n1,2\n3,4,secret\n")
+    (tmp_path / "one.csv").write_text("id,a\n1,x\n1,y\n")
+    (tmp_path / "two.csv").write_text("id,b\n1,x\n2,y\n")
+    (tmp_path / "nothing.csv").write_text("id,a\n1,x\n2,x\n")
+    (tmp_path / "not.parquet").write_text("secret")
+    cases = [
+        (["absent.csv"], "DATA_FILE_MISSING"),
+        (["empty.csv"], "DATA_UNREADABLE"),
+        (["header.csv"], "DATA_EMPTY"),
+        (["ragged.csv"], "DATA_UNREADABLE"),
+        (["not.parquet"], "DATA_UNREADABLE"),
+        (["one.csv", "two.csv"], "DATA_ID_MISSING"),
+        (["nothing.csv"], "DATA_EMPTY"),
+    ]
+    for names, code in cases:
+        with pytest.raises(DataFault) as caught:
+            draft({f"p{i}": tmp_path / name for i, name in enumerate(names)}, today=TODAY)
+        assert caught.value.code == code
+        assert "secret" not in str(caught.value)
+
+
+def test_usage_errors(tmp_path: Path):
+    with pytest.raises(Misuse, match="no table given"):
+        draft({})
+    with pytest.raises(Misuse, match="party name"):
+        draft({"a b": tmp_path / "t.csv"})

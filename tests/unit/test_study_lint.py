@@ -1,0 +1,143 @@
+"""What `study check` says: the table against closed forms and the design's own table, and each finding once."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import math
+from pathlib import Path
+
+import pytest
+
+from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.model.transition import binary, blocks, identity, quantize, symmetric
+from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.lint import lint, study_table
+from verticil.shared.study.reading import read_study
+
+EXAMPLE = read_study(Path(__file__).parents[1] / "vectors" / "study_example.toml")
+N = 30_647
+
+
+def with_unit(index: int, scheme: str, matrix: object) -> Study:
+    unit = dataclasses.replace(EXAMPLE.units[index], scheme=scheme, transition=quantize(matrix))
+    return EXAMPLE.with_declaration({index: unit})
+
+
+def with_variable(n_states: int, epsilon: float) -> Study:
+    """The example with its first column replaced by one of `n_states` categories."""
+    variable = Variable(name="age", owner="census_bureau", labels=tuple(f"c{i}" for i in range(n_states)))
+    unit = Unit(
+        variables=("age",),
+        owner="census_bureau",
+        scheme="symmetric",
+        transition=quantize(symmetric(n_states, epsilon=epsilon)),
+    )
+    return dataclasses.replace(
+        EXAMPLE,
+        schema=Schema(variables=(variable, *EXAMPLE.schema.variables[1:])),
+        units=(unit, *EXAMPLE.units[1:]),
+    )
+
+
+def codes(study: Study, n: int = N, today: dt.date | None = None) -> set[tuple[str, str]]:
+    return {(finding.code, finding.where) for finding in lint(study, n=n, today=today)}
+
+
+def test_the_example_is_clean_at_its_size():
+    assert lint(EXAMPLE, n=N, today=dt.date(2026, 11, 21)) == []
+
+
+@pytest.mark.parametrize(
+    ("n_states", "epsilon", "expected"),
+    [  # the table "n = 40,000, two like columns" of the design notes: n a^4, a = (e^eps - 1) / (e^eps + K - 1)
+        (2, 1, 1824),
+        (2, 4, 34548),
+        (4, 2, 5721),
+        (8, 1, 39),
+        (8, 3, 9861),
+        (16, 1, 4),
+        (16, 2, 265),
+        (16, 4, 14069),
+    ],
+)
+def test_effective_records_are_those_of_the_table(n_states: int, epsilon: float, expected: int):
+    row = study_table(with_variable(n_states, epsilon), 40_000).rows[0]
+    assert round(row.effective_records) == expected
+    assert row.too_noisy == (expected < 5 * n_states**2)
+
+
+def test_a_row_has_the_closed_forms_of_the_symmetric_matrix():
+    row = study_table(EXAMPLE, N).rows[2]  # race: K = 5, epsilon 2
+    p = 1 / (math.exp(2) + 4)
+    a = 1 - 5 * p
+    assert (row.variable, row.party, row.scheme, row.n_states) == ("race", "census_bureau", "symmetric", 5)
+    assert row.epsilon == pytest.approx(2, abs=1e-9)
+    assert row.kept == pytest.approx(1 - 4 * p, abs=1e-12)
+    assert row.condition_number == pytest.approx(1 / a, rel=1e-9)
+    assert row.half_width == pytest.approx(1.959964 * math.sqrt(0.2 * 0.8 / N) / a, rel=1e-6)
+    assert row.max_posterior == pytest.approx(0.15 * math.e**2 / (0.15 * math.e**2 + 0.85), rel=1e-9)
+
+
+def test_totals_are_sums():
+    table = study_table(EXAMPLE, N)
+    assert dict(table.party_totals) == pytest.approx(
+        {"census_bureau": 16, "employer": 9, "tax_office": 9 + math.log(18)}, abs=1e-8
+    )
+    assert table.total_epsilon == pytest.approx(34 + math.log(18), abs=1e-8)
+    assert study_table(with_unit(1, "none", identity(2)), N).total_epsilon == math.inf
+
+
+def test_without_n_the_studys_minimum_counts():
+    assert study_table(EXAMPLE).n == 1000
+    assert ("too-noisy-for-links", "column 'education'") in {(f.code, f.where) for f in lint(EXAMPLE)}
+
+
+@pytest.mark.parametrize(
+    ("study", "expected"),
+    [
+        (with_unit(1, "none", identity(2)), ("epsilon-infinite", "column 'sex'")),
+        (with_unit(2, "blocks", blocks([(0, 1), (2, 3, 4)], 5, keep=0.8)), ("epsilon-infinite", "column 'race'")),
+        (with_unit(1, "binary", binary(0.0, 0.2)), ("epsilon-infinite", "column 'sex'")),
+        (with_unit(1, "binary", binary(0.8, 0.9)), ("relabels", "column 'sex'")),
+        (with_unit(2, "symmetric", symmetric(5, keep=0.1)), ("relabels", "column 'race'")),
+        (with_variable(4, 5.5), ("epsilon-large", "column 'age'")),
+        (with_variable(16, 1.0), ("ill-conditioned", "column 'age'")),
+        (with_variable(16, 1.0), ("too-noisy-for-links", "column 'age'")),
+        (with_variable(51, 3.0), ("many-categories", "column 'age'")),
+        (with_variable(100, 3.0), ("families-cut", "structure.max_family_cells")),
+        (with_variable(4, 8.0), ("party-total-large", "party 'census_bureau'")),
+        (with_variable(4, 8.0), ("total-large", "all columns")),
+    ],
+)
+def test_each_finding_is_found(study: Study, expected: tuple[str, str]):
+    assert expected in codes(study)
+
+
+def test_findings_about_the_head():
+    few = dataclasses.replace(EXAMPLE, linkage=dataclasses.replace(EXAMPLE.linkage, minimum_common_records=20))
+    assert ("minimum-small", "linkage.minimum_common_records") in codes(few)
+    assert ("expires-soon", "expires") in codes(EXAMPLE, today=dt.date(2099, 12, 30))
+    late = lint(EXAMPLE, n=999, today=dt.date(2100, 1, 1))
+    assert [(finding.severity, finding.code) for finding in late[:2]] == [
+        ("error", "expired"),
+        ("error", "below-minimum"),
+    ]
+    assert all(finding.severity == "warning" for finding in late[2:])
+    alone = dataclasses.replace(EXAMPLE, parties=("census_bureau",))
+    assert ("one-party", "party") in codes(alone)
+
+
+def test_labels_that_look_alike():
+    variable = dataclasses.replace(EXAMPLE.schema[1], labels=("male", "Male"))
+    study = dataclasses.replace(
+        EXAMPLE, schema=Schema(variables=(EXAMPLE.schema[0], variable, *EXAMPLE.schema.variables[2:]))
+    )
+    assert codes(study) == {("labels-alike", "variable 'sex'")}
+
+
+def test_every_finding_says_what_to_do():
+    for study in (with_variable(100, 8.0), with_unit(1, "none", identity(2))):
+        for finding in lint(study, today=dt.date(2100, 1, 1)):
+            assert finding.message
+            assert finding.hint

@@ -1,0 +1,280 @@
+"""study.toml and a party's declarations: what is read, and what is refused with which words."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from verticil.shared.config import Table
+from verticil.shared.errors import Misuse, Refusal
+from verticil.shared.model import privacy
+from verticil.shared.study.document import Study
+from verticil.shared.study.reading import read_declarations, read_study
+
+EXAMPLE = Path(__file__).parents[1] / "vectors" / "study_example.toml"
+
+SMALL = """\
+schema = 1
+id = "small"
+purpose = "test"
+expires = 2099-12-31
+[[party]]
+name = "clinic"
+[[party]]
+name = "insurer"
+[[variable]]
+party = "clinic"
+name = "ward"
+categories = ["a", "b", "c"]
+[[variable]]
+party = "insurer"
+name = "claims"
+bins = [0, 1, 2.5, 10]
+[randomization_default]
+scheme = "symmetric"
+epsilon = 2.0
+"""
+
+
+def read(tmp_path: Path, text: str) -> Study:
+    path = tmp_path / "study.toml"
+    path.write_text(text, encoding="utf-8")
+    return read_study(path)
+
+
+def test_the_worked_example_is_read_as_it_stands():
+    study = read_study(EXAMPLE)
+    assert (study.id, study.model, study.expires) == ("adult-income", "central", dt.date(2099, 12, 31))
+    assert study.parties == ("census_bureau", "employer", "tax_office")
+    assert study.linkage.normalise == ("nfkc", "trim")
+    assert len(study.schema) == 13
+    age = study.schema[0]
+    assert age.labels[:2] == ("[17,25)", "[25,30)")
+    assert (age.n_bins, age.n_states, age.integer, age.outside) == (8, 8, True, "error")
+    country = study.schema[study.schema.index("native-country")]
+    assert country.other == "elsewhere"
+    assert country.missing is not None
+    assert country.missing.spellings == ("?", "")
+    assert study.structure.genetic.generations == 400
+    assert study.structure.genetic.mutation_rate is None
+    assert study.release.synthetic_records is None
+
+
+def test_the_example_gets_the_epsilons_it_declares():
+    study = read_study(EXAMPLE)
+    declared = {"race": 2.0, "native-country": 2.0, "income": math.log(0.90 / 0.05)}  # largest ratio in a column
+    for unit in study.units:
+        assert privacy.epsilon(unit.transition) == pytest.approx(declared.get(unit.variables[0], 3.0), abs=1e-9)
+
+
+def test_defaults_are_filled_in(tmp_path: Path):
+    study = read(tmp_path, SMALL)
+    assert study.title == "small"
+    assert study.linkage.mode == "keyed-hash"
+    assert study.linkage.minimum_common_records == 1000
+    assert study.parameters.prior_count == 0.5
+    assert study.schema[1].labels == ("[0,1)", "[1,2.5)", "[2.5,10)")
+    assert study.units_of("insurer") == (1,)
+
+
+def test_bins_append_other_and_missing(tmp_path: Path):
+    text = SMALL.replace(
+        "bins = [0, 1, 2.5, 10]", 'bins = [0, 1]\nother = "odd"\nmissing = { category = "none", spellings = [""] }'
+    )
+    assert read(tmp_path, text).schema[1].labels == ("[0,1)", "odd", "none")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "first_row"),
+    [
+        ('scheme = "symmetric"\nkeep = 0.75', (0.75, 0.125, 0.125)),
+        ('scheme = "symmetric"\nflip = 0.125', (0.75, 0.125, 0.125)),
+        ('scheme = "symmetric"\ngamma = 6', (0.75, 0.125, 0.125)),
+        ('scheme = "blocks"\nkeep = 0.75\ngroups = [["a", "c"], ["b"]]', (0.75, 0.0, 0.25)),
+        ('scheme = "matrix"\nrows = [[0.5, 0.25, 0.25], [0, 1, 0], [0, 0, 1]]', (0.5, 0.25, 0.25)),
+        ('scheme = "none"', (1.0, 0.0, 0.0)),
+    ],
+)
+def test_each_scheme_gives_its_matrix(tmp_path: Path, scheme: str, first_row: tuple[float, ...]):
+    study = read(tmp_path, SMALL + f'[[randomization]]\nvariables = ["ward"]\n{scheme}\n')
+    assert study.units[0].transition.probabilities[0].tolist() == pytest.approx(first_row, abs=1e-15)
+    assert study.units[1].scheme == "symmetric"
+
+
+WARD = '[[randomization]]\nvariables = ["ward"]\n'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "words"),
+    [
+        ("schema = 1", "schema = 2", "STUDY_INVALID", "schema: got 2, expected 1"),
+        ('id = "small"', 'id = "Small study"', "STUDY_INVALID", "expected 1 to 63 of a-z"),
+        ("expires = 2099-12-31", 'expires = "2099-12-31"', "STUDY_INVALID", "expires: not a date"),
+        ("expires = 2099-12-31", "expires = 2099-12-31T10:00:00Z", "STUDY_INVALID", "expires: not a date"),
+        ('name = "insurer"', 'name = "clinic"', "STUDY_INVALID", "'clinic' stands there 2 times"),
+        ('party = "insurer"', 'party = "insurers"', "STUDY_INVALID", "'insurers' is not a [[party]]"),
+        ('name = "insurer"', 'name = "in/surer"', "STUDY_INVALID", "expected 1 to 63 of A-Z"),
+        ('party = "insurer"', 'party = "clinic"', "STUDY_INVALID", "'insurer' owns no variable"),
+        ('["a", "b", "c"]', '["a", "b", "a"]', "STUDY_INVALID", "category 'a' is declared twice"),
+        ('["a", "b", "c"]', '["a", " b"]', "STUDY_INVALID", "without blanks at its ends"),
+        ('["a", "b", "c"]', '["a", "b\\u202ec"]', "STUDY_INVALID", "U+202E"),
+        ('["a", "b", "c"]', '["a"]', "STUDY_INVALID", "1 categories, expected 2"),
+        ('["a", "b", "c"]', '["a", "b"]\nbins = [1, 2, 3]', "STUDY_INVALID", "'ward' has both"),
+        ('categories = ["a", "b", "c"]', "", "STUDY_INVALID", "'ward' has neither"),
+        ('["a", "b", "c"]', '["a", "b"]\nother = "z"', "STUDY_INVALID", "'z' is not among the categories"),
+        ('["a", "b", "c"]', '["a", "b"]\ninteger = true', "STUDY_INVALID", "goes with bins"),
+        (
+            '["a", "b", "c"]',
+            '["a", "b"]\nmissing = { category = "a", spellings = ["b"] }',
+            "STUDY_INVALID",
+            "'b' is a category of its own",
+        ),
+        ("2.5, 10]", "2.5, 2.5]", "STUDY_INVALID", "expected increasing edges"),
+        ("2.5, 10]", "2.5, inf]", "STUDY_INVALID", "not finite"),
+        ("2.5, 10]", "2.5, 10]\ninteger = true", "STUDY_INVALID", "expected whole edges"),
+        ('name = "claims"', 'name = "ward"', "STUDY_INVALID", "'ward' is declared twice"),
+        ("epsilon = 2.0", "epsilon = -1", "MATRIX_INVALID", "epsilon is -1"),
+        ("epsilon = 2.0", "epsilon = true", "STUDY_INVALID", "got true/false, expected a number"),
+        ("epsilon = 2.0", "epsilon = 2.0\ngamma = 3", "STUDY_INVALID", "epsilon and gamma, expected exactly one"),
+        ("epsilon = 2.0", "", "STUDY_INVALID", "expected exactly one of epsilon, gamma, keep, flip"),
+        ("epsilon = 2.0", "epsilon = 60", "STUDY_INVALID", "below 2^-64"),
+        ("epsilon = 2.0", "epsilon = 1" + "0" * 400, "STUDY_INVALID", "too large"),
+        ("epsilon = 2.0", "flip = 0.3333333333333333", "MATRIX_SINGULAR", "column 'ward'"),
+        ("epsilon = 2.0", "epsilon = 2.0\np1 = 0.1", "STUDY_INVALID", "p1: does not go with the scheme 'symmetric'"),
+        ('scheme = "symmetric"', 'scheme = "binary"', "STUDY_INVALID", "epsilon: does not go with"),
+        ('scheme = "symmetric"', 'scheme = "symetric"', "STUDY_INVALID", "got 'symetric'"),
+        ('scheme = "symmetric"', 'scheme = "subset"', "STUDY_UNSUPPORTED", "'subset' is not yet supported"),
+        ('scheme = "symmetric"', 'scheme = "two-level"', "STUDY_UNSUPPORTED", "'two-level' is not yet supported"),
+        ('purpose = "test"', 'purpose = "test"\nmodel = "peer"', "STUDY_UNSUPPORTED", "'peer' is not yet supported"),
+    ],
+)
+def test_bad_studies_are_refused_with_reason(tmp_path: Path, old: str, new: str, code: str, words: str):
+    assert old in SMALL
+    with pytest.raises(Misuse) as caught:
+        read(tmp_path, SMALL.replace(old, new, 1))
+    assert caught.value.code == code
+    assert words in caught.value.message
+    assert "study.toml" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "words"),
+    [
+        ('[linkage]\nmode = "dh-psi"', "STUDY_UNSUPPORTED", "linkage.mode: 'dh-psi'"),
+        ('[linkage]\nnormalise = ["trimm"]', "STUDY_INVALID", "got 'trimm'"),
+        ("[linkage]\nminimum_common_records = 0", "STUDY_INVALID", "minimum_common_records: got 0"),
+        ('[structure]\nmethod = "greedy"', "STUDY_UNSUPPORTED", "structure.method: 'greedy'"),
+        ('[structure]\nscore = "bic"', "STUDY_INVALID", "structure.score: got 'bic'"),
+        ('[structure]\nrequired = [["ward", "claims"]]', "STUDY_UNSUPPORTED", "required edges"),
+        ('[structure]\nforbidden = [["ward", "claim"]]', "STUDY_INVALID", "'claim' is not a variable"),
+        ('[structure]\nforbidden = [["ward", "ward"]]', "STUDY_INVALID", "joins a variable to itself"),
+        ('[structure]\nforbidden = [["ward"]]', "STUDY_INVALID", 'each ["parent", "child"]'),
+        ("[structure]\nmax_family_cells = 2", "STUDY_INVALID", "at least the 3 categories"),
+        ("[structure.genetic]\nselected = 201", "STUDY_INVALID", "selected: got 201, expected 1 to 200"),
+        ('[parameters]\nestimator = "clip"', "STUDY_UNSUPPORTED", "parameters.estimator: 'clip'"),
+        ("[parameters]\ninterval_level = nan", "STUDY_INVALID", "interval_level: got nan"),
+        ('[release]\nsynthetic_records = "all"', "STUDY_INVALID", 'expected "common" or a whole number'),
+        ('[[randomization]]\njointly = ["ward", "claims"]', "STUDY_UNSUPPORTED", "'jointly' is not yet supported"),
+        ('[[randomization]]\nvariables = ["ward"]\nallocate = 3', "STUDY_UNSUPPORTED", "'allocate'"),
+        ('[[randomization]]\nvariables = ["wrad"]\nscheme = "none"', "STUDY_INVALID", "'wrad' is not a variable"),
+        (WARD + 'scheme = "none"\n' + WARD + 'scheme = "none"', "STUDY_INVALID", "is in randomization[1] already"),
+        (WARD + 'scheme = "binary"\np1 = 0.1\np2 = 0.1', "STUDY_INVALID", "'ward' with 3 categories, expected 2"),
+        (WARD + 'scheme = "matrix"\nrows = [[1, 0], [0, 1]]', "STUDY_INVALID", "2 rows, expected 3"),
+        (WARD + 'scheme = "matrix"\nrows = [[1, 0], [0, 1, 0], [0, 0, 1]]', "STUDY_INVALID", "row 1 has 2 numbers"),
+        (
+            WARD + 'scheme = "matrix"\nrows = [[0.9, 0, 0], [0, 1, 0], [0, 0, 1]]',
+            "MATRIX_INVALID",
+            "matrix row 1 sums to 0.9",
+        ),
+        (
+            WARD + 'scheme = "matrix"\nrows = [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]]',
+            "MATRIX_SINGULAR",
+            "column 'ward'",
+        ),
+        (WARD + 'scheme = "blocks"\nkeep = 0.9\ngroups = [["a", "b"]]', "MATRIX_INVALID", "not a partition"),
+        (WARD + 'scheme = "blocks"\nkeep = 0.9\ngroups = [["a", "x"]]', "STUDY_INVALID", "'x' is not a category"),
+    ],
+)
+def test_bad_sections_are_refused_with_reason(tmp_path: Path, more: str, code: str, words: str):
+    with pytest.raises(Misuse) as caught:
+        read(tmp_path, SMALL + more + "\n")
+    assert (caught.value.code, words in caught.value.message) == (code, True), caught.value.message
+
+
+def test_a_column_without_a_scheme_is_refused(tmp_path: Path):
+    with pytest.raises(Misuse, match="'ward' is in no table"):
+        read(tmp_path, SMALL.partition("[randomization_default]")[0])
+
+
+def test_files_that_are_no_studies(tmp_path: Path):
+    with pytest.raises(Misuse) as caught:
+        read_study(tmp_path / "absent.toml")
+    assert caught.value.code == "FILE_MISSING"
+    for content in (b"\xff\xfe", b"id = ", b""):
+        path = tmp_path / "bad.toml"
+        path.write_bytes(content)
+        with pytest.raises(Misuse) as caught:
+            read_study(path)
+        assert caught.value.code == "STUDY_INVALID"
+
+
+def test_a_misspelt_schema_key_is_named(tmp_path: Path):
+    with pytest.raises(Misuse) as caught:
+        read(tmp_path, SMALL.replace("schema", "shcema"))
+    assert "shcema: unknown key" in caught.value.message
+    assert "'schema'" in caught.value.hint
+
+
+# ---- a party's own declarations ---------------------------------------------------------------------------------------
+
+
+def tables(text: str) -> tuple[Table, ...]:
+    return Table(tomllib.loads(text), source="party.toml").tables("randomization")
+
+
+def test_a_stronger_declaration_replaces_the_unit():
+    study = read_study(EXAMPLE)
+    own = read_declarations(
+        tables('[[randomization]]\nvariables = ["race"]\nscheme = "symmetric"\nepsilon = 1.5'), study, "census_bureau"
+    )
+    assert list(own) == [2]
+    assert privacy.epsilon(own[2].transition) == pytest.approx(1.5, abs=1e-9)
+    assert study.with_declaration(own).units[3] == study.units[3]
+
+
+def test_equal_strength_is_allowed_and_weaker_is_refused():
+    study = read_study(EXAMPLE)
+    same = '[[randomization]]\nvariables = ["race"]\nscheme = "symmetric"\nepsilon = 2.0'
+    assert read_declarations(tables(same), study, "census_bureau") == {2: study.units[2]}
+    for weaker in ('scheme = "symmetric"\nepsilon = 2.01', 'scheme = "none"'):
+        with pytest.raises(Refusal) as caught:
+            read_declarations(tables(f'[[randomization]]\nvariables = ["race"]\n{weaker}'), study, "census_bureau")
+        assert caught.value.code == "DECLARATION_WEAKER"
+        assert "column 'race'" in caught.value.message
+
+
+def test_declarations_for_other_studies_are_passed_over_but_not_misspellings():
+    study = read_study(EXAMPLE)
+    form = '[[randomization]]\nvariables = ["{}"]\nscheme = "symmetric"\nepsilon = 1.5'
+    assert read_declarations(tables(form.format("diagnosis")), study, "census_bureau") == {}
+    with pytest.raises(Misuse) as caught:
+        read_declarations(tables(form.format("rase")), study, "census_bureau")
+    assert caught.value.code == "CONFIG_INVALID"
+    assert "'race'" in caught.value.hint
+    with pytest.raises(Misuse, match="belongs to 'employer'"):
+        read_declarations(tables(form.format("workclass")), study, "census_bureau")
+
+
+def test_reading_imports_nothing_slow():
+    code = (
+        "import sys; import verticil.shared.study.reading, verticil.shared.study.canonical, verticil.shared.study.lint;"
+        "print([m for m in ('pandas', 'scipy', 'numba', 'grpc', 'pyarrow') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
