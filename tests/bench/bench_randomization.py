@@ -6,6 +6,8 @@ are made once a person and used for every column, and are therefore a figure of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from figure import Figure, cpu_seconds
 
@@ -36,9 +38,11 @@ def figures() -> list[Figure]:
             return released
 
         perturb_numba(key, tags[:10], codes[:10], transition)  # compile, or load from numba's cache
-        reference = N_RECORDS / 1e6 / cpu_seconds(choose)
+        reference = N_RECORDS / 1e6 / cpu_seconds(choose, repeats=5)
         for name, path in (("numba", perturb_numba), ("plain numpy", perturb_numpy)):
-            rate = N_RECORDS / 1e6 / cpu_seconds(lambda path=path, c=codes, t=transition: path(key, tags, c, t))
+            rate = (
+                N_RECORDS / 1e6 / cpu_seconds(lambda path=path, c=codes, t=transition: path(key, tags, c, t), repeats=5)
+            )
             target, met = "", None
             if n_states == 5:
                 target = ">= 100, >= 3 times" if name == "numba" else ">= 35"
@@ -70,7 +74,6 @@ def _tags() -> object:
     return record_tags(bytes(32), _IDS)
 
 
-def _plain(name: str, n: int, work: object) -> Figure:
-    assert callable(work)
+def _plain(name: str, n: int, work: Callable[[], object]) -> Figure:
     rate = n / 1e6 / cpu_seconds(work)
     return Figure(name=name, ours=rate, reference=None, ratio=None, target="", unit=UNIT)

@@ -80,6 +80,16 @@ def _edit(change):
     return edited
 
 
+def _cycle(data: bytes) -> bytes:
+    document = json.loads(data)
+    parent, child = document["families"][0], document["families"][1]
+    parent["parents"] = ["smoker"]
+    for key in ("probability", "estimate", "standard_error", "interval", "unstable"):
+        parent[key] = parent[key] * 2
+    assert child["parents"] == ["age"]
+    return json.dumps(document).encode()
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -99,7 +109,8 @@ def _edit(change):
         (_edit(lambda d: d["families"][1]["probability"][0].__setitem__(0, "x")), "expected a list of numbers"),
         (_edit(lambda d: d["families"][1]["interval"][0].__setitem__(0, [0.1])), "expected null or two numbers"),
         (_edit(lambda d: d["families"][1]["unstable"][0].__setitem__(0, 1)), "expected true or false"),
-        (_edit(lambda d: d["families"][0]["parents"].append("region")), "expected 2 rows of 3 numbers"),
+        (_edit(lambda d: d["families"][0]["parents"].append("region")), "expected 2 rows of 3 entries"),
+        (_cycle, "cycle"),
         (_edit(lambda d: d["variables"][0].update(outside="?")), "expected error or clamp"),
         (_edit(lambda d: d["variables"][0].update(labels=["a", "a", "b"])), "not distinct"),
     ],

@@ -78,7 +78,7 @@ def test_a_new_site_secret_changes_the_values(tags, path):
 
 
 def test_what_others_control_does_not_enter_the_key():
-    """The study's name for the variable, its owner, how synthetic values are written. (Linkage key and study are no arguments.)"""
+    """The study's name for the variable, its owner, how synthetic values are written. Linkage key and study are no arguments."""
     renamed = Variable(name="station", owner="clinic", labels=VARIABLE.labels, integer=True)
     assert key_of(variable=renamed) == key_of()
     again = Missing(category="e", spellings=("?", ""))

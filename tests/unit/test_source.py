@@ -288,6 +288,7 @@ BAD = {
     "empty file": ("", {}, "DATA_EMPTY", "file is empty"),
     "only blank lines": ("\n\n", {}, "DATA_EMPTY", "no row"),
     "only a header": ("id,sex,age,area\n", {}, "DATA_EMPTY", "a header and no rows"),
+    "only a header, cut off": ("id,sex,age,area", {}, "DATA_EMPTY", "a header and no rows"),
     "wrong delimiter": (
         GOOD.replace(",", ";") + ROW.replace(",", ";"),
         {},

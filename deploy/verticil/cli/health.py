@@ -51,6 +51,7 @@ async def _ask_miner(config: Path) -> str:
 
 
 def _look_at_party(config: Path) -> str:
-    from verticil.party.daemon import probe
+    from verticil.party.config import load_party
+    from verticil.party.office import probe
 
-    return probe(config)
+    return probe(load_party(config))

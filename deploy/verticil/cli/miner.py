@@ -48,13 +48,14 @@ def run(
     form: FormatOption = Format.text,
 ) -> None:
     """Serve parties and analysts until SIGTERM or Ctrl-C. Everything durable is on disk; a restart goes on where it was."""
-    from verticil.miner.config import load_miner
-    from verticil.miner.daemon import run_miner
     from verticil.shared import logs
 
     logs.configure(
         as_json=log_json or form is Format.json, level=logging.getLevelNamesMapping()[log_level.value.upper()]
     )
+    from verticil.miner.config import load_miner
+    from verticil.miner.daemon import run_miner
+
     document = load_miner(config)
 
     def announce(port: int) -> None:

@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -189,7 +190,7 @@ async def _run(
             identity = load_credentials(party.certificate, party.key, party.federation).identity
             line: Coordinator = InMemoryCoordinator(node.coordinator, identity)
             line = wrap(name, line) if wrap is not None else line
-            parties.append(asyncio.create_task(run_party(party, lambda line=line: line, stop=stop), name=name))
+            parties.append(asyncio.create_task(run_party(party, partial(_same, line), stop=stop), name=name))
         try:
             digest = (await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))).study_digest
             version = 0
@@ -211,6 +212,10 @@ async def _run(
             await asyncio.gather(*parties, return_exceptions=True)
             await control.close()
     return summary.n_common
+
+
+def _same(line: Coordinator) -> Coordinator:
+    return line
 
 
 def _ended(failure: ErrorDetail) -> VerticilError:

@@ -21,6 +21,7 @@ A pair that fails the test, or whose information does not exceed its bias, has i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -151,7 +152,7 @@ def independence_p_value(observed: NDArray[np.int64]) -> float:
     rows, columns = table.shape
     if min(rows, columns) < 2:
         return 1.0
-    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / n
+    expected = np.outer(table.sum(axis=1) / n, table.sum(axis=0))
     statistic = float(((table - expected) ** 2 / expected).sum())
     return float(gammaincc((rows - 1) * (columns - 1) / 2, statistic / 2))
 
@@ -161,8 +162,9 @@ def _merge_rare(table: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     totals = table.sum(axis=1)
     order = np.argsort(totals, kind="stable")
     # The merged row is the shortest run of rarest rows that reaches sqrt(n) and leaves only rows that reach it alone.
-    size = max(int((totals**2 < n).sum()), 1)
-    while size < len(totals) and int(totals[order[:size]].sum()) ** 2 < n:
+    enough = math.sqrt(n)
+    size = max(int((totals < enough).sum()), 1)
+    while size < len(totals) and totals[order[:size]].sum() < enough:
         size += 1
     merged = table[order[:size]].sum(axis=0, keepdims=True)
     return np.concatenate([merged, table[order[size:]]])

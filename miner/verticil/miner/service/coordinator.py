@@ -93,12 +93,9 @@ class Coordinator:
         tasks: list[coordinator_pb2.StudyTask] = []
         size = 0
         for digest, version_now in self._session.catalogue.versions().items():
-            if known.get(digest) == version_now:
+            if known.get(digest) == version_now or not self._session.concerns(digest, party):
                 continue
-            record = self._session.record(digest)
-            if party not in self._session.proposal(record).parties:
-                continue
-            task = self._task(record, party)
+            task = self._task(self._session.record(digest), party)
             size += task.ByteSize() + 16
             if tasks and size > _REPLY_BYTES:
                 break

@@ -84,6 +84,7 @@ class Session:
         self._sign = sign
         self._studies: OrderedDict[bytes, Study] = OrderedDict()
         self._lock = threading.Lock()
+        self._parties: dict[bytes, frozenset[str]] = {}
 
     # -- reading -------------------------------------------------------------------------------------------------------------
 
@@ -116,6 +117,12 @@ class Session:
             while len(self._studies) > _CACHED_STUDIES:
                 self._studies.popitem(last=False)
         return study
+
+    def concerns(self, digest: bytes, party: str) -> bool:
+        """Whether the party is in the study. Asked at every poll for every study, so it is answered from memory."""
+        if digest not in self._parties:
+            self._parties[digest] = frozenset(self.proposal(self.record(digest)).parties)
+        return party in self._parties[digest]
 
     def proposal(self, record: StudyRecord) -> Study:
         """The study as submitted."""
@@ -370,8 +377,9 @@ class Session:
             Misuse: STUDY_UNKNOWN.
             PeerFault: PARTY_UNKNOWN; NOT_OWNER; MESSAGE_INVALID, there is no such unit.
         """
-        candidates = [self.record(digest) for digest in self.catalogue.with_effective(effective_digest)]
-        if len(effective_digest) != 32 or not candidates:
+        digests = self.catalogue.with_effective(effective_digest) if len(effective_digest) == 32 else ()
+        candidates = [self.record(digest) for digest in digests]
+        if not candidates:
             raise Misuse(
                 "STUDY_UNKNOWN",
                 f"effective study with digest {effective_digest[:32].hex() or '(empty)'}: not known at this miner",

@@ -222,7 +222,9 @@ class Store:
         self._reserve = disk_reserve_bytes
         self._free_bytes = free_bytes or _free_bytes
         self._lock: int | None = None
-        (root / "studies").mkdir(mode=0o700, parents=True, exist_ok=True)
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (root / "studies").mkdir(mode=0o700, exist_ok=True)
+        sync_directory(root)
 
     def lock(self) -> None:
         """Hold the state directory for this process, until `unlock` or its end.

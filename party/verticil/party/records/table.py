@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
@@ -78,7 +79,7 @@ class DatasetRule:
     def __post_init__(self) -> None:
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
             raise Misuse("CONFIG_INVALID", f"{self.path.name}: delimiter is not one ASCII character that can separate")
-        if _attempt(lambda: codecs.lookup(self.encoding), LookupError) is None:
+        if _attempt(lambda: "".encode(self.encoding), LookupError) is None:
             raise Misuse(
                 "CONFIG_INVALID",
                 f"{self.path.name}: unknown encoding '{self.encoding}'",
@@ -210,19 +211,18 @@ def _unreadable(rule: DatasetRule, problem: str, *, hint: str = "") -> DataFault
 
 
 def _csv_header(rule: DatasetRule, delimiter: str) -> tuple[str, ...]:
+    rows = _attempt(lambda: _first_rows(rule, delimiter, 1), csv.Error, OSError, UnicodeError)
+    if rows is None:
+        hint = "is it a CSV file in the encoding that party.toml names?"
+        raise _unreadable(rule, "the header cannot be read", hint=hint)
+    return tuple(rows[0]) if rows else ()
+
+
+def _first_rows(rule: DatasetRule, delimiter: str, n_rows: int) -> list[list[str]]:
     # Undecodable bytes are replaced here: the reader is strict about the columns in use, and tells where.
     encoding = "utf-8-sig" if codecs.lookup(rule.encoding).name == "utf-8" else rule.encoding
-
-    def first_row() -> tuple[str, ...]:
-        with rule.path.open(encoding=encoding, errors="replace", newline="") as file:
-            return tuple(next((row for row in csv.reader(file, delimiter=delimiter) if row), ()))
-
-    names = _attempt(first_row, csv.Error, OSError, UnicodeError)
-    if names is None:
-        raise _unreadable(
-            rule, "the header cannot be read", hint="is it a CSV file in the encoding that party.toml names?"
-        )
-    return names
+    with rule.path.open(encoding=encoding, errors="replace", newline="") as file:
+        return list(islice(filter(None, csv.reader(file, delimiter=delimiter)), n_rows))
 
 
 def _check_delimiter(rule: DatasetRule, wanted: Sequence[str]) -> None:
@@ -262,6 +262,8 @@ def _csv_parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
         )
 
     errors = (pa.ArrowException, ValueError, OSError)
+    if len(_attempt(lambda: _first_rows(rule, rule.delimiter, 2), csv.Error, OSError, UnicodeError) or "??") < 2:
+        return  # the reader takes a header without a line end for a damaged file
     reader = _attempt(open_reader, *errors)
     while reader is not None:
         batch = _attempt(partial(_next_of, reader), *errors)

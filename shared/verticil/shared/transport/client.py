@@ -192,18 +192,24 @@ class Connection:
             call = method()
         except grpc.aio.UsageError:
             raise self._closed() from None
+        # A reply's metadata come early when the peer has heard enough; it then waits for the end of our stream. (Were it to
+        # end the call at once, a write under way would fail and grpc.aio might put "INTERNAL" in place of the call's status.)
+        decided = asyncio.ensure_future(call.initial_metadata())
         try:
             async with contextlib.aclosing(_each(requests)) as outgoing:
                 async for request in outgoing:
+                    if decided.done():
+                        break
                     try:
                         await self._step(call.write(request), self._idle)
                     except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                        break  # the call has ended; only its own result says how (what write() raises does not)
+                        break  # the connection broke; the call's own result says more than write() does
             await self._step(call.done_writing(), self._idle)
             return await self._step(call, self._idle)
         except grpc.aio.AioRpcError as error:
             raise await self._ours(error) from None
         finally:
+            decided.cancel()
             call.cancel()
 
     async def receive(self, method: grpc.aio.UnaryStreamMultiCallable[Q, R], request: Q) -> AsyncGenerator[R, None]:

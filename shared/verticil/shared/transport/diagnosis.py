@@ -33,6 +33,7 @@ _EXPIRED: Final = 10
 _OTHER_NAME: Final = frozenset({62, 64})
 _CONNECTING: Final[tuple[tuple[type[OSError], str, str], ...]] = (
     (ssl.SSLEOFError, "closes the connection during the handshake", "is the service behind that port running?"),
+    (ConnectionResetError, "closes the connection during the handshake", "is the service behind that port running?"),
     (socket.gaierror, "no such host name", "check [miner] endpoint in federation.toml and the name service"),
     (ConnectionRefusedError, "connection refused", "is the miner running, and is the port right?"),
     (TimeoutError, "no answer", "a firewall may drop the connection; the port must be open outwards"),

@@ -75,6 +75,7 @@ class _Context(Protocol):
     async def abort(
         self, code: grpc.StatusCode, details: str, trailing_metadata: Sequence[tuple[str, bytes]]
     ) -> None: ...
+    async def send_initial_metadata(self, initial_metadata: Sequence[tuple[str, bytes]]) -> None: ...
     async def write(self, message: Message) -> None: ...
 
 
@@ -225,7 +226,7 @@ class RpcServer:
                 async with contextlib.aclosing(self._arriving(raw, parse)) as requests:
                     return await cast("Awaitable[Message]", behaviour(identity, requests))
 
-            return await self._answer(name, context, work)
+            return await self._answer(name, context, work, before_ending=lambda: self._hear_out(raw, context))
 
         async def one_to_many(raw: bytes, context: _Context) -> None:
             async def work(identity: Identity) -> None:
@@ -246,7 +247,14 @@ class RpcServer:
             raise NotImplementedError(f"{name}: the wire contract has no method with two streams")
         return grpc.unary_unary_rpc_method_handler(one_to_one, response_serializer=serializer)
 
-    async def _answer(self, method: str, context: _Context, work: Callable[[Identity], Awaitable[T]]) -> T:
+    async def _answer(
+        self,
+        method: str,
+        context: _Context,
+        work: Callable[[Identity], Awaitable[T]],
+        *,
+        before_ending: Callable[[], Awaitable[None]] | None = None,
+    ) -> T:
         """Let the caller through the gates, do the work, tell what went wrong."""
         task = asyncio.current_task()
         if task is not None:
@@ -257,12 +265,19 @@ class RpcServer:
             identity = self._caller(context)
             caller = identity.uri
             check_access(identity, method, federation=self._credentials.identity.federation, roles=self._roles)
-            return await work(identity)
+            result = await work(identity)
         except VerticilError as error:
             _log.info("%s by %s: %s", method, caller, error)
-            await _abort(context, error)
+            failure: VerticilError | None = error
         except Exception as error:  # noqa: BLE001 (a caller is never told of what we did not foresee)
-            await _abort(context, without_text(error, method=method))
+            failure = without_text(error, method=method)
+        else:
+            failure = None
+        if before_ending is not None:
+            await before_ending()
+        if failure is not None:
+            await _abort(context, failure)
+        return result
 
     def _caller(self, context: _Context) -> Identity:
         certificates = context.auth_context().get("x509_pem_cert", ())
@@ -282,6 +297,14 @@ class RpcServer:
             except StopAsyncIteration:
                 return
             yield parse(message)
+
+    async def _hear_out(self, raw: AsyncIterable[bytes], context: _Context) -> None:
+        """Tell the caller (by the reply's metadata) that it need not go on, and pass over what it had already sent."""
+        await context.send_initial_metadata(())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._idle):
+                async for _ in raw:
+                    pass
 
     async def _moving(self, step: Awaitable[T]) -> T:
         try:

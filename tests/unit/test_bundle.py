@@ -1,0 +1,345 @@
+"""A release: written whole or not at all, signed, and refused as soon as anything in it does not hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import rfc8785
+
+from verticil.shared.errors import GateFailed, Misuse
+from verticil.shared.formats import model_json
+from verticil.shared.release.bundle import sign_release, write_release
+from verticil.shared.release.content import FILES, ReleaseContent
+from verticil.shared.release.verification import verify_release
+from verticil.shared.transport.authority import create_authority, issue
+from verticil.shared.transport.identity import Role
+from verticil.shared.transport.signing import SigningKey
+
+MADE = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)  # authority: 365 days, certificates: 90
+
+
+@dataclasses.dataclass(frozen=True)
+class House:
+    """An authority and signing keys of what it issued."""
+
+    ca: bytes
+    fingerprint: str
+    miner: SigningKey
+    second_miner: SigningKey
+    party: SigningKey
+
+
+def _house(folder: Path, federation: str = "hearts") -> House:
+    fingerprint = create_authority(folder, federation, at=MADE)
+    keys = []
+    for name, role in (("miner", Role.MINER), ("other-miner", Role.MINER), ("clinic", Role.PARTY)):
+        issued = issue(folder, name, role, folder / "nodes", hosts=("localhost",) if role is Role.MINER else (), at=MADE)
+        keys.append(SigningKey.load(issued.signing_key, issued.certificate))
+    return House((folder / "ca.crt").read_bytes(), fingerprint, *keys)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory) -> House:
+    return _house(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory) -> House:
+    return _house(tmp_path_factory.mktemp("stranger"))
+
+
+def _receipt(content: ReleaseContent, key: SigningKey, unit: int, **changes: object):
+    body = {
+        "artifact_sha256": "00" * 32, "size": 100, "n_records": content.n_common, "party": content.study.units[unit].owner, "unit": unit,
+        "variables": list(content.study.units[unit].variables), "effective_digest": content.effective_digest,
+        "proposal_digest": content.study_digest, "miner": "miner", "received_at": "2026-11-20T09:00:00Z", **changes,
+    }  # fmt: skip
+    return key.sign(rfc8785.dumps(body))
+
+
+@pytest.fixture(scope="module")
+def content(release_content, house) -> ReleaseContent:
+    """Not a simulation: with a receipt for each unit."""
+    receipts = tuple(_receipt(release_content, house.miner, unit) for unit in range(5))
+    return dataclasses.replace(release_content, receipts=receipts, simulation=False)
+
+
+@pytest.fixture(scope="module")
+def published(content, house, tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("out") / "release"
+    write_release(directory, content)
+    sign_release(directory, house.miner, ca_certificate=house.ca)
+    return directory
+
+
+@pytest.fixture
+def release(published, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(published, tmp_path / "release"))
+
+
+def test_everything_is_there_and_verifies(release, content, house):
+    assert {path.name for path in release.iterdir()} == {*FILES, "manifest.json", "manifest.sig"}
+    verified = verify_release(release, ca_certificate=house.ca)
+    assert verified.publisher == "verticil://hearts/miner/miner"
+    assert (verified.authority_sha256, verified.receipts, verified.n_common) == (house.fingerprint, 5, 1234)
+    assert (verified.simulation, verified.seed_derived, verified.synthetic_records) == (False, False, 400)
+    assert verified.epsilon_per_person is None  # one column is sent as it is
+    assert (verified.study_id, verified.published_at) == ("heart", "2026-11-21T10:00:00Z")
+
+
+def test_the_manifest_says_what_the_contract_asks_for(release, content):
+    manifest = json.loads((release / "manifest.json").read_text())
+    for name, entry in manifest["files"].items():
+        data = (release / name).read_bytes()
+        assert (entry["bytes"], entry["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+    assert (manifest["study_digest"], manifest["effective_digest"]) == ("ab" * 32, content.effective_digest)
+    assert hashlib.sha256((release / "study.json").read_bytes()).hexdigest() == content.effective_digest
+    assert (manifest["simulation"], manifest["seed_derived"]) == (False, False)
+    assert [column["variables"][0] for column in manifest["privacy"]["columns"]] == list(content.study.schema.names)
+    assert set(manifest["software"]) == {"name", "version"}
+    assert len(manifest["receipts"]) == 5
+
+
+def test_the_files_are_of_one_model(release, content):
+    network = model_json.read((release / "model.json").read_bytes())
+    for ours, theirs in zip(content.network.families, network.families, strict=True):
+        np.testing.assert_array_equal(theirs.probability, ours.probability)
+    pd.testing.assert_frame_equal(pd.read_parquet(release / "synthetic.parquet"), content.synthetic)
+
+
+def test_the_same_content_gives_the_same_bytes(published, content, tmp_path):
+    again = write_release(tmp_path / "release", content)
+    assert (again / "manifest.json").read_bytes() == (published / "manifest.json").read_bytes()
+
+
+@pytest.mark.parametrize("which", ["authority", "signer", "colons"])
+def test_a_fingerprint_is_an_anchor_too(release, house, which):
+    signer = hashlib.sha256(house.miner.certificate).hexdigest()
+    colons = ":".join(house.fingerprint[i : i + 2] for i in range(0, 64, 2)).upper()
+    text = {"authority": house.fingerprint, "signer": signer, "colons": colons}[which]
+    assert verify_release(release, fingerprint=text).publisher_sha256 == signer
+
+
+def test_without_an_anchor_it_is_consistent_and_untrusted(release):
+    with pytest.raises(GateFailed, match="consistent in itself") as caught:
+        verify_release(release)
+    assert (caught.value.code, caught.value.exit_code) == ("RELEASE_UNTRUSTED", 6)
+
+
+def test_another_authority_is_not_trusted(release, stranger):
+    for anchor in ({"ca_certificate": stranger.ca}, {"fingerprint": stranger.fingerprint}):
+        with pytest.raises(GateFailed) as caught:
+            verify_release(release, **anchor)
+        assert caught.value.code == "RELEASE_UNTRUSTED"
+    with pytest.raises(GateFailed) as caught:  # both anchors must hold
+        verify_release(release, ca_certificate=stranger.ca, fingerprint=hashlib.sha256(stranger.ca).hexdigest())
+    assert caught.value.code == "RELEASE_UNTRUSTED"
+
+
+def test_a_stranger_who_signs_the_same_manifest_is_not_trusted(release, stranger, house):
+    sign_release(release, stranger.miner, ca_certificate=house.ca)
+    with pytest.raises(GateFailed) as caught:
+        verify_release(release, ca_certificate=house.ca)
+    assert caught.value.code == "RELEASE_UNTRUSTED"
+    with pytest.raises(GateFailed) as caught:  # his certificate was not issued by the authority beside it
+        verify_release(release, fingerprint=hashlib.sha256(stranger.miner.certificate).hexdigest())
+    assert caught.value.code == "RELEASE_INVALID"
+
+
+def test_a_party_cannot_publish(release, house):
+    sign_release(release, house.party, ca_certificate=house.ca)
+    with pytest.raises(GateFailed, match="role is 'party'"):
+        verify_release(release, ca_certificate=house.ca)
+
+
+def test_a_release_outlives_the_certificate_but_not_backwards(content, house, tmp_path):
+    """The signing certificate holds from 1 November 2026 for 90 days; what counts is the time of publication, not today's."""
+    for number, (moment, good) in enumerate([(MADE + dt.timedelta(days=89), True), (MADE + dt.timedelta(days=91), False)]):
+        directory = write_release(tmp_path / str(number), dataclasses.replace(content, published_at=moment))
+        sign_release(directory, house.miner, ca_certificate=house.ca)
+        if good:
+            verify_release(directory, ca_certificate=house.ca)
+        else:
+            with pytest.raises(GateFailed, match="expired"):
+                verify_release(directory, ca_certificate=house.ca)
+
+
+def _flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_one_changed_bit_in_any_file(release, house, name):
+    _flip(release / name, 40)
+    with pytest.raises(GateFailed, match="SHA-256 is") as caught:
+        verify_release(release, ca_certificate=house.ca)
+    assert caught.value.code == "RELEASE_INVALID"
+    assert name in caught.value.message
+
+
+def _link(release: Path) -> None:
+    data = release / "synthetic.csv"
+    data.rename(release.parent / "elsewhere.csv")
+    data.symlink_to(release.parent / "elsewhere.csv")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda r: (r / "synthetic.csv").unlink(), "synthetic.csv is listed in manifest.json but missing"),
+        (lambda r: (r / "extra.txt").write_text("x"), "extra.txt is not listed"),
+        (lambda r: (r / "folder").mkdir(), "folder is not listed"),
+        (lambda r: (r / "synthetic.csv").open("a").close() or (r / "synthetic.csv").write_bytes(b"x"), "1 bytes, expected"),
+        (_link, "not the name of a plain file"),
+        (lambda r: (r / "manifest.sig").unlink(), "missing"),
+        (lambda r: (r / "manifest.json").unlink(), "missing"),
+        (lambda r: _flip(r / "manifest.json", -3), "manifest"),
+        (lambda r: (r / "manifest.json").write_bytes((r / "manifest.json").read_bytes().replace(b"1234", b"1235", 1)), "signature"),
+        (lambda r: (r / "manifest.sig").write_text("{}"), "'format' is missing"),
+        (
+            lambda r: (r / "manifest.sig").write_text((r / "manifest.sig").read_text().replace('"signature": "', '"signature": "AAAA')),
+            "signature is not one of",
+        ),
+    ],
+)
+def test_damage_is_found(release, house, damage, message):
+    damage(release)
+    with pytest.raises(GateFailed, match=message) as caught:
+        verify_release(release, ca_certificate=house.ca)
+    assert caught.value.code == "RELEASE_INVALID"
+
+
+def _resigned(release: Path, house: House, name: str, change) -> None:
+    """Change a document and have the miner sign the result: what is left are the checks behind the signature."""
+    document = json.loads((release / name).read_bytes())
+    change(document)
+    (release / name).write_text(json.dumps(document))
+    if name != "manifest.json":
+        manifest = json.loads((release / "manifest.json").read_bytes())
+        data = (release / name).read_bytes()
+        manifest["files"][name].update(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+        (release / "manifest.json").write_text(json.dumps(manifest))
+    sign_release(release, house.miner, ca_certificate=house.ca)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("manifest.json", lambda d: d["files"].update({"../x": d["files"].pop("labels.json")}), "x is listed"),
+        ("manifest.json", lambda d: d["files"].pop("model.json"), "does not list model.json"),
+        ("manifest.json", lambda d: d.update(effective_digest="cd" * 32), "study.json: SHA-256"),
+        ("manifest.json", lambda d: d.update(published_at="yesterday"), "expected a UTC time"),
+        ("manifest.json", lambda d: d.update(version=2), "newer version"),
+        ("manifest.json", lambda d: d.update(n_common=999), "n_records: got 1234, expected 999"),
+        ("manifest.json", lambda d: d["privacy"]["columns"][0].update(epsilon=1.0), "the matrices in study.json give 2"),
+        ("manifest.json", lambda d: d["privacy"].update(epsilon_per_person=5.0), "give inf"),
+        ("manifest.json", lambda d: d["receipts"].pop(), "receipts for 4 of 5"),
+        ("manifest.json", lambda d: d["receipts"].append(d["receipts"][0]), "has a receipt already"),
+        ("manifest.json", lambda d: d["receipts"][0].update(body="{}"), "'received_at' is missing"),
+        ("model.json", lambda d: d["study"].update(effective_digest="cd" * 32), "model.json: study: effective_digest"),
+        ("model.json", lambda d: d["privacy"]["columns"].pop(), "4 columns, expected 5"),
+        ("model.json", lambda d: d["variables"][0].update(owner="registry"), "not those of study.json"),
+    ],
+)
+def test_documents_that_do_not_fit_together_are_refused_even_when_signed(release, house, name, change, message):
+    _resigned(release, house, name, change)
+    with pytest.raises(GateFailed, match=message) as caught:
+        verify_release(release, ca_certificate=house.ca)
+    assert caught.value.code == "RELEASE_INVALID"
+
+
+@pytest.mark.parametrize(
+    ("signer", "changes", "message"),
+    [
+        ("second_miner", {}, "name is 'other-miner', expected 'miner'"),
+        ("party", {}, "role is 'party'"),
+        ("miner", {"party": "registry"}, "party: got 'registry', expected 'clinic'"),
+        ("miner", {"variables": ["smoker"]}, "variables"),
+        ("miner", {"effective_digest": "cd" * 32}, "effective_digest"),
+        ("miner", {"proposal_digest": "cd" * 32}, "proposal_digest"),
+        ("miner", {"unit": 7}, "none of that number"),
+        ("miner", {"received_at": "2026-11-22T10:00:00Z"}, "later than the publication"),
+        ("miner", {"received_at": "2020-01-01T10:00:00Z"}, "not valid before"),
+    ],
+)
+def test_receipts_are_checked_one_by_one(content, house, tmp_path, signer, changes, message):
+    receipts = (_receipt(content, getattr(house, signer), 0, **changes), *content.receipts[1:])
+    directory = write_release(tmp_path / "release", dataclasses.replace(content, receipts=receipts))
+    sign_release(directory, house.miner, ca_certificate=house.ca)
+    with pytest.raises(GateFailed, match=message):
+        verify_release(directory, ca_certificate=house.ca)
+
+
+def test_only_a_simulation_goes_without_receipts(content, house, tmp_path):
+    for simulation in (True, False):
+        directory = tmp_path / str(simulation)
+        write_release(directory, dataclasses.replace(content, receipts=(), simulation=simulation))
+        sign_release(directory, house.miner, ca_certificate=house.ca)
+    assert verify_release(tmp_path / "True", ca_certificate=house.ca).simulation
+    with pytest.raises(GateFailed, match="receipts for 0 of 5"):
+        verify_release(tmp_path / "False", ca_certificate=house.ca)
+
+
+def test_nothing_is_overwritten_and_nothing_half_made_is_left(content, tmp_path):
+    (tmp_path / "there").mkdir()
+    with pytest.raises(Misuse) as caught:
+        write_release(tmp_path / "there", content)
+    assert caught.value.code == "FILE_EXISTS"
+    with pytest.raises(Misuse) as caught:
+        write_release(tmp_path / "no" / "such", content)
+    assert caught.value.code == "FILE_MISSING"
+    mixed = content.synthetic.assign(age=[1, "a"] * 200)  # no format has a column like that
+    with pytest.raises(Exception, match="age"):
+        write_release(tmp_path / "release", dataclasses.replace(content, synthetic=mixed))
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+def test_what_a_killed_run_left_is_no_obstacle(content, tmp_path):
+    leftover = tmp_path / ".release.partial"
+    leftover.mkdir()
+    (leftover / "junk").write_text("x")
+    write_release(tmp_path / "release", content)
+    assert [path.name for path in tmp_path.iterdir()] == ["release"]
+    assert not (tmp_path / "release" / "junk").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [({"fingerprint": "abc"}, "USAGE"), ({"ca_certificate": b"no certificate"}, "USAGE")],
+)
+def test_an_anchor_that_is_none_is_the_callers_mistake(release, arguments, code):
+    with pytest.raises(Misuse) as caught:
+        verify_release(release, **arguments)
+    assert caught.value.code == code
+
+
+def test_no_such_release(tmp_path, house):
+    with pytest.raises(Misuse) as caught:
+        verify_release(tmp_path / "nothing", ca_certificate=house.ca)
+    assert caught.value.code == "FILE_MISSING"
+    with pytest.raises(Misuse):
+        sign_release(tmp_path, house.miner, ca_certificate=house.ca)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"effective_digest": "cd" * 32},
+        {"codes": ()},
+        {"marginals": ()},
+        {"published_at": dt.datetime(2026, 11, 21)},  # noqa: DTZ001  # without a zone is what is refused
+    ],
+)
+def test_parts_that_do_not_belong_together_are_no_content(content, changes):
+    with pytest.raises(ValueError, match="."):
+        dataclasses.replace(content, **changes)

@@ -1,0 +1,117 @@
+"""miner.toml: defaults, paths, bounds, and what a wrong file is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from verticil.miner.config import Limits, Workers, load_miner
+from verticil.miner.daemon import init_miner
+from verticil.shared.errors import Misuse
+
+FEDERATION = """
+schema = 1
+name = "trial"
+ca_certificate = "ca.crt"
+ca_sha256 = "{zeros}"
+[miner]
+endpoint = "localhost:8443"
+""".format(zeros="0" * 64)
+
+MINER = """
+schema = 1
+name = "miner"
+federation = "federation.toml"
+state_directory = "state"
+listen = "0.0.0.0:8443"
+[identity]
+certificate = "pki/miner.crt"
+key = "pki/miner.key"
+signing_key = "pki/other.sign"
+[limits]
+max_bytes_per_study = 4294967296
+max_concurrent_uploads = 8
+disk_reserve_bytes = 1073741824
+[workers]
+processes = 2
+memory_bytes = 2147483648
+[retention]
+randomized_days = 30
+"""
+
+
+def load(folder: Path, text: str):
+    (folder / "federation.toml").write_text(FEDERATION)
+    (folder / "miner.toml").write_text(text)
+    return load_miner(folder / "miner.toml")
+
+
+def test_every_key_is_read_and_paths_are_relative_to_the_file(tmp_path):
+    config = load(tmp_path, MINER)
+    assert (config.name, config.listen, config.randomized_days) == ("miner", "0.0.0.0:8443", 30)
+    assert config.federation.endpoint == "localhost:8443"
+    assert config.state_directory == tmp_path / "state"
+    assert config.signing_key == tmp_path / "pki" / "other.sign"
+    assert config.limits == Limits()
+    assert config.workers == Workers(processes=2)
+
+
+def test_the_example_of_the_design_has_these_defaults(tmp_path):
+    short = MINER[: MINER.index("[limits]")].replace('signing_key = "pki/other.sign"\n', "")
+    config = load(tmp_path, short.replace('state_directory = "state"\n', ""))
+    assert config.limits == Limits(
+        max_bytes_per_study=4 * 2**30, max_concurrent_uploads=8, disk_reserve_bytes=2**30
+    )
+    assert (config.workers, config.randomized_days) == (Workers(processes=1, memory_bytes=2 * 2**30), 30)
+    assert config.signing_key == tmp_path / "pki" / "miner.sign"
+    assert config.state_directory == tmp_path / "state"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("processes = 2", "processes = 0", "workers.processes: got 0, expected 1 to 256"),
+        ("processes = 2", "process = 2", "workers.process: unknown key"),
+        ("randomized_days = 30", "randomized_days = -1", "retention.randomized_days: got -1, expected 0 to 36500"),
+        ("memory_bytes = 2147483648", "memory_bytes = 1", "workers.memory_bytes"),
+        ("max_concurrent_uploads = 8", "max_concurrent_uploads = 8.5", "limits.max_concurrent_uploads"),
+        ('listen = "0.0.0.0:8443"', 'listen = "8443"', "listen: got '8443', expected host:port"),
+        ('listen = "0.0.0.0:8443"', 'listen = "a:99999"', "listen: got 'a:99999'"),
+        ('name = "miner"', 'name = "a/b"', "name: got 'a/b'"),
+        ('key = "pki/miner.key"\n', "", "identity.key: missing"),
+        ("schema = 1", "schema = 2", "schema: got 2, expected 1"),
+    ],
+)
+def test_a_wrong_key_or_value_is_named(tmp_path, old, new, told):
+    with pytest.raises(Misuse) as caught:
+        load(tmp_path, MINER.replace(old, new, 1))
+    assert caught.value.code == "CONFIG_INVALID"
+    assert told in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+def test_a_missing_federation_document_is_named(tmp_path):
+    (tmp_path / "miner.toml").write_text(MINER)
+    with pytest.raises(Misuse, match=r"federation\.toml: no such file"):
+        load_miner(tmp_path / "miner.toml")
+
+
+def test_init_writes_a_file_that_can_be_read_and_overwrites_none(tmp_path):
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+    target = init_miner(tmp_path / "here", name="coordinator", federation=tmp_path / "federation.toml")
+    config = load_miner(target)
+    assert config.certificate.resolve() == (tmp_path / "here" / "pki" / "coordinator.crt").resolve()
+    assert config.signing_key.name == "coordinator.sign"
+    assert (tmp_path / "here" / "state").stat().st_mode & 0o777 == 0o700
+    with pytest.raises(Misuse, match="FILE_EXISTS"):
+        init_miner(tmp_path / "here", name="coordinator", federation=tmp_path / "federation.toml")
+
+
+def test_init_leaves_nothing_when_what_it_was_given_is_wrong(tmp_path):
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+    for options in ({"listen": "nowhere"}, {"federation": tmp_path / "absent.toml"}, {"name": "a/b"}):
+        given = {"name": "miner", "federation": tmp_path / "federation.toml"} | options
+        with pytest.raises(Misuse):
+            init_miner(tmp_path / "here", **given)
+        assert not (tmp_path / "here" / "miner.toml").exists()

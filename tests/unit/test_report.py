@@ -1,0 +1,236 @@
+"""report.html: what it says, that it needs nothing else, and that foreign text stays text."""
+
+from __future__ import annotations
+
+import dataclasses
+import doctest
+import html
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from verticil.shared.model.graph import Dag
+from verticil.shared.model.transition import quantize, symmetric
+from verticil.shared.release.report import layout, wording
+from verticil.shared.release.report.page import render
+from verticil.shared.study import canonical
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+class Outline(HTMLParser):
+    """Checks nesting, keeps tags, attributes and text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.text.append(data)
+
+
+def _outline(page: str) -> Outline:
+    outline = Outline()
+    outline.feed(page)
+    outline.close()
+    assert outline.open == []
+    return outline
+
+
+def _words(page: str) -> str:
+    return " ".join(" ".join(_outline(page).text).split())
+
+
+@pytest.fixture(scope="module")
+def page(release_content) -> str:
+    return render(release_content)
+
+
+def _with_study(content, study):
+    return dataclasses.replace(content, study=study, effective_digest=canonical.digest(study).hex())
+
+
+def _bounded(content):
+    units = tuple(
+        dataclasses.replace(unit, transition=quantize(symmetric(unit.transition.n_states, epsilon=0.5))) for unit in content.study.units
+    )
+    return _with_study(content, dataclasses.replace(content.study, units=units))
+
+
+def test_it_needs_nothing_else(page):
+    outline = _outline(page)
+    names = {tag for tag, _ in outline.tags}
+    assert not names & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
+    for _, attributes in outline.tags:
+        assert not {name for name in attributes if name.startswith("on")}
+        assert not {"src", "href", "xlink:href", "srcset", "action"} & set(attributes)
+    assert not re.search(r"https?:|//|@import|url\((?!#)", re.sub(r"<!DOCTYPE html>", "", page))
+    policy = next(attributes["content"] for tag, attributes in outline.tags if attributes.get("http-equiv"))
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+
+
+def test_foreign_text_stays_text(release_content):
+    """Titles, party names, columns and labels come from other people."""
+    bad = "</style><script>alert(1)</script>\"'&"
+    study = release_content.study
+    schema = dataclasses.replace(
+        study.schema,
+        variables=tuple(
+            dataclasses.replace(v, name=bad + v.name, owner=bad + v.owner, labels=tuple(bad + label for label in v.labels), bins=None, missing=None)
+            for v in study.schema.variables
+        ),
+    )
+    units = tuple(dataclasses.replace(u, variables=(bad + u.variables[0],), owner=bad + u.owner) for u in study.units)
+    hostile = dataclasses.replace(
+        study, schema=schema, units=units, parties=tuple(bad + p for p in study.parties), title=bad, purpose=bad
+    )
+    content = dataclasses.replace(
+        release_content,
+        study=hostile,
+        effective_digest=canonical.digest(hostile).hex(),
+        network=dataclasses.replace(release_content.network, schema=schema),
+        synthetic=release_content.synthetic.set_axis(list(schema.names), axis=1),
+        search={bad: bad},
+        provenance={bad: [bad]},
+    )
+    page = render(content)
+    assert "<script" not in page
+    assert html.escape(bad, quote=True).replace("&quot;", "&#34;").replace("&#x27;", "&#39;") in page
+    assert page.count("</style>") == 1
+    _outline(page)
+
+
+def test_each_column_and_the_person_are_stated(release_content):
+    """Closed forms: epsilon .5 per column, five columns: 2.5, odds e^2.5 = 12.18, and .15 becomes .6825 at most."""
+    words = _words(render(_bounded(release_content)))
+    assert "All 5 columns of one person together: ε = 2.50." in words
+    assert "12.2 times" in words
+    assert "at most 68.3%" in words
+    assert words.count("1.65 times") == 6  # e^.5 = 1.6487, rounded up; five rows and the example
+    assert "no limit" not in words
+    for party, part in (("clinic", "1.00"), ("registry", "1.50")):
+        assert re.search(rf"{party} [^.]*?{part}", words)
+    assert "identifying" not in words.split("How to read the table")[0]
+
+
+def test_a_column_without_a_bound_is_said_first_and_the_total_has_none(page):
+    words = _words(page)
+    assert "All 5 columns of one person together: no limit. region was sent in a way that has no limit" in words
+    assert "Treat the complete set of values of a person as identifying." in words
+    assert "One person, all 5 columns no limit 100% no limit" in words
+    assert "100% (sent as it is)" in words
+
+
+def test_a_wide_bound_is_called_what_it_is(release_content):
+    units = tuple(
+        dataclasses.replace(unit, transition=quantize(symmetric(unit.transition.n_states, epsilon=3.0))) for unit in release_content.study.units
+    )
+    content = _with_study(release_content, dataclasses.replace(release_content.study, units=units))
+    words = _words(render(content))
+    assert "ε = 15.00." in words
+    assert "4 × 10⁶ times" in words  # e^15 = 3.269e6, rounded up
+    assert "treat the complete set of randomized values of a person as identifying" in words
+
+
+def test_simulation_and_seed_are_announced(release_content, page):
+    assert "This was a simulation." in page
+    assert "can be taken out again" not in page
+    real = render(dataclasses.replace(release_content, simulation=False, seed_derived=True))
+    assert "This was a simulation." not in real
+    assert "The noise in this release can be taken out again." in real
+
+
+def test_people_intervals_structure_and_verification(release_content, page):
+    words = _words(page)
+    assert "a description of 1,234 people as a group" in words
+    assert "400 synthetic records" in words
+    assert "conditional on the structure" in words
+    unstable = sum(int(family.unstable.any(axis=1).sum()) for family in release_content.network.families)
+    assert f"{unstable} of 15 combinations of parent categories were too rare" in words
+    assert "verticil release verify FOLDER --ca ca.crt" in words
+    for name in ("model.json", "manifest.sig", "synthetic.csv"):
+        assert name in words
+
+
+def test_the_network_is_drawn_with_owners_and_crossings_marked(page):
+    outline = _outline(page)
+    classes = [attributes.get("class") or "" for _, attributes in outline.tags]
+    assert [c for c in classes if c.startswith("box ")] == ["box owner-0"] * 2 + ["box owner-1"] * 3
+    edges = [c for c in classes if c.startswith("edge")]
+    assert sorted(edges) == sorted(["edge", "edge", "edge crossing", "edge crossing", "edge", "edge crossing"])  # the last two: the legend
+    words = _words(page)
+    assert "4 arrows, 2 of them between columns of different organisations" in words
+    assert "income registry age, smoker" in words
+
+
+def test_shares_show_estimate_interval_and_synthetic_side_by_side(release_content, page):
+    share = np.bincount(release_content.codes[4], minlength=2) / 400
+    words = _words(page)
+    estimate, low, high = share[0] - 0.05, share[0] - 0.07, share[0] - 0.03
+    assert f"north & east {100 * estimate:.1f}% {100 * low:.1f}–{100 * high:.1f}% {100 * share[0]:.1f}%" in words
+    assert "In 1 category the synthetic share lies outside the interval." in words
+
+
+def test_one_hundred_categories_are_cut_to_the_most_frequent():
+    assert wording.count(60, "category", "categories") == "60 categories"
+
+
+def _random_dag(d: int, seed: int) -> Dag:
+    generator = np.random.default_rng(seed)
+    return Dag(
+        parents=tuple(
+            tuple(sorted(generator.choice(v, size=min(v, int(generator.integers(0, 3))), replace=False).tolist())) for v in range(d)
+        )
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_layout(seed):
+    """Arrows point down, nothing overlaps, everything is on the paper, and it is the same every time."""
+    dag = _random_dag(5 + 6 * seed, seed)
+    widths = [60.0 + 9 * (v % 7) for v in range(dag.n_variables)]
+    drawing = layout.arrange(dag, widths)
+    assert layout.arrange(dag, widths) == drawing
+    assert [(curve.parent, curve.child) for curve in drawing.curves] == list(dag.edges())
+    for parent, child in dag.edges():
+        assert drawing.boxes[parent].y + drawing.boxes[parent].height <= drawing.boxes[child].y
+    for i, a in enumerate(drawing.boxes):
+        assert a.width / 2 <= a.x <= drawing.width - a.width / 2
+        assert a.height / 2 <= a.y <= drawing.height - a.height / 2
+        for b in drawing.boxes[i + 1 :]:
+            assert abs(a.x - b.x) >= (a.width + b.width) / 2 or abs(a.y - b.y) >= (a.height + b.height) / 2
+
+
+def test_layout_of_nothing_linked_and_of_a_chain():
+    loose = layout.arrange(Dag(parents=((), (), ())), [100, 100, 100])
+    assert len({box.y for box in loose.boxes}) == 1
+    chain = layout.arrange(Dag(parents=((), (0,), (1,))), [100, 60, 80])
+    assert len({round(box.x, 6) for box in chain.boxes}) == 1
+
+
+def test_layout_has_no_crossing_where_none_is_needed():
+    """Two pairs declared crosswise: 0 -> 3, 1 -> 2."""
+    drawing = layout.arrange(Dag(parents=((), (), (1,), (0,))), [60.0] * 4)
+    boxes = drawing.boxes
+    assert (boxes[0].x - boxes[1].x) * (boxes[3].x - boxes[2].x) > 0
+
+
+def test_examples_in_the_docstrings():
+    assert doctest.testmod(wording).failed == 0
