@@ -6,6 +6,7 @@ import itertools
 import json
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,20 +23,48 @@ LETTERS = st.one_of(
 TEXTS = st.text(LETTERS, min_size=1, max_size=8).filter(lambda text: text == text.strip())
 LABELS = st.lists(TEXTS, min_size=2, max_size=5, unique=True).map(tuple)
 SETTINGS = settings(
-    max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+NETWORKS = given(
+    names=st.lists(TEXTS, min_size=3, max_size=3, unique=True),
+    labels=st.tuples(LABELS, LABELS, LABELS),
+    seed=st.integers(0, 99),
 )
 
 
-@SETTINGS
-@given(names=st.lists(TEXTS, min_size=3, max_size=3, unique=True), labels=st.tuples(LABELS, LABELS, LABELS), seed=st.integers(0, 99))
-def test_both_formats_in_both_readers(make_network, read_elsewhere, difference, tmp_path, names, labels, seed):
-    variables = tuple(Variable(name=name, owner="a", labels=tuple(group)) for name, group in zip(names, labels, strict=True))
+def _check(make_network, read, difference, folder, names, labels, seed):
+    variables = tuple(
+        Variable(name=name, owner="a", labels=tuple(group)) for name, group in zip(names, labels, strict=True)
+    )
     network = make_network(variables, ((), (0,), (0, 1)), seed=seed)
     tokens = label_map(network.schema)
-    (tmp_path / "n.bif").write_bytes(network_to_bif(network))
-    (tmp_path / "n.bifxml").write_bytes(network_to_xmlbif(network))
-    assert difference(network, read_elsewhere(tmp_path / "n.bif"), tokens.variables, tokens.categories) <= 1e-9
-    assert difference(network, read_elsewhere(tmp_path / "n.bifxml"), network.schema.names, labels) <= 1e-9
+    (folder / "n.bif").write_bytes(network_to_bif(network))
+    (folder / "n.bifxml").write_bytes(network_to_xmlbif(network))
+    assert difference(network, read(folder / "n.bif"), tokens.variables, tokens.categories) <= 1e-9
+    assert difference(network, read(folder / "n.bifxml"), network.schema.names, labels) <= 1e-9
+
+
+@SETTINGS
+@NETWORKS
+def test_both_formats_in_pyagrum(make_network, read_with_pyagrum, difference, tmp_path, names, labels, seed):
+    _check(make_network, read_with_pyagrum, difference, tmp_path, names, labels, seed)
+
+
+@settings(SETTINGS, max_examples=4)
+@NETWORKS
+def test_both_formats_in_pgmpy(make_network, read_with_pgmpy, difference, tmp_path, names, labels, seed):
+    """Few examples: pgmpy takes a second for one. The next test tries more."""
+    _check(make_network, read_with_pgmpy, difference, tmp_path, names, labels, seed)
+
+
+@pytest.mark.slow
+@settings(SETTINGS, max_examples=100)
+@NETWORKS
+def test_both_formats_in_pgmpy_at_length(make_network, read_with_pgmpy, difference, tmp_path, names, labels, seed):
+    _check(make_network, read_with_pgmpy, difference, tmp_path, names, labels, seed)
 
 
 @SETTINGS

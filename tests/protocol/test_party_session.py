@@ -29,10 +29,8 @@ from verticil.party.control.database import Database
 from verticil.party.control.ledger import Ledger
 from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import PartyState
-from verticil.party.exchange import delivery
 from verticil.party.records.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
-from verticil.shared.errors import DataFault, Misuse, PeerFault, Refusal, VerticilError
-from verticil.shared.formats.artifact import unpack
+from verticil.shared.errors import DataFault, PeerFault, Refusal
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
@@ -42,9 +40,9 @@ from verticil.shared.transport.chunks import plain_data
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.shared.transport.signing import SigningKey
-from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
+from verticil.wire.v1 import control_pb2, coordinator_pb2
 
-N_COMMON = 240
+N_COMMON = 800
 LINKAGE_KEY = bytes(range(32))
 SECRETS = {"north": b"n" * 32, "south": b"s" * 32}
 STUDY = """
@@ -124,6 +122,8 @@ class Wire:
         self._inner = inner
         self.sent: list[bytes] = []
         self.calls: list[str] = []
+        self.reported: list[str] = []
+        self.offsets: list[int] = []
         self.before: Callable[[str], Awaitable[None]] | None = None
         self.falsify: Callable[[str, object], object] = lambda _, reply: reply
 
@@ -141,7 +141,8 @@ class Wire:
         return await self._call("poll", request)
 
     async def report(self, request):
-        return await self._call(f"report {request.WhichOneof('what')}" if False else "report", request)
+        self.reported.append(request.WhichOneof("what"))
+        return await self._call("report", request)
 
     async def begin_upload(self, request):
         return await self._call("begin_upload", request)
@@ -159,6 +160,8 @@ class Wire:
                 if self.before is not None:
                     await self.before(f"{name}.message")
                 self.sent.append(request.SerializeToString())
+                if name == "put_pseudonyms" and request.HasField("chunk"):
+                    self.offsets.append(request.chunk.offset)
                 yield request
 
         async with contextlib.aclosing(passing()) as messages:
@@ -266,9 +269,7 @@ class Federation:
 
     def control(self) -> InMemoryControl:
         assert self.node is not None
-        return InMemoryControl(
-            self.node.control, Identity(federation="trial", role=Role.ANALYST, name="lee")
-        )
+        return InMemoryControl(self.node.control, Identity(federation="trial", role=Role.ANALYST, name="lee"))
 
     async def submit(self, text: str = STUDY) -> bytes:
         path = self.root / "study.toml"
@@ -290,6 +291,19 @@ class Federation:
                     if task.done():
                         task.result()
 
+    async def until_stage(self, name: str, *stages: str) -> None:
+        """Wait for a party's daemon to show one of the stages for its newest study."""
+
+        def shown() -> str:
+            with Database(self.root / name / "state") as database:
+                studies = PartyState(database).studies()
+            return studies[-1].stage if studies else ""
+
+        async with asyncio.timeout(20):
+            while await asyncio.to_thread(shown) not in stages:
+                if name in self.tasks and self.tasks[name].done():
+                    self.tasks[name].result()
+
     def sent(self, name: str) -> bytes:
         return b"\0".join(message for wire in self.wires[name] for message in wire.sent)
 
@@ -300,11 +314,10 @@ class Federation:
         with Database(self.root / name / "state") as database:
             return Ledger(database).rows()
 
-    def released(self, study: Study, digest: bytes, unit: int):
+    def released(self, digest: bytes, unit: int):
         """What the miner's store holds of a unit."""
         assert self.node is not None
-        record = self.node.session.record(digest)
-        return np.array(self.node.store.column(digest, unit, record.columns[unit]))
+        return np.fromfile(self.node.store.study(digest).column(unit, 1), dtype=np.uint8)
 
 
 def ids(name: str) -> list[str]:
@@ -360,16 +373,603 @@ async def manual(tmp_path, pki):
     await made.stop_miner()
 
 
+DONE = ("all columns sent", "at the miner: estimating")
+NOT_BEFORE_APPROVAL = {"put_pseudonyms", "get_alignment", "begin_upload", "put_chunks", "finish_upload"}
+
+
+async def finished(federation: Federation, digest: bytes) -> dict[str, list[str]]:
+    """Let the study reach its last unit, stop the daemons, and give the SHA-256 of what each party sent, by unit."""
+    await federation.until(digest, State.ESTIMATING)
+    for name in federation.wires:
+        await federation.until_stage(name, *DONE)
+    await federation.stop()
+    return {name: artifacts(federation, name) for name in federation.wires}
+
+
+def artifacts(federation: Federation, name: str) -> list[str]:
+    return sorted({(row.variables, row.artifact_sha256) for row in federation.ledger(name)})
+
+
 async def test_a_study_from_submission_to_the_last_unit(federation):
     digest = await federation.submit()
     federation.start()
     summary = await federation.until(digest, State.ESTIMATING)
     assert summary.n_common == N_COMMON
-    await federation.stop()
+    await finished(federation, digest)
     for name in ("north", "south"):
-        rows = federation.ledger(name)
-        assert [row.charged for row in rows] == pytest.approx([2.0, 2.0])
+        assert [row.charged for row in federation.ledger(name)] == pytest.approx([2.0, 2.0])
         with Site.open(federation.config(name)) as site:
             (study,) = site.state.studies()
             assert study.n_common == N_COMMON
-            assert study.stage in {"all columns sent", "at the miner: estimating"}
+            for item in site.state.artifacts(digest, study.task.effective_digest).values():
+                assert json.loads(item.receipt)["artifact_sha256"] == item.sha256.hex()
+
+
+async def test_what_arrives_is_the_sticky_noise_of_contract_section_2(federation):
+    """Recomputed here: pseudonyms with the standard library, noise with the plain numpy path."""
+    digest = await federation.submit()
+    federation.start()
+    await finished(federation, digest)
+    study = read_study(federation.root / "study.toml")
+
+    def pseudonym(person: str) -> bytes:
+        return hmac.digest(LINKAGE_KEY, b"verticil/linkage/v1" + digest + person.encode(), "sha256")[:16]
+
+    common = sorted((person for person in ids("north") if person in ids("south")), key=pseudonym)
+    for index, unit in enumerate(study.units):
+        variable = study.schema[index]
+        secret = SECRETS[variable.owner]
+        column = dict(zip(ids(variable.owner), values(variable.owner)[variable.name], strict=True))
+        if variable.bins:
+            true = [int(column[person]) // 10 for person in common]
+        else:
+            true = [variable.labels.index(column[person] or "unknown") for person in common]
+        key = unit_key(
+            secret,
+            dataset="people",
+            source_columns=[variable.name],
+            codebook_digest=codebook_digest(variable, {}),
+            transition_digest=unit.transition.digest(),
+        )
+        tags = record_tags(secret, common)
+        expected = perturb_numpy(key, tags, np.array(true, dtype=np.uint8), unit.transition)
+        assert federation.released(digest, index).tolist() == expected.tolist()
+        assert (expected != true).any()
+
+
+async def test_no_value_id_or_key_is_ever_sent(federation):
+    digest = await federation.submit()
+    federation.start()
+    await finished(federation, digest)
+    for name in ("north", "south"):
+        sent = federation.sent(name)
+        for forbidden in (b"person-", name.encode() + b"-1", SECRETS[name], LINKAGE_KEY, SECRETS[name].hex().encode()):
+            assert forbidden not in sent
+        person = ids(name)[0].encode()
+        for plain in (hashlib.sha256(person).digest(), hmac.digest(SECRETS[name], person, "sha256")[:14]):
+            assert plain not in sent
+
+
+async def test_row_order_file_format_of_names_and_study_names_do_not_matter(tmp_path, pki):
+    """Same secrets, linkage key and study: the same artifacts whatever the order of rows; a renamed variable, the same values."""
+    seen = []
+    for order in (0, 1):
+        federation = Federation(tmp_path / str(order), pki)
+        for name in ("north", "south"):
+            (federation.root / name / "people.csv").write_text(table(name, order=order))
+        await federation.start_miner()
+        digest = await federation.submit()
+        federation.start()
+        seen.append(await finished(federation, digest))
+        if order == 1:
+            federation.set_up("north", columns='[dataset.people.columns.gender]\nsource = "sex"')
+            renamed = STUDY.replace('"sex"', '"gender"').replace('"trial"', '"renamed"', 1)
+            again = await federation.submit(renamed)
+            federation.start()
+            await finished(federation, again)
+            first = dict(zip(order_of(digest), federation.released(digest, 0).tolist(), strict=True))
+            second = dict(zip(order_of(again), federation.released(again, 0).tolist(), strict=True))
+            assert first == second
+            assert [row.charged for row in federation.ledger("north")] == pytest.approx([2.0, 2.0, 0.0, 0.0])
+        await federation.stop_miner()
+    assert seen[0] == seen[1]
+
+
+def order_of(digest: bytes) -> list[str]:
+    """The common people in the common order."""
+
+    def pseudonym(person: str) -> bytes:
+        return hmac.digest(LINKAGE_KEY, b"verticil/linkage/v1" + digest + person.encode(), "sha256")
+
+    return sorted((person for person in ids("north") if person in ids("south")), key=pseudonym)
+
+
+# ---- approval
+
+
+async def test_nothing_leaves_before_approval_and_approving_is_noticed(manual):
+    digest = await manual.submit()
+    manual.start()
+    for name in ("north", "south"):
+        await manual.until_stage(name, "waiting for approval")
+        assert manual.wires[name][0].reported == []
+        assert set(manual.calls(name)) == {"hello", "poll"}
+    facts = await asyncio.to_thread(office.approve, manual.config("north"), "trial", "officer")
+    assert facts["approved"]
+    assert facts["records"] == N_COMMON + 17
+    assert facts["epsilon_charged_now"] == pytest.approx(4.0)
+    await manual.until_stage("north", "waiting for the other parties' approval")
+    assert not NOT_BEFORE_APPROVAL & set(manual.calls("north") + manual.calls("south"))
+    await asyncio.to_thread(office.approve, manual.config("south"), digest.hex()[:10], "officer")
+    await finished(manual, digest)
+
+
+async def test_a_denial_reaches_the_analyst_and_is_for_good(manual):
+    digest = await manual.submit()
+    manual.start()
+    await manual.until_stage("north", "waiting for approval")
+    await manual.until_stage("south", "waiting for approval")
+    await asyncio.to_thread(office.approve, manual.config("south"), "trial", "officer")
+    await asyncio.to_thread(office.deny, manual.config("north"), "trial", "officer", "the noise is too weak")
+    await manual.until(digest, State.DENIED)
+    with pytest.raises(Refusal) as caught:
+        await asyncio.to_thread(office.approve, manual.config("north"), "trial", "officer")
+    assert (caught.value.code, caught.value.exit_code) == ("STUDY_DENIED", 4)
+    assert not NOT_BEFORE_APPROVAL & set(manual.calls("north") + manual.calls("south"))
+    assert b"the noise is too weak" in manual.sent("north")
+
+
+async def test_several_approvers_must_agree_in_the_same_content(manual):
+    for name in ("north", "south"):
+        manual.set_up(name, approval="manual", policy='approvers = ["a", "b"]\napprovers_needed = 2')
+    await manual.submit()
+    manual.start("north")
+    await manual.until_stage("north", "waiting for approval")
+    config = manual.config("north")
+    with pytest.raises(Refusal, match=r"'c' is not one of policy\.approvers") as caught:
+        await asyncio.to_thread(office.approve, config, "trial", "c")
+    assert caught.value.exit_code == 3
+    assert not (await asyncio.to_thread(office.approve, config, "trial", "a"))["approved"]
+    assert not (await asyncio.to_thread(office.approve, config, "trial", "a"))["approved"]
+    await manual.until_stage("north", "waiting for approval (1 so far)")
+    # The data change: the first vote was for something else.
+    path = manual.root / "north" / "people.csv"
+    path.write_text(path.read_text().replace(",yes", ",no", 1))
+    facts = await asyncio.to_thread(office.approve, config, "trial", "b")
+    assert (facts["approved"], facts["approvers"]) == (False, ["b"])
+    facts = await asyncio.to_thread(office.approve, config, "trial", "a")
+    assert (facts["approved"], facts["approvers"]) == (True, ["b", "a"])
+    await manual.until_stage("north", "waiting for the other parties' approval")
+
+
+async def test_changed_data_void_the_approval_before_anything_leaves(manual):
+    digest = await manual.submit()
+    manual.start()
+    for name in ("north", "south"):
+        await manual.until_stage(name, "waiting for approval")
+    await asyncio.to_thread(office.approve, manual.config("north"), "trial", "officer")
+    path = manual.root / "north" / "people.csv"
+    path.write_text(path.read_text().replace(",yes", ",no", 1))
+    await asyncio.to_thread(office.approve, manual.config("south"), "trial", "officer")
+    summary = await manual.until(digest, State.FAILED)
+    assert summary.failure.code == "APPROVAL_VOID"
+    assert "smoker" in summary.failure.message
+    assert not NOT_BEFORE_APPROVAL & set(manual.calls("north"))
+    assert manual.ledger("north") == ()
+
+
+async def test_a_changed_declaration_voids_the_approval(manual):
+    digest = await manual.submit()
+    manual.start()
+    for name in ("north", "south"):
+        await manual.until_stage(name, "waiting for approval")
+        await asyncio.to_thread(office.approve, manual.config(name), "trial", "officer") if name == "north" else None
+    await manual.stop("north")
+    path = manual.root / "north" / "party.toml"
+    path.write_text(path.read_text() + '[[randomization]]\nvariables = ["sex"]\nscheme = "symmetric"\nepsilon = 1.0\n')
+    manual.start("north")
+    await asyncio.to_thread(office.approve, manual.config("south"), "trial", "officer")
+    summary = await manual.until(digest, State.FAILED)
+    assert summary.failure.code == "APPROVAL_VOID"
+    assert not NOT_BEFORE_APPROVAL & set(manual.calls("north"))
+
+
+async def test_a_party_may_declare_stronger_noise(federation):
+    path = federation.root / "north" / "party.toml"
+    path.write_text(path.read_text() + '[[randomization]]\nvariables = ["sex"]\nscheme = "symmetric"\nepsilon = 1.0\n')
+    digest = await federation.submit()
+    federation.start()
+    await finished(federation, digest)
+    assert [row.epsilon for row in federation.ledger("north")] == pytest.approx([1.0, 2.0])
+
+
+# ---- what cannot be served
+
+
+@pytest.mark.parametrize(
+    ("policy", "code"),
+    [
+        ("max_categories = 2", "POLICY_REFUSED"),
+        ('deny_columns = ["smoker"]', "POLICY_REFUSED"),
+        ("minimum_parties = 3", "POLICY_REFUSED"),
+        ("minimum_common_records = 10000", "LINKAGE_TOO_SMALL"),
+        ("max_epsilon_per_column = 1.9", "BUDGET_EXCEEDED"),
+        ("max_epsilon_per_study = 3.9", "BUDGET_EXCEEDED"),
+        ("max_epsilon_lifetime = 3.9", "BUDGET_EXCEEDED"),
+        ('recipients = ["other"]', "POLICY_REFUSED"),
+    ],
+)
+async def test_what_the_policy_refuses_is_reported_and_nothing_leaves(federation, policy, code):
+    key = policy.split()[0]
+    path = federation.root / "north" / "party.toml"
+    kept = [line for line in path.read_text().splitlines() if not line.startswith(f"{key} =")]
+    path.write_text("\n".join(kept) + f"\n{policy}\n")
+    digest = await federation.submit()
+    federation.start()
+    summary = await federation.until(digest, State.FAILED)
+    assert summary.failure.code == code
+    assert summary.failure.hint
+    assert not NOT_BEFORE_APPROVAL & set(federation.calls("north") + federation.calls("south"))
+    assert federation.ledger("north") == ()
+
+
+async def test_a_data_fault_ends_one_study_and_the_daemon_serves_the_next(federation):
+    path = federation.root / "north" / "people.csv"
+    whole = path.read_text()
+    path.write_text(whole.replace(",yes", ",CANARY-VALUE", 2))
+    digest = await federation.submit()
+    federation.start()
+    summary = await federation.until(digest, State.FAILED)
+    assert summary.failure.code == "DATA_CATEGORY_UNSEEN"
+    assert "CANARY" not in str(summary)
+    assert b"CANARY" not in federation.sent("north")
+    path.write_text(whole)
+    again = await federation.submit(STUDY.replace('"trial"', '"second"', 1))
+    await finished(federation, again)
+
+
+async def test_infinite_epsilon_needs_a_permit(federation):
+    text = STUDY + '[[randomization]]\nvariables = ["sex"]\nscheme = "none"\n'
+    digest = await federation.submit(text)
+    federation.start()
+    assert (await federation.until(digest, State.FAILED)).failure.code == "EPSILON_INFINITE"
+    await federation.stop()
+    federation.set_up("north", policy='allow_infinite = ["sex"]')
+    again = await federation.submit(text.replace('"trial"', '"second"', 1))
+    federation.start()
+    await finished(federation, again)
+    assert [row.epsilon for row in federation.ledger("north")] == pytest.approx([float("inf"), 2.0])
+
+
+async def test_the_lifetime_budget_outlives_studies_and_changed_data_are_refused(federation):
+    digest = await federation.submit()
+    federation.start()
+    await finished(federation, digest)
+    # The same matrices again: the same values, no charge.
+    again = await federation.submit(STUDY.replace('"trial"', '"again"', 1))
+    federation.start()
+    await finished(federation, again)
+    assert [row.charged for row in federation.ledger("north")] == pytest.approx([2, 2, 0, 0])
+    # Other matrices: 2 * 1.9 more, 7.8 of 8 in all; after these, nothing else fits.
+    third = await federation.submit(STUDY.replace('"trial"', '"third"', 1).replace("epsilon = 2.0", "epsilon = 1.9"))
+    federation.start()
+    await finished(federation, third)
+    fourth = await federation.submit(STUDY.replace('"trial"', '"fourth"', 1).replace("epsilon = 2.0", "epsilon = 0.5"))
+    federation.start()
+    summary = await federation.until(fourth, State.FAILED)
+    assert summary.failure.code == "BUDGET_EXCEEDED"
+    assert "on top of 7.8" in summary.failure.message
+    await federation.stop()
+    # Changed data under the first matrices.
+    path = federation.root / "north" / "people.csv"
+    path.write_text(path.read_text().replace(",yes", ",no", 1))
+    fifth = await federation.submit(STUDY.replace('"trial"', '"fifth"', 1))
+    federation.start()
+    assert (await federation.until(fifth, State.FAILED)).failure.code == "DATA_CHANGED"
+    assert len(federation.ledger("north")) == 6
+
+
+# ---- a miner that tells something else
+
+
+def lies(call: str, change: Callable[[object], None]):
+    """A miner whose replies to one call are changed on their way to north."""
+
+    def interfere(name: str, wire: Wire) -> None:
+        def falsify(called: str, reply: object) -> object:
+            if called == call and name == "north":
+                change(reply)
+            return reply
+
+        wire.falsify = falsify
+
+    return interfere
+
+
+def _clear_one_bit(part) -> None:
+    if part.chunk.data:
+        data = bytearray(plain_data(part.chunk))
+        position = next(i for i, byte in enumerate(data) if byte)
+        data[position] &= data[position] - 1
+        fresh = next(iter(make_chunk(bytes(data), part.chunk.offset)))
+        part.chunk.CopyFrom(fresh)
+
+
+def _shift(part) -> None:
+    if part.chunk.data:
+        data = plain_data(part.chunk)
+        part.chunk.CopyFrom(next(iter(make_chunk(data[1:] + data[:1], part.chunk.offset))))
+
+
+def make_chunk(data: bytes, offset: int):
+    from verticil.shared.transport.chunks import make_chunks
+
+    for chunk in make_chunks(data):
+        chunk.offset = offset
+        yield chunk
+
+
+def _other_digest(part) -> None:
+    part.common_sha256 = b"x" * 32
+
+
+def _other_count(part) -> None:
+    part.n_common -= 1
+
+
+@pytest.mark.parametrize("change", [_clear_one_bit, _shift, _other_digest, _other_count])
+async def test_a_false_alignment_is_noticed_before_anything_is_randomized(federation, change):
+    federation.interfere = lies("get_alignment", change)
+    digest = await federation.submit()
+    federation.start()
+    summary = await federation.until(digest, State.FAILED)
+    assert summary.failure.code == "ALIGNMENT_MISMATCH"
+    assert federation.ledger("north") == ()
+    assert list((federation.root / "north" / "state" / "spool").iterdir()) == []
+    assert "confirmed_common_sha256" not in federation.wires["north"][0].reported
+
+
+async def test_too_few_common_people_end_the_study_before_anything_is_randomized(federation):
+    path = federation.root / "south" / "people.csv"
+    header, *rows = path.read_text().splitlines()
+    kept = [row if row < "person-0150" else f"x{row}" for row in rows]
+    path.write_text("\n".join([header, *kept]) + "\n")
+    digest = await federation.submit()
+    federation.start()
+    summary = await federation.until(digest, State.FAILED)
+    assert summary.failure.code == "LINKAGE_TOO_SMALL"
+    assert federation.ledger("north") == federation.ledger("south") == ()
+
+
+def _another_effective(change: Callable[[Study], Study]):
+    def falsify(reply) -> None:
+        for task in reply.tasks:
+            if task.effective:
+                study = change(canonical.from_bytes(task.effective))
+                task.effective = canonical.to_bytes(study)
+                task.effective_digest = canonical.digest(study)
+
+    return falsify
+
+
+def _weaker_own(study: Study) -> Study:
+    from verticil.shared.model.transition import quantize, symmetric
+
+    unit = dataclasses.replace(study.units[0], transition=quantize(symmetric(2, epsilon=9.0)))
+    return study.with_declaration({0: unit})
+
+
+def _later_expiry(study: Study) -> Study:
+    return dataclasses.replace(study, expires=dt.date(2100, 1, 1))
+
+
+def _smaller_minimum(study: Study) -> Study:
+    return dataclasses.replace(study, linkage=dataclasses.replace(study.linkage, minimum_common_records=1))
+
+
+@pytest.mark.parametrize("change", [_weaker_own, _later_expiry, _smaller_minimum])
+async def test_another_effective_study_than_the_approved_one_is_refused(federation, change):
+    federation.interfere = lies("poll", _another_effective(change))
+    digest = await federation.submit()
+    federation.start()
+    summary = await federation.until(digest, State.FAILED)
+    assert summary.failure.code == "STUDY_MISMATCH"
+    assert not NOT_BEFORE_APPROVAL & set(federation.calls("north"))
+
+
+async def test_a_receipt_that_the_miner_did_not_sign_is_refused(federation):
+    federation.interfere = lies("finish_upload", lambda reply: setattr(reply.receipt, "signature", b"\0" * 64))
+    digest = await federation.submit()
+    federation.start()
+    summary = await federation.until(digest, State.FAILED)
+    assert summary.failure.code == "STUDY_MISMATCH"
+    assert "receipt" in summary.failure.message
+
+
+@pytest.mark.parametrize("code", ["IDENTITY_REFUSED", "VERSION_UNSUPPORTED", "TLS_REFUSED", "CERTIFICATE_INVALID"])
+async def test_what_no_retry_mends_ends_the_daemon(federation, code):
+    def interfere(name: str, wire: Wire) -> None:
+        async def refuse(call: str) -> None:
+            raise PeerFault(code, "refused")
+
+        wire.before = refuse
+
+    federation.interfere = interfere
+    with pytest.raises(PeerFault) as caught:
+        await daemon.run_party(federation.config("north"), lambda: federation.wire("north"), stop=asyncio.Event())
+    assert caught.value.code == code
+    assert len(federation.wires["north"]) == 1
+
+
+async def test_two_daemons_on_one_state_are_refused(federation):
+    await federation.submit()
+    federation.start("north")
+    await federation.until_stage("north", "waiting for the other parties' approval")
+    with pytest.raises(DataFault) as caught:
+        await daemon.run_party(federation.config("north"), lambda: federation.wire("north"), stop=asyncio.Event())
+    assert caught.value.code == "STATE_LOCKED"
+
+
+# ---- kills and broken connections
+
+
+async def test_the_ledger_has_the_row_before_the_first_byte_of_a_unit(federation):
+    seen: list[int] = []
+
+    def interfere(name: str, wire: Wire) -> None:
+        async def look(call: str) -> None:
+            if call == "begin_upload":
+                # From outside, through the file: what another process would see, and what a power cut would leave.
+                with contextlib.closing(
+                    sqlite3.connect(federation.root / name / "state" / "party.sqlite")
+                ) as connection:
+                    seen.append(connection.execute("SELECT COUNT(*) FROM ledger").fetchone()[0])
+
+        if name == "north":
+            wire.before = look
+
+    federation.interfere = interfere
+    digest = await federation.submit()
+    federation.start()
+    await finished(federation, digest)
+    assert seen == [1, 2]
+
+
+class _Killed(BaseException):
+    """Stands for SIGKILL: nothing catches it, nothing is tidied up on the way."""
+
+
+async def _undisturbed(tmp_path: Path, pki: Path) -> dict[str, list[str]]:
+    federation = Federation(tmp_path / "undisturbed", pki)
+    await federation.start_miner()
+    digest = await federation.submit()
+    federation.start()
+    expected = await finished(federation, digest)
+    await federation.stop_miner()
+    return expected
+
+
+async def test_a_party_that_is_killed_at_every_call_finishes_with_the_same_digests(federation, tmp_path, pki):
+    """North's daemon dies at its first call of each kind and in the middle of each stream, and is started again each time."""
+    died: set[str] = set()
+    dead = asyncio.Event()
+
+    def interfere(name: str, wire: Wire) -> None:
+        async def die(call: str) -> None:
+            if name == "north" and call not in died:
+                died.add(call)
+                dead.set()
+                await asyncio.Event().wait()  # it hangs here until it is cancelled: no reply ever comes
+
+        wire.before = die
+
+    federation.interfere = interfere
+    digest = await federation.submit()
+    federation.start()
+    finish = asyncio.create_task(federation.until(digest, State.ESTIMATING))
+    async with asyncio.timeout(30):
+        while not finish.done():
+            waiting = asyncio.create_task(dead.wait())
+            await asyncio.wait({finish, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            if dead.is_set():
+                dead.clear()
+                await federation.kill("north")
+                federation.start("north")
+    assert {"hello", "poll", "report", "put_pseudonyms", "begin_upload", "put_chunks", "finish_upload"} <= died
+    assert await finished(federation, digest) == await _undisturbed(tmp_path, pki)
+    assert sum(row.charged for row in federation.ledger("north")) == pytest.approx(4.0)
+
+
+async def test_uploads_resume_at_the_committed_offset(federation):
+    """Of 16 * 817 = 13,072 bytes of pseudonyms in chunks of 1,024, the connection breaks after the tenth chunk, once.
+
+    The miner commits eight chunks at a time.
+    """
+    count = 0
+
+    def interfere(name: str, wire: Wire) -> None:
+        async def cut(call: str) -> None:
+            nonlocal count
+            if name == "north" and call == "put_pseudonyms.message":
+                count += 1
+                if count == 13:  # the question, the head, ten chunks, and then
+                    raise PeerFault("UNREACHABLE", "the connection broke")
+
+        wire.before = cut
+
+    federation.interfere = interfere
+    digest = await federation.submit()
+    federation.start()
+    await finished(federation, digest)
+    offsets = [offset for wire in federation.wires["north"] for offset in wire.offsets]
+    assert offsets == [1024 * i for i in range(10)] + [1024 * i for i in range(8, 13)]
+
+
+async def test_a_full_disk_at_the_party_is_waited_for(federation, monkeypatch):
+    import errno
+    import os
+
+    replace, failed = os.replace, []
+
+    def full_once(source, target, **rest):
+        if "spool" in str(target) and not failed:
+            failed.append(target)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return replace(source, target, **rest)
+
+    monkeypatch.setattr(os, "replace", full_once)
+    digest = await federation.submit()
+    federation.start()
+    await finished(federation, digest)
+    assert failed
+    assert [row.charged for row in federation.ledger("north")] == pytest.approx([2.0, 2.0])
+
+
+async def test_a_miner_that_is_gone_is_dialled_again(federation):
+    digest = await federation.submit()
+    refused: list[str] = []
+
+    def interfere(name: str, wire: Wire) -> None:
+        async def gone(call: str) -> None:
+            if len(refused) < 3:
+                refused.append(name)
+                raise PeerFault("UNREACHABLE", "nobody there")
+
+        wire.before = gone
+
+    federation.interfere = interfere
+    federation.start()
+    await finished(federation, digest)
+    assert len(refused) == 3
+
+
+async def test_status_and_check_say_what_there_is(manual):
+    await manual.submit()
+    config = manual.config("north")
+    checked = await asyncio.to_thread(office.check, config, read_study(manual.root / "study.toml"))
+    assert checked["ok"]
+    assert checked["faults"] == []
+    assert checked["epsilon"] == pytest.approx(4.0)
+    assert checked["tables"][0]["records"] == N_COMMON + 17
+    manual.start("north")
+    await manual.until_stage("north", "waiting for approval")
+    facts = await asyncio.to_thread(office.status, config)
+    json.dumps(facts, allow_nan=False)
+    (study,) = facts["studies"]
+    assert (study["state"], study["approved"], study["epsilon"]) == ("awaiting_approval", False, pytest.approx(4.0))
+    assert facts["daemon"]["running"]
+    assert facts["ledger"] == [{"dataset": "people", "epsilon_spent": 0.0, "epsilon_lifetime_limit": 8.0}]
+    assert "connected" in await asyncio.to_thread(daemon.probe, config.path)
+    (manual.root / "north" / "people.csv").write_text("id;sex;smoker\n1;f;no\n")
+    checked = await asyncio.to_thread(office.check, config, read_study(manual.root / "study.toml"))
+    assert not checked["ok"]
+    assert checked["faults"][0]["exit_code"] == 1
+
+
+def test_backoff_is_quick_first_jittered_and_capped() -> None:
+    longest = daemon.Backoff(uniform=lambda: 1.0)
+    assert [longest.next_seconds() for _ in range(8)] == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    longest.reset()
+    assert longest.next_seconds() == 0.5
+    assert daemon.Backoff(uniform=lambda: 0.0).next_seconds() == 0.0

@@ -33,7 +33,8 @@ def network_of(*tables: np.ndarray) -> Network:
         for child, (family, table) in enumerate(zip(parents, tables, strict=True))
     )
     variables = tuple(
-        Variable(name=f"v{i}", owner="a", labels=tuple(map(str, range(table.shape[1])))) for i, table in enumerate(tables)
+        Variable(name=f"v{i}", owner="a", labels=tuple(map(str, range(table.shape[1]))))
+        for i, table in enumerate(tables)
     )
     return Network(schema=Schema(variables=variables), dag=Dag(parents=parents), families=families)
 
@@ -65,7 +66,9 @@ def rejects_independence(a: np.ndarray, b: np.ndarray, given: np.ndarray) -> boo
 @pytest.mark.parametrize("method", ["systematic", "independent"])
 def test_records_follow_the_tables_and_a_transposed_table_is_noticed(method, path):
     """Systematic counts vary less than the null says, so for them the test errs on the quiet side only."""
-    codes = sample_codes(network_of(ROOT, CHILD, OTHER), N, generator=np.random.default_rng(1), method=method, path=path)
+    codes = sample_codes(
+        network_of(ROOT, CHILD, OTHER), N, generator=np.random.default_rng(1), method=method, path=path
+    )
     counts = counts_of(codes[0], codes[1], (3, 3))
     assert not rejects_table(np.bincount(codes[0])[None, :], ROOT)
     assert not rejects_table(counts, CHILD)

@@ -229,10 +229,10 @@ class Nodes:
 
 
 class SlowProxy:
-    """A TCP proxy that forwards towards the miner at a limited rate, and everything back at once."""
+    """A TCP proxy that forwards towards the miner at `bytes_per_second` once that is set, and everything back at once."""
 
-    def __init__(self, target: int, *, bytes_per_second: int) -> None:
-        self._target, self._rate = target, bytes_per_second
+    def __init__(self, target: int) -> None:
+        self._target, self.bytes_per_second = target, 0
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self.port = 0
@@ -272,32 +272,27 @@ class SlowProxy:
         try:
             # return_exceptions is not used: the first side that ends ends both
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._pump(reader, back, self._rate))
-                group.create_task(self._pump(onward, writer, 0))
+                group.create_task(self._pump(reader, back, limited=True))
+                group.create_task(self._pump(onward, writer, limited=False))
         except* (OSError, asyncio.IncompleteReadError):
             pass
         finally:
             for end in (writer, back):
                 end.close()
 
-    @staticmethod
-    async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter, rate: int) -> None:
-        while data := await source.read(1024 if rate else 65536):
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, limited: bool) -> None:
+        while data := await source.read(1024):
             sink.write(data)
             await sink.drain()
-            if rate:
-                await asyncio.sleep(len(data) / rate)
+            if limited and self.bytes_per_second:
+                await asyncio.sleep(len(data) / self.bytes_per_second)
         raise ConnectionResetError
 
 
-@pytest.fixture
-def make_nodes(tmp_path: Path) -> Iterator[Callable[..., Nodes]]:
-    """Lay out a federation of `n` people; same seed, same secrets."""
-    made: list[Nodes] = []
-
+def _maker(folder: Path, made: list[Nodes]) -> Callable[..., Nodes]:
     def make(name: str = "federation", *, n: int = 3000, seed: int = 1, tables: dict[str, Path] | None = None) -> Nodes:
-        root = tmp_path / name
-        paths = tables or write_tables(tmp_path / f"{name}-tables", n)
+        root = folder / name
+        paths = tables or write_tables(folder / f"{name}-tables", n)
         federation = provision(
             root,
             federation="trial",
@@ -312,7 +307,23 @@ def make_nodes(tmp_path: Path) -> Iterator[Callable[..., Nodes]]:
         made.append(Nodes(federation, study))
         return made[-1]
 
-    yield make
+    return make
+
+
+@pytest.fixture
+def make_nodes(tmp_path: Path) -> Iterator[Callable[..., Nodes]]:
+    """Lay out a federation of `n` people; same seed, same secrets."""
+    made: list[Nodes] = []
+    yield _maker(tmp_path, made)
+    for nodes in made:
+        nodes.stop()
+
+
+@pytest.fixture(scope="module")
+def make_module_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Nodes]]:
+    """The same for a whole module."""
+    made: list[Nodes] = []
+    yield _maker(tmp_path_factory.mktemp("module"), made)
     for nodes in made:
         nodes.stop()
 
@@ -322,11 +333,11 @@ def study_text() -> str:
     return STUDY
 
 
-@pytest.fixture
-def tables() -> Callable[..., dict[str, Path]]:
+@pytest.fixture(scope="session")
+def write_federation_tables() -> Callable[..., dict[str, Path]]:
     return write_tables
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def slow_proxy() -> type[SlowProxy]:
     return SlowProxy

@@ -15,7 +15,9 @@ from verticil.miner.storage.store import StudyFiles
 
 # Few different bytes, zero and 0x80 among them: collisions are frequent, and trailing zeros and signs would show.
 pseudonym = st.lists(st.sampled_from([0, 1, 127, 128, 255]), min_size=16, max_size=16).map(bytes)
-sparse = st.builds(lambda first, last: bytes([first]) + bytes(14) + bytes([last]), st.integers(0, 255), st.sampled_from([0, 128]))
+sparse = st.builds(
+    lambda first, last: bytes([first]) + bytes(14) + bytes([last]), st.integers(0, 255), st.sampled_from([0, 128])
+)
 some_lists = st.lists(st.sets(pseudonym | sparse, max_size=40), min_size=1, max_size=4)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from verticil.shared.formats import bif
 from verticil.shared.formats.bif import label_map, network_to_bif, token_for, write_label_map
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
@@ -25,10 +27,15 @@ def _family(child, parents, rows):
 
 def test_the_file_of_a_small_network_letter_by_letter():
     schema = Schema(
-        variables=(Variable(name="rain", owner="a", labels=("no", "yes")), Variable(name="wet?", owner="b", labels=("<1", "[1,5)")))
+        variables=(
+            Variable(name="rain", owner="a", labels=("no", "yes")),
+            Variable(name="wet?", owner="b", labels=("<1", "[1,5)")),
+        )
     )
     network = Network(
-        schema=schema, dag=Dag(parents=((), (0,))), families=(_family(0, (), [[0.75, 0.25]]), _family(1, (0,), [[0.5, 0.5], [0.125, 0.875]]))
+        schema=schema,
+        dag=Dag(parents=((), (0,))),
+        families=(_family(0, (), [[0.75, 0.25]]), _family(1, (0,), [[0.5, 0.5], [0.125, 0.875]])),
     )
     text = network_to_bif(network).decode("ascii")
     assert text.split("\n", 3)[3] == (
@@ -90,7 +97,7 @@ def test_tokens_are_safe_and_distinct_without_regard_to_case(hard_network):
 
 
 def test_bnlearn_finds_what_its_reader_wants(hard_network):
-    """bnlearn, R/foreign-read.R: the first line that is no comment starts with ``network``; blanks in ``{ a, b }`` and around ``|``."""
+    """bnlearn, R/foreign-read.R: first ``network``, comments excepted; blanks in ``{ a, b }`` and around ``|``."""
     lines = [line for line in network_to_bif(hard_network).decode("ascii").splitlines() if not line.startswith("//")]
     assert lines[0].startswith("network ")
     assert not any("//" in line or "default" in line.split() or "property" in line.split() for line in lines)
@@ -102,3 +109,7 @@ def test_bnlearn_finds_what_its_reader_wants(hard_network):
 def test_a_long_label_makes_a_short_token_and_no_label_makes_none():
     assert len(token_for("x" * 500)) <= 48
     assert token_for("漢字") == "_"
+
+
+def test_examples_in_the_docstrings():
+    assert doctest.testmod(bif).failed == 0

@@ -10,7 +10,12 @@ from verticil.miner.learning.counting import PairTables, all_pair_tables, family
 from verticil.shared.model import contingency
 
 SIZES = (0, 1, 3, 4095, 4096, 4099, counting._BLOCK, counting._BLOCK + 5)
-STATES = ((2, 3, 5), (2, 256, 7, 3), (300, 2, 300, 4), (2, 40_000, 3))  # uint8, mixed, a pair above 65,536 cells, one column wide
+STATES = (
+    (2, 3, 5),
+    (2, 256, 7, 3),
+    (300, 2, 300, 4),
+    (2, 40_000, 3),
+)  # uint8, mixed, a pair above 65,536 cells, one column wide
 
 
 def columns_of(n_states: tuple[int, ...], n: int) -> list[np.ndarray]:

@@ -19,9 +19,15 @@ def package(release_content, tmp_path: Path) -> Path:
     path = tmp_path / "synthetic.csv"
     write_csv(release_content.synthetic, path)
     resource = Resource(
-        name="synthetic-csv", path=path.name, format="csv", size=path.stat().st_size, sha256=hashlib.sha256(path.read_bytes()).hexdigest()
+        name="synthetic-csv",
+        path=path.name,
+        format="csv",
+        size=path.stat().st_size,
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
     )
-    document = datapackage(release_content.study.schema, release_content.study, [resource], created="2026-11-21T10:00:00Z")
+    document = datapackage(
+        release_content.study.schema, release_content.study, [resource], created="2026-11-21T10:00:00Z"
+    )
     (tmp_path / "datapackage.json").write_bytes(to_text(document))
     return tmp_path / "datapackage.json"
 
@@ -36,7 +42,13 @@ def test_fields_say_categories_limits_and_owners(package: Path):
     assert fields["age"]["type"] == "integer"
     assert fields["age"]["constraints"] == {"required": True, "minimum": 0, "maximum": 119}
     assert fields["weight"]["type"] == "string"  # numbers and the category "unknown" in one column
-    assert [field["verticil:owner"] for field in fields.values()] == ["clinic", "clinic", "registry", "registry", "registry"]
+    assert [field["verticil:owner"] for field in fields.values()] == [
+        "clinic",
+        "clinic",
+        "registry",
+        "registry",
+        "registry",
+    ]
     assert document["title"].startswith("SYNTHETIC")
 
 
@@ -47,7 +59,11 @@ def test_frictionless_accepts_the_table_and_enforces_categories_and_limits(packa
     text = (package.parent / "synthetic.csv").read_text()
     lines = text.splitlines()
     assert lines[0] == "age,smoker,income,weight,region"
-    planted = [lines[0], lines[1].replace("north & east", "west").replace("south", "west"), "120" + lines[2][lines[2].index(",") :]]
+    planted = [
+        lines[0],
+        lines[1].replace("north & east", "west").replace("south", "west"),
+        "120" + lines[2][lines[2].index(",") :],
+    ]
     (package.parent / "synthetic.csv").write_text("\n".join(planted) + "\n")
     document = json.loads(package.read_text())
     for key in ("bytes", "hash"):
@@ -68,7 +84,7 @@ def test_parquet_keeps_categories_and_the_same_table_gives_the_same_bytes(releas
 
 
 def test_a_table_that_cannot_be_written_leaves_nothing(tmp_path: Path):
-    with pytest.raises(Exception, match="."):
+    with pytest.raises(Exception, match=r"."):
         write_parquet(pd.DataFrame({"x": [1, "a", object()]}), tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 

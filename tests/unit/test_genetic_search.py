@@ -172,9 +172,7 @@ def test_progress_is_told_and_cancelling_stops():
     assert len(told) == 7
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"selected": 0}, {"selected": 300}, {"generations": -1}, {"mutation_rate": 1.5}]
-)
+@pytest.mark.parametrize("arguments", [{"selected": 0}, {"selected": 300}, {"generations": -1}, {"mutation_rate": 1.5}])
 def test_impossible_parameters_are_refused(arguments):
     with pytest.raises(ValueError, match="expected"):
         GeneticSearch(**arguments)

@@ -192,9 +192,13 @@ def test_a_row_survives_sigkill_right_after_it_was_written(tmp_path):
 
 
 def test_a_failed_transaction_leaves_nothing(database, ledger):
-    with pytest.raises(RuntimeError), database.transaction():
-        send(ledger)
-        raise RuntimeError
+    def sent_and_lost():
+        with database.transaction():
+            send(ledger)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        sent_and_lost()
     assert ledger.rows() == ()
 
 
@@ -202,9 +206,13 @@ def test_a_full_disk_is_disk_full_and_harms_nothing(database, ledger):
     send(ledger)
     (pages,) = database.rows("PRAGMA page_count")[0]
     database.rows(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(DataFault) as caught:
+
+    def until_full():
         for _ in range(1000):
             send(ledger)
+
+    with pytest.raises(DataFault) as caught:
+        until_full()
     assert caught.value.code == "DISK_FULL"
     kept = len(ledger.rows())
     database.rows("PRAGMA max_page_count = 1000000")

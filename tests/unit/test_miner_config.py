@@ -60,9 +60,7 @@ def test_every_key_is_read_and_paths_are_relative_to_the_file(tmp_path):
 def test_the_example_of_the_design_has_these_defaults(tmp_path):
     short = MINER[: MINER.index("[limits]")].replace('signing_key = "pki/other.sign"\n', "")
     config = load(tmp_path, short.replace('state_directory = "state"\n', ""))
-    assert config.limits == Limits(
-        max_bytes_per_study=4 * 2**30, max_concurrent_uploads=8, disk_reserve_bytes=2**30
-    )
+    assert config.limits == Limits(max_bytes_per_study=4 * 2**30, max_concurrent_uploads=8, disk_reserve_bytes=2**30)
     assert (config.workers, config.randomized_days) == (Workers(processes=1, memory_bytes=2 * 2**30), 30)
     assert config.signing_key == tmp_path / "pki" / "miner.sign"
     assert config.state_directory == tmp_path / "state"

@@ -42,7 +42,12 @@ def test_the_bytes_are_canonical_and_the_same_again(release_content, context, da
 
 def test_what_a_cell_says(release_content, data):
     document = json.loads(data)
-    assert document["structure"]["edges"] == [["age", "smoker"], ["age", "income"], ["smoker", "income"], ["income", "region"]]
+    assert document["structure"]["edges"] == [
+        ["age", "smoker"],
+        ["age", "income"],
+        ["smoker", "income"],
+        ["income", "region"],
+    ]
     for ours, family in zip(release_content.network.families, document["families"], strict=True):
         for row, config in enumerate(ours.unstable):
             for state, unstable in enumerate(config):
@@ -52,7 +57,13 @@ def test_what_a_cell_says(release_content, data):
                     low, high = family["interval"][row][state]
                     assert 0 <= low <= high <= 1
     assert "conditional on the structure" in document["parameters"]["statement"]
-    assert [variable["owner"] for variable in document["variables"]] == ["clinic", "clinic", "registry", "registry", "registry"]
+    assert [variable["owner"] for variable in document["variables"]] == [
+        "clinic",
+        "clinic",
+        "registry",
+        "registry",
+        "registry",
+    ]
     assert [marginal["variable"] for marginal in document["marginals"]] == list(release_content.network.schema.names)
 
 

@@ -10,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from verticil.party.records import perturb as module
+from verticil.party.records.linkage import linkage_context, pseudonyms
 from verticil.party.records.perturb import (
     codebook_digest,
     fingerprint,
@@ -88,6 +89,19 @@ def test_what_others_control_does_not_enter_the_key():
     assert codebook_digest(one, {}) == codebook_digest(two, {})
 
 
+def test_a_new_linkage_key_or_name_moves_records_and_changes_no_value(tags):
+    """From linkage to released values: the common order is another, the value of every id is the same."""
+    codes = codes_of(5)
+    released = {}
+    for linkage_key, name in ((bytes(32), "ward"), (bytes([1]) * 32, "station")):
+        _, order = pseudonyms(linkage_key, linkage_context(bytes(32)), IDS)
+        variable = Variable(name=name, owner="hospital", labels=VARIABLE.labels)
+        values = perturb(key_of(variable=variable), tags[order], codes[order], FIVE)
+        released[name] = (order.tolist(), dict(zip([IDS[row] for row in order], values.tolist(), strict=True)))
+    assert released["ward"][0] != released["station"][0]
+    assert released["ward"][1] == released["station"][1]
+
+
 VARIANTS = {
     "secret": {"secret": bytes(32)},
     "data set": {"dataset": "staff"},
@@ -143,7 +157,9 @@ def test_columns_of_equal_codes_are_drawn_independently(tags):
 
 MATRICES = {
     "2": quantize(symmetric(2, epsilon=0.5)),
+    "3": quantize(symmetric(3, epsilon=0.5)),
     "5": FIVE,
+    "6": quantize(symmetric(6, epsilon=1.5)),
     "23": quantize(symmetric(23, epsilon=2.0)),
     "24, searched": quantize(symmetric(24, epsilon=2.0)),
     "100": quantize(symmetric(100, epsilon=3.0)),

@@ -68,7 +68,8 @@ def _with_study(content, study):
 
 def _bounded(content):
     units = tuple(
-        dataclasses.replace(unit, transition=quantize(symmetric(unit.transition.n_states, epsilon=0.5))) for unit in content.study.units
+        dataclasses.replace(unit, transition=quantize(symmetric(unit.transition.n_states, epsilon=0.5)))
+        for unit in content.study.units
     )
     return _with_study(content, dataclasses.replace(content.study, units=units))
 
@@ -93,7 +94,14 @@ def test_foreign_text_stays_text(release_content):
     schema = dataclasses.replace(
         study.schema,
         variables=tuple(
-            dataclasses.replace(v, name=bad + v.name, owner=bad + v.owner, labels=tuple(bad + label for label in v.labels), bins=None, missing=None)
+            dataclasses.replace(
+                v,
+                name=bad + v.name,
+                owner=bad + v.owner,
+                labels=tuple(bad + label for label in v.labels),
+                bins=None,
+                missing=None,
+            )
             for v in study.schema.variables
         ),
     )
@@ -140,7 +148,8 @@ def test_a_column_without_a_bound_is_said_first_and_the_total_has_none(page):
 
 def test_a_wide_bound_is_called_what_it_is(release_content):
     units = tuple(
-        dataclasses.replace(unit, transition=quantize(symmetric(unit.transition.n_states, epsilon=3.0))) for unit in release_content.study.units
+        dataclasses.replace(unit, transition=quantize(symmetric(unit.transition.n_states, epsilon=3.0)))
+        for unit in release_content.study.units
     )
     content = _with_study(release_content, dataclasses.replace(release_content.study, units=units))
     words = _words(render(content))
@@ -162,8 +171,10 @@ def test_people_intervals_structure_and_verification(release_content, page):
     assert "a description of 1,234 people as a group" in words
     assert "400 synthetic records" in words
     assert "conditional on the structure" in words
-    unstable = sum(int(family.unstable.any(axis=1).sum()) for family in release_content.network.families)
-    assert f"{unstable} of 15 combinations of parent categories were too rare" in words
+    n_rows = sum(family.unstable.shape[0] for family in release_content.network.families)
+    n_unstable = sum(int(family.unstable.any(axis=1).sum()) for family in release_content.network.families)
+    assert n_unstable
+    assert f"{n_unstable} of {n_rows} combinations of parent categories were too rare" in words
     assert "verticil release verify FOLDER --ca ca.crt" in words
     for name in ("model.json", "manifest.sig", "synthetic.csv"):
         assert name in words
@@ -174,7 +185,9 @@ def test_the_network_is_drawn_with_owners_and_crossings_marked(page):
     classes = [attributes.get("class") or "" for _, attributes in outline.tags]
     assert [c for c in classes if c.startswith("box ")] == ["box owner-0"] * 2 + ["box owner-1"] * 3
     edges = [c for c in classes if c.startswith("edge")]
-    assert sorted(edges) == sorted(["edge", "edge", "edge crossing", "edge crossing", "edge", "edge crossing"])  # the last two: the legend
+    assert sorted(edges) == sorted(
+        ["edge", "edge", "edge crossing", "edge crossing", "edge", "edge crossing"]
+    )  # the last two: the legend
     words = _words(page)
     assert "4 arrows, 2 of them between columns of different organisations" in words
     assert "income registry age, smoker" in words
@@ -188,15 +201,63 @@ def test_shares_show_estimate_interval_and_synthetic_side_by_side(release_conten
     assert "In 1 category the synthetic share lies outside the interval." in words
 
 
-def test_one_hundred_categories_are_cut_to_the_most_frequent():
-    assert wording.count(60, "category", "categories") == "60 categories"
+def test_a_variable_with_many_categories_shows_the_most_frequent(release_content):
+    study = release_content.study
+    region = study.schema.index("region")
+    labels = tuple(f"district {number:02d}" for number in range(60))
+    variables = tuple(
+        dataclasses.replace(v, labels=labels) if position == region else v
+        for position, v in enumerate(study.schema.variables)
+    )
+    schema = dataclasses.replace(study.schema, variables=variables)
+    units = (
+        *study.units[:region],
+        dataclasses.replace(study.units[region], transition=quantize(symmetric(60, epsilon=3.0))),
+    )
+    family = release_content.network.families[region]
+    wide = np.full((family.probability.shape[0], 60), 1 / 60)
+    family = dataclasses.replace(
+        family,
+        probability=wide,
+        estimate=wide,
+        standard_error=wide,
+        interval_low=wide,
+        interval_high=wide,
+        unstable=wide > 1,
+    )
+    share = np.full(60, 1 / 60)
+    marginal = dataclasses.replace(
+        release_content.marginals[region],
+        estimate=share,
+        standard_error=share,
+        interval_low=share,
+        interval_high=share,
+        model=share,
+    )
+    codes = np.minimum(np.arange(400), 59).astype(np.uint8)  # all of the last, one each of the others
+    content = dataclasses.replace(
+        _with_parts(release_content, dataclasses.replace(study, schema=schema, units=units), schema, region, family),
+        marginals=(*release_content.marginals[:region], marginal),
+        codes=(*release_content.codes[:region], codes),
+    )
+    words = _words(render(content))
+    assert "20 rarer categories are not shown" in words
+    assert "district 59" in words
+    assert "district 39" not in words
+
+
+def _with_parts(content, study, schema, position, family):
+    families = tuple(family if number == position else other for number, other in enumerate(content.network.families))
+    network = dataclasses.replace(content.network, schema=schema, families=families)
+    return dataclasses.replace(content, study=study, effective_digest=canonical.digest(study).hex(), network=network)
 
 
 def _random_dag(d: int, seed: int) -> Dag:
     generator = np.random.default_rng(seed)
     return Dag(
         parents=tuple(
-            tuple(sorted(generator.choice(v, size=min(v, int(generator.integers(0, 3))), replace=False).tolist())) for v in range(d)
+            tuple(sorted(generator.choice(v, size=min(v, int(generator.integers(0, 3))), replace=False).tolist()))
+            for v in range(d)
         )
     )
 

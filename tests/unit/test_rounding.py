@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import doctest
+
 import numpy as np
 import pytest
 
+from verticil.shared.model import rounding
 from verticil.shared.model.rounding import RESOLUTION, round_rows
 
 
@@ -31,8 +34,14 @@ def test_all_categories_of_the_largest_variable():
 
 
 @pytest.mark.parametrize(
-    "rows", [[[0.5, 0.4]], [[1.5, -0.5]], [[np.nan, 1.0]], [0.5, 0.5]], ids=["sum", "negative", "not finite", "one axis"]
+    "rows",
+    [[[0.5, 0.4]], [[1.5, -0.5]], [[np.nan, 1.0]], [0.5, 0.5]],
+    ids=["sum", "negative", "not finite", "one axis"],
 )
 def test_what_is_no_table_is_refused(rows):
     with pytest.raises(ValueError, match="probabilities"):
         round_rows(np.array(rows))
+
+
+def test_examples_in_the_docstrings():
+    assert doctest.testmod(rounding).failed == 0

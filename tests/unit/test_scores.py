@@ -54,7 +54,8 @@ def test_a_rare_category_does_not_remove_the_edges_of_its_column():
     other = np.where(generator.random(n) < 0.3, true, generator.integers(0, k, n))
     transition = quantize(symmetric(k, epsilon=2.0))
     released = [
-        (generator.random(n)[:, None] >= np.cumsum(transition.probabilities, 1)[x][:, :-1]).sum(1) for x in (true, other)
+        (generator.random(n)[:, None] >= np.cumsum(transition.probabilities, 1)[x][:, :-1]).sum(1)
+        for x in (true, other)
     ]
     tables = tables_of(*released, n_states=(k, k))
     scored = pair_scores(tables, [transition] * 2)

@@ -17,7 +17,9 @@ def network_of(n_states: tuple[int, ...], parents: tuple[tuple[int, ...], ...], 
     families = []
     for child, family in enumerate(parents):
         n_rows = int(np.prod([n_states[p] for p in family], dtype=np.int64))
-        table = generator.gamma(0.5, size=(n_rows, n_states[child])) * (generator.random((n_rows, n_states[child])) < 0.5)
+        table = generator.gamma(0.5, size=(n_rows, n_states[child])) * (
+            generator.random((n_rows, n_states[child])) < 0.5
+        )
         table[table.sum(axis=1) == 0, 0] = 1.0
         table /= table.sum(axis=1, keepdims=True)
         blank = np.full_like(table, np.nan)
@@ -184,8 +186,6 @@ def test_an_empty_table_keeps_its_columns_and_types():
 def test_decoding_refuses_what_does_not_fit():
     with pytest.raises(ValueError, match="3 columns"):
         decode(SCHEMA, [np.zeros(1, np.uint8)] * 3, np.random.default_rng(0))
-    hollow = Schema(
-        variables=(Variable(name="x", owner="a", labels=("a", "b"), bins=(0.2, 0.8, 2), integer=True),)
-    )
+    hollow = Schema(variables=(Variable(name="x", owner="a", labels=("a", "b"), bins=(0.2, 0.8, 2), integer=True),))
     with pytest.raises(ValueError, match="no whole number"):
         decode(hollow, [np.zeros(1, np.uint8)], np.random.default_rng(0))

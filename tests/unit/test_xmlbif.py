@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import doctest
 from pathlib import Path
 from xml.etree import ElementTree
 
+from verticil.shared.formats import xmlbif
 from verticil.shared.formats.xmlbif import network_to_xmlbif
 
 
@@ -38,3 +40,7 @@ def test_the_document_by_the_format(hard_network):
     assert table == hard_network.families[0].probability.ravel().tolist()
     properties = [node.text for node in root.findall("NETWORK/VARIABLE/PROPERTY")]
     assert properties == ["owner = clinic", "owner = clinic", "owner = registry", "owner = registry"]
+
+
+def test_examples_in_the_docstrings():
+    assert doctest.testmod(xmlbif).failed == 0

@@ -104,7 +104,7 @@ def main(arguments: Sequence[str]) -> int:
     except TyperException as error:
         return report("USAGE", error.format_message(), "run the command with --help", 2, form=form)
     except (KeyboardInterrupt, Abort):
-        return report("INTERRUPTED", "interrupted", "", 130, form=form)
+        result = 130
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone; the interpreter would complain about it once more
         return 1
@@ -114,6 +114,8 @@ def main(arguments: Sequence[str]) -> int:
         return report(
             "INTERNAL", f"unexpected error: {place}", "this is a fault of verticil: please report it", 1, form=form
         )
+    if result == 130:  # what Typer makes of Ctrl-C; no command ends so by itself
+        return report("INTERRUPTED", "interrupted", "", 130, form=form)
     return result if isinstance(result, int) else 0
 
 

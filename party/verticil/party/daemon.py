@@ -1,14 +1,14 @@
 """The party's daemon: dials the miner, asks for the desired state of its studies, and brings each of them there.
 
 Promises
-- The party only dials out. It polls (long poll), remembers what it is told, and works on each study in a task of its own
-  (`verticil.party.exchange.delivery`); a slow upload holds up neither the poll nor another study.
+- The party only dials out. It polls (long poll), remembers what it is told, and works on each study in a task of its
+  own (`verticil.party.exchange.delivery`); a slow upload holds up neither the poll nor another study.
 - What people of the site write into the database (`party approve`, `party deny`) is noticed within a third of a second.
-- A lost connection is dialled again with exponential backoff and full jitter, at first within half a second, at most 30 seconds apart; a
-  study's work goes on from its durable state. Configuration, identity and version errors end the daemon and say so: no
-  retry mends them.
-- A study that cannot be served (policy, approval, data) is reported to the miner as failed, with code, message and hint, and the
-  daemon goes on serving the others. A full disk, or a miner that is busy, is waited for.
+- A lost connection is dialled again with exponential backoff and full jitter, at first within half a second, at most 30
+  seconds apart; a study's work goes on from its durable state. Configuration, identity and version errors end the
+  daemon and say so: no retry mends them.
+- A study that cannot be served (policy, approval, data) is reported to the miner as failed, with code, message and
+  hint, and the daemon goes on serving the others. A full disk, or a miner that is busy, is waited for.
 - The process may be killed at any moment; the next one goes on. Two daemons on one state directory are refused.
 """
 
@@ -88,11 +88,11 @@ class Backoff:
     """Waiting times between attempts: exponential with full jitter.
 
     Args:
-        uniform: draws from [0, 1); replaced in tests.
+        uniform: draws from [0, 1); the operating system's randomness when absent.
     """
 
-    def __init__(self, uniform: Callable[[], float] = secrets.SystemRandom().random) -> None:
-        self._uniform = uniform
+    def __init__(self, uniform: Callable[[], float] | None = None) -> None:
+        self._uniform = uniform if uniform is not None else secrets.SystemRandom().random
         self._attempts = 0
 
     def next_seconds(self) -> float:
@@ -189,7 +189,7 @@ class PartyNode:
 
     async def _serve(self) -> None:
         while True:
-            coordinator = self._factory()
+            coordinator, pause = self._factory(), 0.0
             try:
                 await self._session(coordinator)
             except VerticilError as error:

@@ -1,7 +1,8 @@
-"""What the people of a site do: set it up, see what is asked, check the data, approve, deny. Behind the ``verticil party`` commands.
+"""What the people of a site do: set it up, see what is asked, check the data, approve, deny. Behind the ``verticil party``
+commands.
 
-Every function opens the site's state, does one thing and closes it; a daemon may run beside it. What they return is plain data for
-a terminal or for JSON: names, counts, epsilons, codes. No value of a table, no id, no key.
+Every function opens the site's state, does one thing and closes it; a daemon may run beside it. What they return is
+plain data for a terminal or for JSON: names, counts, epsilons, codes. No value of a table, no id, no key.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What a site's approval means here: what is looked at before it is given, and what must still hold when it is used.
 
-`review` does everything that speaks against a study before anybody says yes: the policy, the data, the budget. `body_of` is what is then
-signed. Later, before anything leaves, `check_binding` and `check_data` compare the study, the site's own declaration and the
-fingerprints of the data with that body; any change voids the approval (architecture.md section 5). When in doubt, no.
+`review` does everything that speaks against a study before anybody says yes: the policy, the data, the budget.
+`body_of` is what is then signed. Later, before anything leaves, `check_binding` and `check_data` compare the study, the
+site's own declaration and the fingerprints of the data with that body; any change voids the approval (architecture.md
+section 5). When in doubt, no.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def read_holding(
             tags, ids, codes = own_tags, records.ids, dict(records.codes)
         else:
             ours, theirs = _in_both(ids, records.ids)
-            tags, ids = tags[ours], tuple(ids[row] for row in ours.tolist())
+            tags, ids = tags[ours], tuple([ids[int(row)] for row in ours])
             codes = {name: column[ours] for name, column in codes.items()}
             codes |= {name: column[theirs] for name, column in records.codes.items()}
     if tags is None:

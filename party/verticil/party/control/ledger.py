@@ -164,7 +164,8 @@ class Ledger:
                 if new > 0 and spent + new > limit + EPSILON_TOLERANCE:
                     raise Refusal(
                         "BUDGET_EXCEEDED",
-                        f"data set '{dataset}': epsilon {new:.4g} on top of {spent:.4g} charged before, expected at most {limit:g}",
+                        f"data set '{dataset}': epsilon {new:.4g} on top of {spent:.4g} charged before,"
+                        f" expected at most {limit:g}",
                         hint="the limit is policy.max_epsilon_lifetime; a release with the same matrices as before costs nothing",
                     )
         return found
@@ -243,8 +244,8 @@ class Ledger:
                 )
             dataset, sources, codebook, transition, secret = release.draw
             self._database.write(
-                "INSERT INTO ledger (at, study_digest, study_id, unit, variables, dataset, sources, codebook_digest, transition_digest,"
-                " secret_id, fingerprint, version_tag, epsilon, charged, recipient, artifact_sha256, size)"
+                "INSERT INTO ledger (at, study_digest, study_id, unit, variables, dataset, sources, codebook_digest,"
+                " transition_digest, secret_id, fingerprint, version_tag, epsilon, charged, recipient, artifact_sha256, size)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     f"{at:%Y-%m-%dT%H:%M:%SZ}",

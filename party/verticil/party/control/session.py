@@ -88,6 +88,13 @@ def _ending(record: StudyRecord, state: State) -> str:
     return f"failed: {record.task.failure}" if state is State.FAILED and record.task.failure else state.name.lower()
 
 
+def _given_up(record: StudyRecord) -> Plan:
+    if record.failure is not None:
+        step = Step.REST if record.failure_sent else Step.TELL_FAILURE
+        return Plan(step=step, stage=f"failed: {record.failure.code}")
+    return Plan(step=Step.REST if record.denial_sent else Step.TELL_DENIAL, stage="denied")
+
+
 def _before_approval(record: StudyRecord, *, automatic: bool) -> Plan:
     if automatic:
         return Plan(step=Step.APPROVE, stage="approving")

@@ -1,8 +1,8 @@
 """What the party remembers of each study, in its database.
 
-State, never events: a row says where the study stands as the miner last told, and what this party has done about it. Every method is one
-transaction that is on the disk when it returns, so the party may be killed between any two of them; each of them can be
-repeated. The ledger stands apart (`verticil.party.control.ledger`): it outlives studies.
+State, never events: a row says where the study stands as the miner last told, and what this party has done about it.
+Every method is one transaction that is on the disk when it returns, so the party may be killed between any two of them;
+each of them can be repeated. The ledger stands apart (`verticil.party.control.ledger`): it outlives studies.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from verticil.shared.errors import Misuse, VerticilError, from_code
 __all__ = ["Artifact", "Heartbeat", "PartyState", "StudyRecord", "Task", "stamp"]
 
 _STUDY = (
-    "s.digest, s.study_id, s.proposal, s.seen_at, s.version, s.remote_state, s.effective, s.effective_digest, s.remote_approved,"
-    " s.pseudonyms_complete, s.alignment_confirmed, s.units_received, s.remote_failure, s.stage, s.percent, s.n_common, s.common_sha256,"
+    "s.digest, s.study_id, s.proposal, s.seen_at, s.version, s.remote_state, s.effective, s.effective_digest,"
+    " s.remote_approved, s.pseudonyms_complete, s.alignment_confirmed, s.units_received, s.remote_failure,"
+    " s.stage, s.percent, s.n_common, s.common_sha256,"
     " a.body, d.sent, f.code, f.message, f.hint, f.sent,"
     " (SELECT COUNT(*) FROM vote v WHERE v.digest = s.digest)"
 )
@@ -164,7 +165,7 @@ class PartyState:
 
     def studies(self) -> tuple[StudyRecord, ...]:
         """All studies, oldest first."""
-        rows = self._database.rows(f"SELECT {_STUDY} {_JOINED} ORDER BY s.seen_at, s.digest")
+        rows = self._database.rows(f"SELECT {_STUDY} {_JOINED} ORDER BY s.rowid")
         return tuple(_study(row) for row in rows)
 
     def told(
@@ -206,9 +207,7 @@ class PartyState:
             self._database.write(
                 "INSERT INTO vote VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", (digest, approver, content, stamp(at))
             )
-            rows = self._database.rows(
-                "SELECT approver FROM vote WHERE digest = ? ORDER BY voted_at, approver", (digest,)
-            )
+            rows = self._database.rows("SELECT approver FROM vote WHERE digest = ? ORDER BY rowid", (digest,))
         return tuple(cast("str", name) for (name,) in rows)
 
     def approve(self, digest: bytes, body: bytes, at: datetime) -> None:

@@ -1,13 +1,13 @@
 """One study at this party, from approval to receipts: does the steps that `verticil.party.control.session` plans.
 
 Promises
-- Before every step that sends something the approval is checked again: study, own declaration, policy, expiry, and before the first
-  pseudonym and before randomization the data (`verticil.party.control.approval`).
+- Before every step that sends something the approval is checked again: study, own declaration, policy, expiry, and
+  before the first pseudonym and before randomization the data (`verticil.party.control.approval`).
 - A unit's row is in the ledger, on the disk, before its upload begins.
-- What the miner tells is never believed: the common list is recomputed, the effective study compared, the receipt's signature
-  and content checked.
-- Every step may be broken off and repeated. The people's data are read once for each study and kept (without ids) until its last
-  unit is in the spool.
+- What the miner tells is never believed: the common list is recomputed, the effective study compared, the receipt's
+  signature and content checked.
+- Every step may be broken off and repeated. The people's data are read once for each study and kept (without ids) until
+  its last unit is in the spool.
 
 CPU work and the disk's waits happen in worker threads, one study at a time.
 """

@@ -1,8 +1,8 @@
 """The ways to the miner: pseudonyms and artifacts out, the alignment in. Each resumes where the miner stands.
 
-The miner's committed offset is the only bookmark: after a broken connection, a killed process or a rejected chunk the next call asks
-for it and sends the rest, at most 32 MiB a stream. Nothing here decides whether something may leave; whoever calls has an approval
-that binds and, for artifacts, a row in the ledger.
+The miner's committed offset is the only bookmark: after a broken connection, a killed process or a rejected chunk the
+next call asks for it and sends the rest, at most 32 MiB a stream. Nothing here decides whether something may leave;
+whoever calls has an approval that binds and, for artifacts, a row in the ledger.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit, types
 from numpy.typing import NDArray
 
-__all__ = ["count_each", "count_halving", "fill_blocks"]
+__all__ = ["count_each", "count_four", "count_halving", "fill_blocks"]
 
 Codes = NDArray[np.uint16]
 
@@ -63,6 +63,27 @@ def count_each(
         count = np.int64(lead[row])
         for j in range(width):
             count += u > limits[row, j]
+        released[i] = count
+
+
+@njit(_COUNT, cache=True, nogil=True)
+def count_four(
+    words: NDArray[np.uint64], codes: Codes, limits: NDArray[np.uint64], lead: Codes, released: Codes
+) -> None:
+    """The same for at most five categories: four comparisons, which LLVM turns into one vector instruction.
+
+    Args:
+        words, codes, lead, released: as in `count_each`.
+        limits: (K, 4), uint64, filled up with limits that no u exceeds.
+    """
+    flat = limits.reshape(-1)
+    four = np.uint64(4)
+    for i in range(codes.size):
+        row = np.uint64(codes[i])
+        u = words[2 * i]
+        count = np.uint64(lead[row])
+        for j in range(4):
+            count += np.uint64(u > flat[row * four + np.uint64(j)])
         released[i] = count
 
 

@@ -195,8 +195,10 @@ def perturb_numba(key: bytes, tags: NDArray[np.uint8], codes: Codes, transition:
     tags, codes = _checked(key, tags, codes, transition)
     limits, lead = transition.thresholds()
     compare = kernels.count_each
-    if transition.n_states >= _WIDE:
-        compare, limits = kernels.count_halving, _padded(limits)
+    if transition.n_states <= 5:
+        compare, limits = kernels.count_four, _padded(limits, 4)
+    elif transition.n_states >= _WIDE:
+        compare, limits = kernels.count_halving, _padded(limits, (1 << limits.shape[1].bit_length()) - 1)
     pairs = tags.view(np.uint16)
     wide_lead = lead.astype(np.uint16)
     wide_codes, wide_released = np.empty(_CHUNK, dtype=np.uint16), np.empty(_CHUNK, dtype=np.uint16)
@@ -278,11 +280,10 @@ def _count_by_code(u: NDArray[np.uint64], codes: Codes, limits: NDArray[np.uint6
     return released
 
 
-def _padded(limits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Each row ascending, filled up to 2^m - 1 limits with one that no u exceeds."""
-    n_states, width = limits.shape
-    padded = np.full((n_states, (1 << width.bit_length()) - 1), np.iinfo(np.uint64).max, dtype=np.uint64)
-    padded[:, :width] = limits
+def _padded(limits: NDArray[np.uint64], width: int) -> NDArray[np.uint64]:
+    """Each row ascending, filled up to `width` limits with one that no u exceeds."""
+    padded = np.full((len(limits), width), np.iinfo(np.uint64).max, dtype=np.uint64)
+    padded[:, : limits.shape[1]] = limits
     return np.sort(padded, axis=1)
 
 

@@ -63,9 +63,11 @@ def _settle(
     while short:
         open_cells = np.flatnonzero(positive if step > 0 else units > 1)
         best = open_cells[np.argsort(-step * remainder[open_cells], kind="stable")[: abs(short)]]
-        units[best] += step
-        remainder[best] -= step
-        short -= step * best.size
+        amount = max(1, abs(short) // open_cells.size)  # many units and few cells: several at a time
+        moved = np.full(best.size, float(amount)) if step > 0 else np.minimum(amount, units[best] - 1)
+        units[best] += step * moved
+        remainder[best] -= step * moved
+        short -= step * int(moved.sum())
 
 
 def round_network(network: Network) -> Network:

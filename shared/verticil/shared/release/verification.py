@@ -280,7 +280,7 @@ def _signer(
     except PeerFault as error:
         # Under the reader's own CA certificate, a chain that leads elsewhere is a question of trust; a wrong signature never is.
         code = "RELEASE_UNTRUSTED" if anchored and error.code != "MESSAGE_INVALID" else "RELEASE_INVALID"
-        raise GateFailed(code, f"{where}: {error.message}", hint=error.hint) from None
+        raise GateFailed(code, f"{where}: {error.message}") from None
 
 
 def _expect(node: Node, expected: str) -> None:

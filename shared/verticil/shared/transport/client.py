@@ -28,7 +28,15 @@ from verticil.shared.transport.errors_on_wire import from_detail
 from verticil.shared.transport.pki import Credentials
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
-__all__ = ["ERROR_KEY", "KEEPALIVE_SECONDS", "MESSAGE_LIMIT", "Connection", "client_channel", "retriable"]
+__all__ = [
+    "CLIENT_OPTIONS",
+    "ERROR_KEY",
+    "KEEPALIVE_SECONDS",
+    "MESSAGE_LIMIT",
+    "Connection",
+    "client_channel",
+    "retriable",
+]
 
 MESSAGE_LIMIT: Final = 4_194_304
 """Most bytes in one message, either way."""
@@ -97,6 +105,21 @@ def _service_config() -> str:
     return json.dumps({"methodConfig": [{"name": unary, "retryPolicy": policy}]})
 
 
+CLIENT_OPTIONS: Final[tuple[tuple[str, int | str], ...]] = (
+    ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 30_000),
+    ("grpc.max_receive_message_length", MESSAGE_LIMIT),
+    ("grpc.max_send_message_length", MESSAGE_LIMIT),
+    ("grpc.service_config", _service_config()),
+    ("grpc.use_local_subchannel_pool", 1),  # two identities in one process must not share a connection
+)
+"""Channel options of a client (operations.md section e)."""
+
+
 def client_channel(endpoint: str, credentials: Credentials, *, server_name: str | None = None) -> grpc.aio.Channel:
     """Open a channel to `endpoint`; it connects with its first call.
 
@@ -105,18 +128,7 @@ def client_channel(endpoint: str, credentials: Credentials, *, server_name: str 
         credentials: ours.
         server_name: name that the server's certificate must carry; the endpoint's host when absent.
     """
-    options: list[tuple[str, int | str]] = [
-        ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
-        ("grpc.keepalive_timeout_ms", 20_000),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.initial_reconnect_backoff_ms", 1_000),
-        ("grpc.max_reconnect_backoff_ms", 30_000),
-        ("grpc.max_receive_message_length", MESSAGE_LIMIT),
-        ("grpc.max_send_message_length", MESSAGE_LIMIT),
-        ("grpc.service_config", _service_config()),
-        ("grpc.use_local_subchannel_pool", 1),  # two identities in one process must not share a connection
-    ]
+    options: list[tuple[str, int | str]] = [*CLIENT_OPTIONS]
     if server_name is not None:
         options.append(("grpc.ssl_target_name_override", server_name))
     if _is_loopback(split_endpoint(endpoint)[0]):

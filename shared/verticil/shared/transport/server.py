@@ -38,13 +38,28 @@ from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.pki import Credentials, check_validity, identity_of, utc_now
 from verticil.wire.v1 import control_pb2, coordinator_pb2
 
-__all__ = ["Binding", "RpcServer", "bind_control", "bind_coordinator"]
+__all__ = ["SERVER_OPTIONS", "Binding", "RpcServer", "bind_control", "bind_coordinator"]
 
 T = TypeVar("T")
 
 _HEALTH: Final = cast("ServiceDescriptor", health_pb2.DESCRIPTOR.services_by_name["Health"])
 
 _log = logging.getLogger(__name__)
+
+SERVER_OPTIONS: Final = (
+    ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # Pings are allowed twice as often as our clients send them. The C macro is called ..._MIN_RECV_..., the option is not,
+    # and gRPC ignores a name that it does not know in silence.
+    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_SECONDS * 500),
+    ("grpc.so_reuseport", 0),  # a second server on the port fails, loudly
+    ("grpc.max_connection_age_ms", 3_600_000),  # so that new certificates come into use
+    ("grpc.max_connection_age_grace_ms", 300_000),  # one stream of 32 MiB at 1 Mbit/s takes 268 s
+    ("grpc.max_receive_message_length", MESSAGE_LIMIT),
+    ("grpc.max_send_message_length", MESSAGE_LIMIT),
+)
+"""Channel options of a server (operations.md section e)."""
 
 _STATUS: Final[dict[str, grpc.StatusCode]] = {
     "STUDY_UNKNOWN": grpc.StatusCode.NOT_FOUND,
@@ -150,18 +165,7 @@ class RpcServer:
         """
         server = grpc.aio.server(
             maximum_concurrent_rpcs=self._maximum,
-            options=[
-                ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
-                ("grpc.keepalive_timeout_ms", 20_000),
-                ("grpc.keepalive_permit_without_calls", 1),
-                # The C macro is called ..._MIN_RECV_..., the option is not; a wrong name would be ignored in silence.
-                ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_SECONDS * 500),
-                ("grpc.so_reuseport", 0),  # a second server on the port fails, loudly
-                ("grpc.max_connection_age_ms", 3_600_000),  # so that new certificates come into use
-                ("grpc.max_connection_age_grace_ms", 300_000),  # one stream of 32 MiB at 1 Mbit/s takes 268 s
-                ("grpc.max_receive_message_length", MESSAGE_LIMIT),
-                ("grpc.max_send_message_length", MESSAGE_LIMIT),
-            ],
+            options=SERVER_OPTIONS,
         )
         for binding in (
             *self._bindings,
@@ -255,29 +259,32 @@ class RpcServer:
         *,
         before_ending: Callable[[], Awaitable[None]] | None = None,
     ) -> T:
-        """Let the caller through the gates, do the work, tell what went wrong."""
+        """Do the work for a caller who may have it done, and tell what went wrong."""
         task = asyncio.current_task()
         if task is not None:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
+        outcome = await self._outcome(method, context, work)
+        if before_ending is not None:
+            await before_ending()
+        if isinstance(outcome, VerticilError):
+            await _abort(context, outcome)
+        return outcome
+
+    async def _outcome(
+        self, method: str, context: _Context, work: Callable[[Identity], Awaitable[T]]
+    ) -> T | VerticilError:
         caller = "unknown caller"
         try:
             identity = self._caller(context)
             caller = identity.uri
             check_access(identity, method, federation=self._credentials.identity.federation, roles=self._roles)
-            result = await work(identity)
+            return await work(identity)
         except VerticilError as error:
             _log.info("%s by %s: %s", method, caller, error)
-            failure: VerticilError | None = error
+            return error
         except Exception as error:  # noqa: BLE001 (a caller is never told of what we did not foresee)
-            failure = without_text(error, method=method)
-        else:
-            failure = None
-        if before_ending is not None:
-            await before_ending()
-        if failure is not None:
-            await _abort(context, failure)
-        return result
+            return without_text(error, method=method)
 
     def _caller(self, context: _Context) -> Identity:
         certificates = context.auth_context().get("x509_pem_cert", ())

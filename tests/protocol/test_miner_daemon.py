@@ -1,0 +1,150 @@
+"""The miner's daemon on a loopback port with mutual TLS, and its learning process on its own."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import sys
+from pathlib import Path
+
+import pytest
+
+from verticil.miner.config import MinerConfig, load_miner
+from verticil.miner.daemon import init_miner, run_miner
+from verticil.miner.service.job import LearningJob
+from verticil.miner.service.learning import SpawnedLearning, WorkerDied
+from verticil.miner.storage.records import StoredSignature
+from verticil.shared.errors import DataFault, PeerFault, VerticilError
+from verticil.shared.transport.authority import create_authority, issue
+from verticil.shared.transport.client import Connection
+from verticil.shared.transport.identity import Role
+from verticil.shared.transport.pki import load_credentials
+from verticil.shared.transport.remote import GrpcControl, GrpcCoordinator, check_health
+from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
+
+NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A federation on disk: authority, federation.toml, miner.toml, certificates."""
+    root = tmp_path_factory.mktemp("federation")
+    sha256 = create_authority(root / "ca", "trial")
+    (root / "federation.toml").write_text(
+        f'schema = 1\nname = "trial"\nca_certificate = "ca/ca.crt"\nca_sha256 = "{sha256}"\n[miner]\nendpoint = "localhost:1"\n'
+    )
+    for name, role in (("miner", Role.MINER), ("north", Role.PARTY), ("anna", Role.ANALYST)):
+        issue(root / "ca", name, role, root / "pki", hosts=("localhost",) if role is Role.MINER else ())
+    init_miner(root, name="miner", federation=root / "federation.toml", listen="127.0.0.1:0")
+    return root
+
+
+class Daemon:
+    """`run_miner` as a task; `port` once it serves."""
+
+    def __init__(self, config: MinerConfig) -> None:
+        self.config, self.stop = config, asyncio.Event()
+        self.listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def __aenter__(self) -> int:
+        self.task = asyncio.create_task(run_miner(self.config, stop=self.stop, started=self.listening.set_result))
+        await asyncio.wait([self.task, self.listening], return_when=asyncio.FIRST_COMPLETED)
+        if self.task.done():
+            self.task.result()
+        return await self.listening
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop.set()
+        await asyncio.wait_for(self.task, 10)
+
+
+def connection(folder: Path, name: str, port: int) -> Connection:
+    federation = load_miner(folder / "miner.toml").federation
+    credentials = load_credentials(folder / "pki" / f"{name}.crt", folder / "pki" / f"{name}.key", federation)
+    return Connection(f"127.0.0.1:{port}", credentials, server_name="localhost")
+
+
+async def test_it_serves_each_role_its_own_and_ends_in_order(folder: Path) -> None:
+    async with Daemon(load_miner(folder / "miner.toml")) as port:
+        analyst, party = connection(folder, "anna", port), connection(folder, "north", port)
+        await check_health(analyst)
+        assert not (await GrpcControl(analyst).list_studies(control_pb2.ListStudiesRequest())).studies
+        hello = await GrpcCoordinator(party).hello(common_pb2.HelloRequest(protocol_version=1))
+        assert hello.federation == "trial"
+        for call in (
+            GrpcControl(party).list_studies(control_pb2.ListStudiesRequest()),
+            GrpcCoordinator(analyst).poll(coordinator_pb2.PollRequest()),
+        ):
+            with pytest.raises(PeerFault) as caught:
+                await call
+            assert caught.value.code == "IDENTITY_REFUSED"
+        # a party that waits in a poll is answered when the daemon stops, not cut off after the grace
+        waiting = asyncio.create_task(GrpcCoordinator(party).poll(coordinator_pb2.PollRequest(wait_seconds=60)))
+        await check_health(party)
+    assert not (await waiting).tasks
+    await analyst.close()
+    await party.close()
+
+
+async def test_a_second_daemon_on_the_same_state_is_refused(folder: Path) -> None:
+    config = load_miner(folder / "miner.toml")
+    async with Daemon(config):
+        with pytest.raises(DataFault) as caught:
+            await run_miner(config, stop=asyncio.Event())
+        assert caught.value.code == "STATE_LOCKED"
+    async with Daemon(config):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("pki/miner.crt", "pki/north.crt", "IDENTITY_REFUSED"),
+        ("pki/miner.crt", "pki/absent.crt", "FILE_MISSING"),
+        ("pki/miner.key", "pki/north.key", "CERTIFICATE_INVALID"),
+        ("pki/miner.sign", "pki/absent.sign", "SECRET_MISSING"),
+        ("pki/miner.sign", "pki/north.sign", "CERTIFICATE_INVALID"),
+        ('name = "miner"', 'name = "other"', "IDENTITY_REFUSED"),
+    ],
+)
+async def test_it_does_not_start_with_what_is_not_its_own(folder: Path, old: str, new: str, code: str) -> None:
+    text = (folder / "miner.toml").read_text()
+    (folder / "wrong.toml").write_text(
+        text.replace(f'"{old}"' if "=" not in old else old, f'"{new}"' if "=" not in new else new)
+    )
+    with pytest.raises(VerticilError) as caught:
+        await run_miner(load_miner(folder / "wrong.toml"), stop=asyncio.Event())
+    assert caught.value.code == code
+
+
+def job(folder: Path) -> LearningJob:
+    return LearningJob(
+        proposal_digest=bytes(32),
+        effective=b'{"not": "a study \xc3\xa9"}',
+        n_common=3,
+        columns=(),
+        receipts=(StoredSignature(body=b"1", signature=b"\xff", certificate=b"\x00"),),
+        target=folder / "release",
+        started_at=NOW,
+        simulation=True,
+    )
+
+
+def test_a_job_survives_its_way_to_the_process(tmp_path: Path) -> None:
+    assert LearningJob.from_json(job(tmp_path).to_json()) == job(tmp_path)
+    assert b"\n" not in job(tmp_path).to_json()
+
+
+async def test_what_the_process_reports_is_raised(tmp_path: Path) -> None:
+    with pytest.raises(VerticilError) as caught:
+        await SpawnedLearning(tmp_path / "cache").run(job(tmp_path), lambda _stage, _percent: None)
+    assert caught.value.code == "STUDY_INVALID"
+
+
+async def test_a_process_that_cannot_be_started_at_all_has_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(WorkerDied) as caught:
+        await SpawnedLearning(tmp_path / "cache").run(job(tmp_path), lambda _stage, _percent: None)
+    assert caught.value.status == 1

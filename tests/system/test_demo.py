@@ -1,0 +1,102 @@
+"""The demonstration as a user runs it, and that nothing stays behind, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "verticil.cli", "demo", "--rows", "2000", "--seed", "3", "--format", "json"]
+
+
+def descendants(marker: str) -> list[int]:
+    """Processes whose environment carries `marker`: every child of a run inherits it."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and marker.encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+def environment(tmp_path: Path, marker: str) -> dict[str, str]:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    return {**os.environ, "TMPDIR": str(temporary), "VERTICIL_TEST_RUN": marker}
+
+
+def nothing_left(tmp_path: Path, marker: str) -> None:
+    assert descendants(marker) == []
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to see processes")
+def test_demo_publishes_verifies_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    marker = f"run-{os.getpid()}-whole"
+    done = subprocess.run(
+        [*COMMAND, "--out", "out"],
+        cwd=tmp_path,
+        env=environment(tmp_path, marker),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["verified"] is True
+    assert result["common_records"] == 2000
+    assert result["epsilon_per_person"] == pytest.approx(36.89, abs=0.01)  # 10 x 3 + 2 x 2 + ln 18
+    assert set(result["peak_memory_mib"]) == {"miner", "census_bureau", "employer", "tax_office"}
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["ca.crt", "release"]
+    manifest = json.loads((tmp_path / "out" / "release" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["simulation"] is False
+    nothing_left(tmp_path, marker)
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to see processes")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
+def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    marker = f"run-{os.getpid()}-{number.name}"
+    child = subprocess.Popen(
+        [*COMMAND, "--out", "out"],
+        cwd=tmp_path,
+        env=environment(tmp_path, marker),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stderr is not None
+    for line in child.stderr:
+        if "parties started" in line:
+            break
+    child.send_signal(number)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == code, err
+    end = time.monotonic() + 30
+    while descendants(marker) and time.monotonic() < end:  # killed outright, the nodes see that their parent is gone
+        os.sched_yield()
+    assert descendants(marker) == []
+    if number is not signal.SIGKILL:
+        assert json.loads(out)["error"]["code"] == "INTERRUPTED"
+        assert not (tmp_path / "out").exists()
+        nothing_left(tmp_path, marker)
+
+
+def test_demo_refuses_a_folder_that_is_in_use(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("x")
+    done = subprocess.run(
+        [*COMMAND, "--out", "out"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"]["code"] == "FILE_EXISTS"
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]

@@ -1,0 +1,75 @@
+"""SIGKILL during the upload, of the miner and of a party: the study finishes, and what is stored is what would have been."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verticil.wire.v1 import common_pb2
+
+N = 40_000
+RATE = 20_000  # bytes per second towards the miner: the columns of a party take a second or more
+
+
+def stored_columns(nodes: Any) -> dict[int, tuple[bytes, bytes]]:
+    """Digests of artifact and stored column, by unit, from the miner's catalogue."""
+    with closing(
+        sqlite3.connect(f"file:{nodes.made.miner / 'state' / 'catalogue.sqlite'}?mode=ro", uri=True)
+    ) as catalogue:
+        rows = catalogue.execute("SELECT unit, artifact_sha256, column_sha256 FROM stored_column").fetchall()
+    return {unit: (artifact, column) for unit, artifact, column in rows}
+
+
+@pytest.fixture(scope="module")
+def people(
+    tmp_path_factory: pytest.TempPathFactory, write_federation_tables: Callable[..., dict[str, Path]]
+) -> dict[str, Path]:
+    return write_federation_tables(tmp_path_factory.mktemp("people"), N)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(make_module_nodes: Callable[..., Any], people: dict[str, Path]) -> dict[int, tuple[bytes, bytes]]:
+    nodes = make_module_nodes("undisturbed", seed=5, tables=people)
+    nodes.point_to(nodes.start_miner())
+    for party in nodes.made.parties:
+        nodes.start_party(party)
+    nodes.publish(nodes.submit())
+    assert set(nodes.stop().values()) == {0}
+    return stored_columns(nodes)
+
+
+@pytest.mark.parametrize("victim", ["miner", "clinic"])
+def test_a_kill_during_upload_changes_nothing(
+    victim: str,
+    make_nodes: Callable[..., Any],
+    slow_proxy: type,
+    people: dict[str, Path],
+    undisturbed: dict[int, tuple[bytes, bytes]],
+) -> None:
+    nodes = make_nodes(f"killed-{victim}", seed=5, tables=people)
+    port = nodes.start_miner()
+    with slow_proxy(port) as proxy:
+        nodes.point_to(proxy.port)
+        for party in nodes.made.parties:
+            nodes.start_party(party)
+        digest = nodes.submit()
+        nodes.wait(digest, lambda study: all(party.pseudonyms_complete for party in study.parties))
+        proxy.bytes_per_second = RATE  # the common list is still to be computed, confirmed and randomized
+        found = nodes.wait(digest, lambda study: sum(party.units_received for party in study.parties) >= 1)
+        nodes.kill(victim)
+        at_kill = stored_columns(nodes)
+        assert found.state == common_pb2.STUDY_STATE_UPLOADING
+        assert 1 <= len(at_kill) < len(undisturbed), "the kill came too late to disturb anything"
+        if victim == "miner":
+            assert nodes.start_miner() == port
+        else:
+            nodes.start_party(victim)
+        nodes.publish(digest)
+    assert set(nodes.stop().values()) == {0}
+    assert stored_columns(nodes) == undisturbed
+    assert at_kill.items() <= undisturbed.items()

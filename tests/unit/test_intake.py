@@ -1,0 +1,420 @@
+"""Intake: what is acknowledged is on the disk, whatever happens; a crash at any point and a repetition give the same result.
+
+A crash is simulated by an exception out of the operating system's own calls (fsync, replace, unlink) at each of them in turn,
+after which everything is closed and opened again; and once for real, with SIGKILL.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import errno
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from verticil.miner.storage.catalogue import Catalogue
+from verticil.miner.storage.intake import Intake
+from verticil.miner.storage.records import StoredColumn, StoredSignature
+from verticil.miner.storage.store import Store, write_durably
+from verticil.shared.errors import DataFault, PeerFault, Refusal
+from verticil.shared.formats.artifact import pack
+from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.model.transition import quantize, symmetric
+from verticil.shared.study.document import (
+    GeneticRule,
+    LinkageRule,
+    ParameterRule,
+    ReleaseRule,
+    StructureRule,
+    Study,
+    Unit,
+)
+
+DIGEST = bytes(range(32))
+N = 1000
+PSEUDONYMS = b"".join(sorted(hashlib.sha256(b"%d" % i).digest()[:16] for i in range(N)))
+STATES = {0: 5, 1: 300}
+CODES = {
+    0: np.random.default_rng(0).integers(0, 5, N).astype(np.uint8),
+    1: np.random.default_rng(1).integers(0, 300, N).astype(np.uint16),
+}
+ARTIFACTS = {unit: pack(codes, STATES[unit]) for unit, codes in CODES.items()}
+
+
+def make_study() -> Study:
+    variables = tuple(
+        Variable(name=f"v{unit}", owner="north", labels=tuple(map(str, range(k)))) for unit, k in STATES.items()
+    )
+    return Study(
+        id="trial",
+        title="",
+        purpose="",
+        model="central",
+        expires=dt.date(2030, 1, 1),
+        parties=("north",),
+        linkage=LinkageRule(mode="keyed-hash", normalise=(), minimum_common_records=10),
+        schema=Schema(variables=variables),
+        units=tuple(
+            Unit(
+                variables=(v.name,),
+                owner="north",
+                scheme="symmetric",
+                transition=quantize(symmetric(v.n_states, epsilon=3.0)),
+            )
+            for v in variables
+        ),
+        structure=StructureRule(
+            method="genetic",
+            score="mutual-information",
+            max_parents=2,
+            max_family_cells=1000,
+            seed=1,
+            required=(),
+            forbidden=(),
+            genetic=GeneticRule(),
+        ),
+        parameters=ParameterRule(estimator="em", prior_count=0.5, interval_level=0.95),
+        release=ReleaseRule(synthetic_records=None, seed=5),
+    )
+
+
+STUDY = make_study()
+
+
+class Opened:
+    """A state directory, opened."""
+
+    def __init__(
+        self, folder: Path, *, quota: int = 2**30, reserve: int = 0, free: int = 2**40, sync: bool = True
+    ) -> None:
+        self.store = Store(folder, max_bytes_per_study=quota, disk_reserve_bytes=reserve, free_bytes=lambda _path: free)
+        self.catalogue = Catalogue(folder / "catalogue.sqlite")
+        if not sync:
+            self.catalogue._connection.execute("PRAGMA synchronous = OFF")
+        self.catalogue.add_study(DIGEST, study_id="trial", proposal=b"{}", submitter="a", at="2026-11-21T10:00:00Z")
+        self.catalogue.set_effective(DIGEST, b"{}", b"e" * 32)
+        self.intake = Intake(self.store, self.catalogue)
+
+    def __enter__(self) -> Opened:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.catalogue.close()
+
+    @property
+    def record(self):
+        return self.catalogue.study(DIGEST)
+
+    def begin_list(self, data: bytes = PSEUDONYMS, minimum: int = 10):
+        sha256 = hashlib.sha256(data).digest()
+        return self.intake.begin_list(self.record, STUDY, "north", size=len(data), sha256=sha256, minimum=minimum)
+
+    def send_list(self, data: bytes = PSEUDONYMS) -> None:
+        held = self.begin_list(data)
+        for start in range(held.committed, len(data), 9000):
+            self.intake.append_list(DIGEST, "north", 0, offset=start, data=data[start : start + 9000])
+        self.intake.complete_list(DIGEST, "north", 0)
+
+    def align(self) -> None:
+        self.catalogue.align(DIGEST, n_common=N, common_sha256=b"c" * 32, bitmaps={})
+
+    def begin(self, unit: int, data: bytes | None = None):
+        data = ARTIFACTS[unit] if data is None else data
+        return self.intake.begin_upload(self.record, STUDY, unit, size=len(data), sha256=hashlib.sha256(data).digest())
+
+    def finish(self, upload_id: str, at: str = "2026-11-21T10:00:00Z") -> StoredColumn:
+        return self.intake.finish_upload(
+            upload_id,
+            self.record,
+            STUDY,
+            miner="miner",
+            received_at=at,
+            sign=lambda body: StoredSignature(body=body, signature=hashlib.sha256(body).digest(), certificate=b"c"),
+        )
+
+    def send(self, unit: int, data: bytes | None = None, *, at: str = "2026-11-21T10:00:00Z") -> StoredColumn:
+        data = ARTIFACTS[unit] if data is None else data
+        begun = self.begin(unit, data)
+        if isinstance(begun, StoredColumn):
+            return begun
+        for start in range(begun.committed, len(data), 600):
+            self.intake.append_upload(begun.upload_id, offset=start, data=data[start : start + 600])
+        return self.finish(begun.upload_id, at)
+
+
+def run(opened: Opened) -> dict[int, StoredColumn]:
+    opened.send_list()
+    opened.align()
+    return {unit: opened.send(unit) for unit in CODES}
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    study = folder / "studies" / DIGEST.hex()
+    return {str(path.relative_to(study)): path.read_bytes() for path in sorted(study.rglob("*")) if path.is_file()}
+
+
+EXPECTED_FILES = {
+    "pseudonyms/00.list": PSEUDONYMS,
+    "columns/000.u8": CODES[0].tobytes(),
+    "columns/001.u16": CODES[1].astype("<u2").tobytes(),
+}
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def die_at(monkeypatch: pytest.MonkeyPatch, position: int) -> list[int]:
+    """Make the operating system's calls of our modules end everything at the `position`-th of them.
+
+    A process that dies loses nothing of what the operating system holds, so nothing is really synced here: that takes time.
+    """
+    count, real_fsync = [0], os.fsync
+
+    def wrap(function):
+        def call(*args, **options):
+            count[0] += 1
+            if count[0] == position:
+                raise Killed
+            return None if function is real_fsync else function(*args, **options)
+
+        return call
+
+    for name in ("fsync", "replace", "unlink", "ftruncate", "write"):
+        monkeypatch.setattr(os, name, wrap(getattr(os, name)))
+    return count
+
+
+def test_a_crash_at_every_point_and_a_repetition_give_the_same_files_and_receipts(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        count = die_at(patch, -1)
+        with Opened(tmp_path / "undisturbed", sync=False) as opened:
+            expected = run(opened)
+    assert files_of(tmp_path / "undisturbed") == EXPECTED_FILES
+    assert count[0] > 30
+    for position in range(1, count[0] + 1):
+        folder = tmp_path / str(position)
+        with monkeypatch.context() as patch:
+            die_at(patch, position)
+            with pytest.raises(Killed), Opened(folder, sync=False) as opened:
+                run(opened)
+        with monkeypatch.context() as patch:
+            die_at(patch, -1)
+            with Opened(folder, sync=False) as again:
+                again.intake.remove_abandoned(DIGEST)
+                assert run(again) == expected, position
+                again.intake.remove_abandoned(DIGEST)
+        assert files_of(folder) == EXPECTED_FILES, position
+
+
+PROGRAM = """
+import sys
+sys.path.insert(0, {tests!r})
+import importlib.util
+spec = importlib.util.spec_from_file_location("test_intake", {path!r})
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+from pathlib import Path
+opened = module.Opened(Path({folder!r}))
+opened.align()
+begun = opened.begin(1)
+data = module.ARTIFACTS[1]
+offset = begun.committed
+while offset < len(data):
+    offset = opened.intake.append_upload(begun.upload_id, offset=offset, data=data[offset:offset + 7])
+    print(offset, flush=True)
+"""
+
+
+def test_acknowledged_bytes_survive_sigkill(tmp_path):
+    program = PROGRAM.format(tests=str(Path(__file__).parent), path=__file__, folder=str(tmp_path / "state"))
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    acknowledged = [int(process.stdout.readline()) for _ in range(20)][-1]
+    process.send_signal(signal.SIGKILL)
+    acknowledged = max([acknowledged, *map(int, process.stdout.read().split())])
+    process.stdout.close()
+    assert process.wait() == -signal.SIGKILL
+    with Opened(tmp_path / "state") as opened:
+        begun = opened.begin(1)
+        assert begun.committed >= acknowledged
+        staged = opened.store.study(DIGEST).staging(1).read_bytes()
+        assert staged[: begun.committed] == ARTIFACTS[1][: begun.committed]
+        assert opened.send(1).column_sha256 == hashlib.sha256(EXPECTED_FILES["columns/001.u16"]).digest()
+
+
+def test_the_receipt_says_what_was_stored_and_stays_the_same(tmp_path):
+    with Opened(tmp_path) as opened:
+        opened.align()
+        first = opened.send(0)
+        assert opened.finish(first.upload_id, at="2027-01-01T00:00:00Z") == first
+        assert opened.send(0, at="2027-01-01T00:00:00Z") == first
+    assert json.loads(first.receipt.body) == {
+        "artifact_sha256": hashlib.sha256(ARTIFACTS[0]).hexdigest(),
+        "effective_digest": (b"e" * 32).hex(),
+        "miner": "miner",
+        "n_records": N,
+        "party": "north",
+        "proposal_digest": DIGEST.hex(),
+        "received_at": "2026-11-21T10:00:00Z",
+        "size": len(ARTIFACTS[0]),
+        "unit": 0,
+        "variables": ["v0"],
+    }
+    assert first.column_sha256 == hashlib.sha256(CODES[0].tobytes()).digest()
+
+
+def test_offsets_and_sizes_are_kept(tmp_path):
+    with Opened(tmp_path) as opened:
+        opened.align()
+        upload = opened.begin(0)
+        opened.intake.append_upload(upload.upload_id, offset=0, data=ARTIFACTS[0][:100])
+        for offset in (0, 99, 101):
+            with pytest.raises(PeerFault, match=f"offset {offset}, expected offset 100") as caught:
+                opened.intake.append_upload(upload.upload_id, offset=offset, data=b"x")
+            assert caught.value.code == "OFFSET_MISMATCH"
+        with pytest.raises(PeerFault, match="expected at most the announced") as caught:
+            opened.intake.append_upload(upload.upload_id, offset=100, data=bytes(len(ARTIFACTS[0])))
+        assert caught.value.code == "MESSAGE_INVALID"
+        assert opened.begin(0).committed == 100
+        # somebody deletes the staging file by hand: the upload starts over instead of never ending
+        opened.store.study(DIGEST).staging(0).unlink()
+        with pytest.raises(PeerFault, match="expected offset 0"):
+            opened.intake.append_upload(upload.upload_id, offset=100, data=b"x")
+        assert opened.send(0).n_records == N
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda data: b"VTC2" + data[4:],
+        lambda data: data[:4] + bytes([data[4] + 1]) + data[5:],
+        lambda data: data[:8] + (N - 1).to_bytes(8, "little") + data[16:],
+        lambda data: data[:16] + b"\xff" * (len(data) - 16),
+    ],
+)
+def test_an_artifact_that_is_not_one_is_forgotten(tmp_path, spoil):
+    with Opened(tmp_path) as opened:
+        opened.align()
+        with pytest.raises(PeerFault) as caught:
+            opened.send(0, spoil(ARTIFACTS[0]))
+        assert caught.value.code == "ARTIFACT_INVALID"
+        assert not opened.record.columns
+        assert files_of(tmp_path) == {}
+        assert opened.send(0).n_records == N
+
+
+def test_a_changed_byte_is_found_by_the_digest(tmp_path):
+    data = bytearray(ARTIFACTS[0])
+    data[20] ^= 1
+    with Opened(tmp_path) as opened:
+        opened.align()
+        upload = opened.begin(0)
+        opened.intake.append_upload(upload.upload_id, offset=0, data=bytes(data))
+        with pytest.raises(PeerFault, match="announced SHA-256"):
+            opened.finish(upload.upload_id)
+        with pytest.raises(PeerFault, match="no such upload"):
+            opened.finish(upload.upload_id)
+
+
+def test_another_list_replaces_one_in_transit_but_not_one_that_counts(tmp_path):
+    other = PSEUDONYMS[16:]
+    with Opened(tmp_path) as opened:
+        opened.begin_list(other)
+        opened.intake.append_list(DIGEST, "north", 0, offset=0, data=other[:4096])
+        assert opened.begin_list(other).committed == 4096
+        assert opened.begin_list().committed == 0
+        opened.send_list()
+        opened.intake.complete_list(DIGEST, "north", 0)
+        with pytest.raises(PeerFault, match="another list is stored already"):
+            opened.begin_list(other)
+        assert files_of(tmp_path) == {"pseudonyms/00.list": PSEUDONYMS}
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", "MESSAGE_INVALID"),
+        (PSEUDONYMS[:-1], "MESSAGE_INVALID"),
+        (PSEUDONYMS[: 16 * 9], "LINKAGE_TOO_SMALL"),
+        (PSEUDONYMS[:16] * 10, "ARTIFACT_INVALID"),
+        (PSEUDONYMS[1600:] + PSEUDONYMS[:1600], "ARTIFACT_INVALID"),
+    ],
+)
+def test_lists_that_are_none_are_refused(tmp_path, data, code):
+    with Opened(tmp_path) as opened:
+        with pytest.raises((PeerFault, Refusal)) as caught:
+            opened.send_list(data)
+        assert caught.value.code == code
+        assert files_of(tmp_path) == {}
+        opened.send_list()
+
+
+def test_quota_counts_promises_and_the_reserve_is_not_touched(tmp_path):
+    column = N
+    both = len(PSEUDONYMS) + len(ARTIFACTS[0]) + column + len(ARTIFACTS[1]) + 2 * column
+    with Opened(tmp_path / "a", quota=both - 1) as opened:
+        opened.send_list()
+        opened.align()
+        opened.begin(0)
+        with pytest.raises(PeerFault, match=f"would take {both} bytes at the miner, expected at most {both - 1}"):
+            opened.begin(1)
+        opened.send(0)  # the artifact is gone, its column stays: now there is room
+        opened.begin(1)
+        opened.begin(1)
+    with Opened(tmp_path / "b", reserve=10_000, free=10_000 + len(PSEUDONYMS) - 1) as opened:
+        with pytest.raises(PeerFault) as caught:
+            opened.send_list()
+        assert caught.value.code == "RESOURCE_EXHAUSTED"
+    assert files_of(tmp_path / "b") == {}
+
+
+def test_a_full_disk_is_told_and_harms_nothing(tmp_path, monkeypatch):
+    with Opened(tmp_path) as opened:
+        opened.align()
+        upload = opened.begin(0)
+        opened.intake.append_upload(upload.upload_id, offset=0, data=ARTIFACTS[0][:100])
+
+        def no_space(*_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", no_space)
+            with pytest.raises(DataFault) as caught:
+                opened.intake.append_upload(upload.upload_id, offset=100, data=ARTIFACTS[0][100:])
+        assert caught.value.code == "DISK_FULL"
+        assert opened.begin(0).committed == 100
+        assert opened.send(0).n_records == N
+
+
+def test_a_whole_file_is_replaced_or_left_alone(tmp_path, monkeypatch):
+    target = tmp_path / "file"
+    write_durably(target, b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _descriptor: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        with pytest.raises(DataFault, match="file: no space left"):
+            write_durably(target, b"new")
+    assert target.read_bytes() == b"old"
+    write_durably(target, b"new")
+    assert target.read_bytes() == b"new"
+
+
+def test_one_process_holds_a_state_directory(tmp_path):
+    one = Store(tmp_path, max_bytes_per_study=1, disk_reserve_bytes=0)
+    two = Store(tmp_path, max_bytes_per_study=1, disk_reserve_bytes=0)
+    one.lock()
+    with pytest.raises(DataFault) as caught:
+        two.lock()
+    assert caught.value.code == "STATE_LOCKED"
+    one.unlock()
+    two.lock()
+    two.unlock()
+    with pytest.raises(ValueError, match="32 bytes"):
+        one.study(b"../../etc")

@@ -1,0 +1,170 @@
+"""Learning: from released columns and a study to a network."""
+
+import dataclasses
+import datetime as dt
+
+import numpy as np
+import pytest
+
+from verticil.miner.learning import learn as learning
+from verticil.miner.learning.learn import LearningCancelled, learn
+from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.model import parameters
+from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.model.transition import identity, quantize, symmetric
+from verticil.shared.study.document import (
+    GeneticRule,
+    LinkageRule,
+    ParameterRule,
+    ReleaseRule,
+    StructureRule,
+    Study,
+    Unit,
+)
+
+N_STATES = (3, 2, 4, 2)  # 0 -> 1 -> 2, and 3 alone
+
+
+def study_of(epsilon: float | None = None, **structure: object) -> Study:
+    variables = tuple(
+        Variable(name=f"v{i}", owner="a", labels=tuple(map(str, range(k)))) for i, k in enumerate(N_STATES)
+    )
+    units = tuple(
+        Unit(
+            variables=(v.name,),
+            owner=v.owner,
+            scheme="none" if epsilon is None else "symmetric",
+            transition=quantize(identity(v.n_states) if epsilon is None else symmetric(v.n_states, epsilon=epsilon)),
+        )
+        for v in variables
+    )
+    rule = StructureRule(
+        method="genetic",
+        score="mutual-information",
+        max_parents=2,
+        max_family_cells=20_000,
+        seed=7,
+        required=(),
+        forbidden=(),
+        genetic=GeneticRule(generations=20),
+    )
+    return Study(
+        id="test",
+        title="",
+        purpose="",
+        model="central",
+        expires=dt.date(2099, 1, 1),
+        parties=("a",),
+        linkage=LinkageRule(mode="keyed-hash", normalise=(), minimum_common_records=1),
+        schema=Schema(variables=variables),
+        units=units,
+        structure=dataclasses.replace(rule, **structure),  # type: ignore[arg-type]  # fields of the rule
+        parameters=ParameterRule(estimator="em", prior_count=0.5, interval_level=0.95),
+        release=ReleaseRule(synthetic_records=None, seed=7),
+    )
+
+
+def chain(n: int, seed: int = 0) -> list[np.ndarray]:
+    generator = np.random.default_rng(seed)
+    v0 = generator.choice(3, n, p=[0.5, 0.3, 0.2])
+    v1 = (generator.random(n) < np.array([0.1, 0.5, 0.9])[v0]).astype(int)
+    v2 = np.where(generator.random(n) < 0.6, v1, generator.integers(0, 4, n))
+    v3 = generator.integers(0, 2, n)
+    return [column.astype(np.uint8) for column in (v0, v1, v2, v3)]
+
+
+def released(columns: list[np.ndarray], study: Study, seed: int = 1) -> list[np.ndarray]:
+    generator = np.random.default_rng(seed)
+    out = []
+    for column, unit in zip(columns, study.units, strict=True):
+        cumulative = np.cumsum(unit.transition.probabilities, axis=1)[:, :-1]
+        out.append((generator.random(len(column))[:, None] >= cumulative[column]).sum(axis=1).astype(np.uint8))
+    return out
+
+
+@pytest.mark.parametrize("epsilon", [None, 3.0])
+def test_links_parameters_and_marginals_of_a_chain(epsilon):
+    study = study_of(epsilon)
+    true = chain(40_000)
+    result = learn(released(true, study), study)
+    links = {frozenset(edge) for edge in result.network.dag.edges()}
+    assert {frozenset((0, 1)), frozenset((1, 2))} <= links <= {frozenset(p) for p in ((0, 1), (1, 2), (0, 2))}
+    assert not result.significant[3].any()
+    assert not result.pair_information[3].any()
+    assert result.n_records == 40_000
+    assert result.marginals_exact
+    for variable, marginal in enumerate(result.marginals):
+        share = np.bincount(true[variable], minlength=N_STATES[variable]) / 40_000
+        assert (np.abs(marginal.estimate - share) < 5 * marginal.standard_error + 1e-9).all()
+        np.testing.assert_allclose(marginal.model, marginal.estimate, atol=0.02)
+
+
+def test_same_columns_and_study_same_result_and_the_seed_is_in_it():
+    study = study_of(2.0)
+    columns = released(chain(5000), study)
+    one, two = learn(columns, study), learn(columns, study)
+    assert one.search == two.search
+    assert one.search.seed == 7
+    for first, second in zip(one.network.families, two.network.families, strict=True):
+        np.testing.assert_array_equal(first.probability, second.probability)
+
+
+def test_a_forbidden_edge_is_not_in_the_network_and_its_reverse_may_be():
+    forbidden = (("v0", "v1"), ("v1", "v2"), ("v2", "v1"))
+    study = study_of(forbidden=forbidden)
+    edges = learn(chain(20_000), study).network.dag.edges()
+    assert (1, 0) in edges
+    assert not {(0, 1), (1, 2), (2, 1)} & set(edges)
+
+
+def test_the_limit_on_family_cells_holds():
+    assert learn(chain(20_000), study_of(max_family_cells=7)).network.dag.edges() in {((0, 1),), ((1, 0),)}
+
+
+def test_stages_are_reported_in_order():
+    told: list[tuple[str, int]] = []
+    learn(chain(1000), study_of(), progress=lambda stage, percent: told.append((stage, percent)))
+    stages = [stage for stage, _ in told]
+    assert list(dict.fromkeys(stages)) == ["counting", "searching", "parameters"]
+    assert stages == sorted(stages, key=["counting", "searching", "parameters"].index)
+    assert all(0 <= percent <= 100 for _, percent in told)
+    assert told[-1] == ("parameters", 100)
+
+
+@pytest.mark.parametrize("calls", [0, 3, 15, 28])
+def test_learning_can_be_stopped_at_every_stage(calls):
+    asked = iter(range(calls))
+    with pytest.raises(LearningCancelled):
+        learn(chain(1000), study_of(), cancelled=lambda: next(asked, None) is None)
+
+
+def test_what_cannot_be_learned_is_an_error_with_a_code():
+    with pytest.raises(DataFault, match=r"LEARNING_FAILED.*no common record"):
+        learn([column[:0] for column in chain(5)], study_of())
+    with pytest.raises(Misuse, match=r"STUDY_UNSUPPORTED.*greedy"):
+        learn(chain(5), study_of(method="greedy"))
+    with pytest.raises(Misuse, match=r"STUDY_UNSUPPORTED.*1 required"):
+        learn(chain(5), study_of(required=(("v0", "v1"),)))
+    with pytest.raises(ValueError, match="3 columns for 4 variables"):
+        learn(chain(5)[:3], study_of())
+
+
+def test_too_many_categories_are_an_error_before_they_are_counted(monkeypatch):
+    monkeypatch.setattr(learning.counting, "MAX_PAIR_CELLS", 40)  # 3*2 + 3*4 + 3*2 + 2*4 + 2*2 + 4*2 = 44 cells
+    with pytest.raises(DataFault, match=r"44 cells, expected at most 40"):
+        learn(chain(5), study_of())
+
+
+def test_model_shares_come_from_a_sample_where_elimination_is_too_large(monkeypatch):
+    columns, study = chain(5000), study_of()
+    exact = learn(columns, study)
+    monkeypatch.setattr(parameters, "MAX_CLIQUE_CELLS", 1)
+    sampled = learn(columns, study)
+    assert (exact.marginals_exact, sampled.marginals_exact) == (True, False)
+    for one, two in zip(exact.marginals, sampled.marginals, strict=True):
+        np.testing.assert_allclose(one.model, two.model, atol=1e-4)
+
+
+def test_a_single_record_is_learned_from_without_a_warning():
+    result = learn([column[:1] for column in chain(5)], study_of(1.0))
+    assert result.network.dag.edges() == ()

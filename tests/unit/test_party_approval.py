@@ -1,0 +1,254 @@
+"""What an approval binds to, and several data sets at one party."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from pathlib import Path
+
+import pytest
+
+from verticil.party.config import PartyConfig, load_party
+from verticil.party.control import approval
+from verticil.party.control.holdings import origins
+from verticil.party.control.site import AUTOMATIC, Site, init_state
+from verticil.party.control.state import Task
+from verticil.shared.errors import Misuse, PeerFault, Refusal
+from verticil.shared.model.transition import quantize, symmetric
+from verticil.shared.study import canonical
+from verticil.shared.study.approval import parse_approval
+from verticil.shared.study.states import State
+
+NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
+FEDERATION = """
+schema = 1
+name = "trial"
+ca_certificate = "ca.crt"
+ca_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+[miner]
+endpoint = "localhost:1"
+"""
+PARTY = """
+schema = 1
+name = "clinic"
+federation = "federation.toml"
+state_directory = "state"
+[identity]
+certificate = "clinic.crt"
+key = "clinic.key"
+[linkage]
+key = "linkage.key"
+[dataset.people]
+path = "people.csv"
+id = "id"
+[policy]
+max_epsilon_per_column = 3.0
+max_epsilon_per_study = 6.0
+max_epsilon_lifetime = 8.0
+minimum_common_records = 50
+recipients = ["miner"]
+"""
+N = 150
+
+
+def people() -> str:
+    rows = [f"p{i},{i % 100},{'yes' if i % 3 else 'no'}" for i in range(N)]
+    return "\n".join(["id,age,smoker", *rows]) + "\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+    (tmp_path / "party.toml").write_text(PARTY)
+    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
+    (tmp_path / "linkage.key").chmod(0o600)
+    (tmp_path / "people.csv").write_text(people())
+    init_state(tmp_path / "state", site_secret=b"s" * 32)
+    return tmp_path
+
+
+def config_of(folder: Path, **policy) -> PartyConfig:
+    config = load_party(folder / "party.toml")
+    return dataclasses.replace(config, policy=dataclasses.replace(config.policy, **policy))
+
+
+def told(study, state=State.AWAITING_APPROVAL, **change) -> Task:
+    proposal = canonical.to_bytes(study)
+    facts = {
+        "digest": canonical.digest(study),
+        "version": 1,
+        "state": int(state),
+        "proposal": proposal,
+        "effective": b"",
+        "effective_digest": b"",
+        "approved": False,
+        "pseudonyms_complete": False,
+        "alignment_confirmed": False,
+        "units_received": (),
+        "failure": "",
+    }
+    return Task(**(facts | change))
+
+
+@pytest.fixture
+def site(folder, release_study):
+    with Site.open(config_of(folder)) as opened:
+        opened.state.remember(told(release_study), release_study.id, NOW)
+        yield opened
+
+
+def test_the_body_says_what_was_approved(site, release_study):
+    record = site.state.find("heart")
+    verdict = site.approve(record, "officer", NOW)
+    assert verdict.complete
+    body = site.state.find("heart").approval
+    given = parse_approval(body)
+    assert given.proposal_digest == canonical.digest(release_study)
+    assert given.party == "clinic"
+    assert [unit.index for unit in given.units] == [0, 1]
+    assert given.minimum_common_records == 100  # the study's; the policy's is 50
+    assert (given.approver, given.approved_at) == ("officer", NOW)
+    approved = approval.check_binding(site.config, release_study, given, record.digest, NOW.date())
+    assert approved == release_study
+    approval.check_data(release_study, given, verdict.review.holding.fingerprints)
+
+
+def test_approving_twice_is_approving_once(site):
+    record = site.state.find("heart")
+    site.approve(record, "officer", NOW)
+    body = site.state.find("heart").approval
+    site.approve(site.state.find("heart"), "officer", NOW + dt.timedelta(hours=1))
+    assert site.state.find("heart").approval == body
+
+
+def test_an_approval_that_was_sent_cannot_change_its_content(site, folder, release_study):
+    record = site.state.find("heart")
+    site.approve(record, "officer", NOW)
+    (folder / "people.csv").write_text(people().replace("yes", "no", 1))
+    site.approve(site.state.find("heart"), "officer", NOW)  # not sent yet: it takes the earlier one's place
+    site.state.remember(told(release_study, approved=True), release_study.id, NOW)
+    site.approve(site.state.find("heart"), "officer", NOW)
+    (folder / "people.csv").write_text(people())
+    with pytest.raises(Refusal) as caught:
+        site.approve(site.state.find("heart"), "officer", NOW)
+    assert (caught.value.code, caught.value.exit_code) == ("APPROVAL_VOID", 4)
+
+
+def given_by(site):
+    site.approve(site.state.find("heart"), "officer", NOW)
+    return parse_approval(site.state.find("heart").approval)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda study: dataclasses.replace(study, title="another"),
+        lambda study: dataclasses.replace(study, expires=dt.date(2098, 1, 1)),
+        lambda study: dataclasses.replace(study, parties=("registry", "clinic")),
+        lambda study: dataclasses.replace(study, linkage=dataclasses.replace(study.linkage, normalise=("trim",))),
+        lambda study: study.with_declaration(
+            {4: dataclasses.replace(study.units[4], scheme="symmetric", transition=quantize(symmetric(2, epsilon=1)))}
+        ),
+    ],
+)
+def test_any_change_of_the_study_voids(site, release_study, change):
+    given = given_by(site)
+    other = change(release_study)
+    with pytest.raises(Refusal) as caught:
+        approval.check_binding(site.config, other, given, canonical.digest(other), NOW.date())
+    assert caught.value.code == "APPROVAL_VOID"
+
+
+def test_the_last_day_counts_and_the_next_does_not(site, release_study):
+    given, digest = given_by(site), canonical.digest(release_study)
+    approval.check_binding(site.config, release_study, given, digest, dt.date(2099, 12, 31))
+    with pytest.raises(Refusal) as caught:
+        approval.check_binding(site.config, release_study, given, digest, dt.date(2100, 1, 1))
+    assert (caught.value.code, caught.value.exit_code) == ("STUDY_EXPIRED", 4)
+    with pytest.raises(Refusal):
+        site.review(site.state.find("heart"), dt.datetime(2100, 1, 1, tzinfo=dt.UTC))
+
+
+def test_a_stricter_policy_after_the_approval_counts(site, release_study):
+    given, digest = given_by(site), canonical.digest(release_study)
+    for change in ({"max_epsilon_per_column": 1.0}, {"deny_columns": ("smoker",)}, {"recipients": ()}):
+        policy = dataclasses.replace(site.config.policy, **change)
+        config = dataclasses.replace(site.config, policy=policy)
+        with pytest.raises(Refusal) as caught:
+            approval.check_binding(config, release_study, given, digest, NOW.date())
+        assert caught.value.exit_code == 3
+
+
+def test_changed_or_absent_data_void(site, release_study):
+    given = given_by(site)
+    with pytest.raises(Refusal, match="the data of column 'age' changed"):
+        approval.check_data(release_study, given, {0: b"x" * 32, 1: bytes.fromhex(given.units[1].fingerprint)})
+    with pytest.raises(Refusal):
+        approval.check_data(release_study, given, {})
+
+
+def test_row_order_and_blanks_around_ids_are_not_data(site, folder, release_study):
+    given = given_by(site)
+    header, *rows = people().splitlines()
+    (folder / "people.csv").write_text("\n".join([header, *(f" {row}" for row in reversed(rows))]) + "\n")
+    approval.check_data(release_study, given, site.read(site.state.find("heart")).fingerprints)
+
+
+def test_a_told_digest_is_not_believed(site, release_study):
+    effective = canonical.to_bytes(release_study)
+    with pytest.raises(PeerFault) as caught:
+        approval.check_effective(release_study, effective, b"x" * 32, "clinic")
+    assert caught.value.code == "STUDY_MISMATCH"
+    assert (
+        approval.check_effective(release_study, effective, canonical.digest(release_study), "clinic") == release_study
+    )
+
+
+def test_a_denied_failed_or_ended_study_is_not_approved(site, release_study):
+    record = site.state.find("heart")
+    with pytest.raises(Misuse, match="reason"):
+        site.deny(record, "officer", "  ", NOW)
+    site.deny(record, "officer", "too much", NOW)
+    with pytest.raises(Refusal, match="denied"):
+        site.approve(site.state.find("heart"), "officer", NOW)
+    other = dataclasses.replace(release_study, id="ended")
+    site.state.remember(told(other, State.WITHDRAWN), other.id, NOW)
+    with pytest.raises(Refusal) as caught:
+        site.approve(site.state.find("ended"), "officer", NOW)
+    assert (caught.value.code, caught.value.exit_code) == ("STUDY_WITHDRAWN", 4)
+    with pytest.raises(Misuse) as caught:
+        site.state.find("unknown")
+    assert caught.value.code == "STUDY_UNKNOWN"
+
+
+def test_nobody_can_pose_as_the_automatic_approver(site):
+    with pytest.raises(Misuse, match="reserved"):
+        site.approve(site.state.find("heart"), AUTOMATIC, NOW)
+
+
+def test_two_data_sets_are_joined_by_id_and_charged_apart(folder, release_study):
+    rows = people().splitlines()[1:]
+    cells = [row.split(",") for row in rows]
+    (folder / "people.csv").write_text("\n".join(["id,age", *(f"{c[0]},{c[1]}" for c in cells)]) + "\n")
+    (folder / "habits.csv").write_text(
+        "\n".join(["id,smoker", *(f"{c[0]},{c[2]}" for c in reversed(cells[10:]))]) + "\n"
+    )
+    path = folder / "party.toml"
+    path.write_text(path.read_text().replace("[policy]", '[dataset.habits]\npath = "habits.csv"\nid = "id"\n[policy]'))
+    config = config_of(folder)
+    assert {name: origin.dataset for name, origin in origins(config, release_study).items()} == {
+        "age": "people",
+        "smoker": "habits",
+    }
+    with Site.open(config) as site:
+        site.state.remember(told(release_study), release_study.id, NOW)
+        review = site.review(site.state.find("heart"), NOW)
+        holding = review.holding
+        assert holding.n_records == N - 10
+        assert [release.dataset for release in review.releases.values()] == ["people", "habits"]
+        pairs = sorted(zip(holding.codes["age"].tolist(), holding.codes["smoker"].tolist(), strict=True))
+        bins = [0 if int(c[1]) < 18 else 1 if int(c[1]) < 65 else 2 for c in cells[10:]]
+        assert pairs == sorted((b, int(c[2] == "yes")) for b, c in zip(bins, cells[10:], strict=True))
+    (folder / "habits.csv").write_text("id,age\np1,3\n")
+    with pytest.raises(Misuse, match="variable 'age': expected one of 2 data sets, people, habits have it"):
+        origins(config, release_study)

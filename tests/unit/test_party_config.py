@@ -1,0 +1,165 @@
+"""party.toml: the worked example, what is refused and how it is said, and `party init`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from verticil.party import office
+from verticil.party.config import load_party, require_marked_authority
+from verticil.party.control.secret import read_secret
+from verticil.party.records.source import ColumnRule
+from verticil.shared.errors import Misuse
+
+FEDERATION = """
+schema = 1
+name = "adult-demo"
+ca_certificate = "ca.crt"
+ca_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+[miner]
+endpoint = "miner.example.org:8443"
+"""
+# The worked example of the contract.
+EXAMPLE = """
+schema = 1
+name = "census_bureau"
+federation = "federation.toml"
+state_directory = "state"
+
+[identity]
+certificate = "pki/census_bureau.crt"
+key = "pki/census_bureau.key"
+
+[linkage]
+key = "secrets/linkage.key"
+
+[dataset.people]
+path = "census_bureau.csv"
+format = "csv"
+delimiter = ","
+encoding = "utf-8"
+id = "id"
+
+[dataset.people.columns.sex]
+source = "SEX"
+recode = { "M" = "Male", "F" = "Female" }
+
+[[randomization]]
+variables = ["race"]
+scheme = "symmetric"
+epsilon = 1.5
+
+[policy]
+approval = "manual"
+approvers = ["officer@census_bureau"]
+approvers_needed = 1
+max_epsilon_per_column = 3.0
+max_epsilon_per_study = 20.0
+max_epsilon_lifetime = 40.0
+allow_infinite = []
+minimum_common_records = 1000
+minimum_parties = 2
+max_categories = 50
+deny_columns = []
+recipients = ["miner"]
+
+[peer]
+listen = "0.0.0.0:8444"
+advertise = "census.example.org:8444"
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+
+    def written(text: str = EXAMPLE) -> Path:
+        path = tmp_path / "party.toml"
+        path.write_text(text)
+        return path
+
+    return written
+
+
+def test_the_worked_example_is_read(write, tmp_path):
+    config = load_party(write())
+    assert config.name == "census_bureau"
+    assert config.federation.name == "adult-demo"
+    assert config.state_directory == tmp_path / "state"
+    assert config.signing_key == tmp_path / "pki" / "census_bureau.sign"
+    assert config.linkage_key == tmp_path / "secrets" / "linkage.key"
+    people = config.datasets["people"]
+    assert (people.path, people.id) == (tmp_path / "census_bureau.csv", "id")
+    assert people.column("sex") == ColumnRule(source="SEX", recode={"M": "Male", "F": "Female"})
+    assert people.column("age") == ColumnRule(source="age")
+    assert len(config.declarations) == 1
+    assert config.policy.approvers == ("officer@census_bureau",)
+    assert config.policy.on_data_change == "refuse"
+    assert config.peer is not None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("approvers_needed = 1", "approver_needed = 1", "policy.approver_needed: unknown key"),
+        ('approval = "manual"', 'approval = "rules"', "policy.approval: 'rules' is not yet supported"),
+        ('approval = "manual"', 'approval = "off"', "policy.approval: got 'off', expected one of manual, auto"),
+        ("approvers_needed = 1", "approvers_needed = 2", "expected at most the 1 approvers"),
+        ("approvers_needed = 1", "approvers_needed = 0", "got 0, expected at least 1"),
+        ("max_epsilon_lifetime = 40.0\n", "", "policy.max_epsilon_lifetime: missing"),
+        ("max_epsilon_lifetime = 40.0", "max_epsilon_lifetime = -1", "got -1.0, expected a number of at least 0"),
+        ("max_epsilon_lifetime = 40.0", "max_epsilon_lifetime = nan", "expected a number of at least 0"),
+        ("minimum_common_records = 1000", "minimum_common_records = true", "got true/false, expected a whole number"),
+        ('format = "csv"', 'format = "xlsx"', "dataset.people.format: got 'xlsx', expected one of csv, parquet"),
+        ('delimiter = ","', 'delimiter = ";;"', "delimiter"),
+        ('encoding = "utf-8"', 'encoding = "utf-99"', "utf-99"),
+        ('recode = { "M" = "Male", "F" = "Female" }', 'recode = { "M" = 1 }', "columns.sex.recode: expected texts"),
+        ('source = "SEX"', 'source = "SEX"\nrecoding = {}', "dataset.people.columns.sex.recoding: unknown key"),
+        ('name = "census_bureau"', 'name = "census bureau"', "name: got 'census bureau'"),
+        ('listen = "0.0.0.0:8444"', 'listen = "8444"', "peer.listen: got '8444', expected host:port"),
+        ("[linkage]", "[link]", "linkage: missing"),
+        ("schema = 1", "schema = 2", "schema: got 2, expected 1"),
+        ('recipients = ["miner"]', 'recipients = "miner"', "policy.recipients: got a string, expected a list"),
+        ('recipients = ["miner"]', 'on_data_change = "ignore"', "policy.on_data_change: got 'ignore'"),
+    ],
+)
+def test_what_is_wrong_is_named_with_file_and_key(write, old, new, message):
+    assert old in EXAMPLE
+    with pytest.raises(Misuse) as caught:
+        load_party(write(EXAMPLE.replace(old, new, 1)))
+    assert (caught.value.code, caught.value.exit_code) == ("CONFIG_INVALID", 2)
+    assert message in caught.value.message
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(Misuse) as caught:
+        load_party(tmp_path / "party.toml")
+    assert caught.value.code == "FILE_MISSING"
+
+
+def test_automatic_approval_is_for_the_marked_authority_only(write):
+    config = load_party(write(EXAMPLE.replace('"manual"', '"auto"')))
+    require_marked_authority(config, is_demo=True)
+    with pytest.raises(Misuse) as caught:
+        require_marked_authority(config, is_demo=False)
+    assert caught.value.code == "CONFIG_INVALID"
+
+
+def test_party_init_writes_a_closed_configuration_and_a_secret_once(tmp_path):
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+    path = office.init_party(tmp_path, name="st-anna", table='tables/"odd".csv', id_column="nhs_no")
+    config = load_party(path)
+    assert config.name == "st-anna"
+    assert config.certificate == tmp_path / "pki" / "st-anna.crt"
+    assert config.datasets["people"].path == tmp_path / 'tables/"odd".csv'
+    assert config.policy.approval == "manual"
+    assert config.policy.deny_columns == ("nhs_no",)
+    secret = read_secret(config.state_directory)
+    with pytest.raises(Misuse) as caught:
+        office.init_party(tmp_path, name="st-anna")
+    assert caught.value.code == "FILE_EXISTS"
+    assert read_secret(config.state_directory) == secret
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+    with pytest.raises(Misuse, match="expected 1 to 63"):
+        office.init_party(tmp_path / "other", name="st anna")

@@ -1,0 +1,184 @@
+"""The site's limits against a study, and the planner of a party's next step."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from verticil.party.control.policy import Policy, finite_total, objections, refuse
+from verticil.party.control.session import Step, plan
+from verticil.party.control.state import StudyRecord, Task
+from verticil.shared.errors import InternalFault, Refusal
+from verticil.shared.study.states import State
+
+OPEN = Policy(
+    approval="manual",
+    approvers=(),
+    approvers_needed=1,
+    max_epsilon_per_column=math.inf,
+    max_epsilon_per_study=math.inf,
+    max_epsilon_lifetime=math.inf,
+    allow_infinite=("region",),
+    minimum_common_records=1,
+    minimum_parties=2,
+    max_categories=50,
+    deny_columns=(),
+    recipients=("miner",),
+    on_data_change="refuse",
+)
+CLINIC = {"age": "AGE_AT_VISIT", "smoker": "smoker"}
+REGISTRY = {"income": "income", "weight": "kg", "region": "region"}
+
+
+def found(study, party="clinic", sources=CLINIC, **change):
+    return [(o.code, o.message) for o in objections(dataclasses.replace(OPEN, **change), study, party, sources)]
+
+
+def test_an_open_policy_permits(release_study):
+    assert found(release_study) == []
+    assert found(release_study, "registry", REGISTRY) == []
+
+
+# Epsilons of the study's clinic: age 2 (symmetric), smoker ln 7.5 = 2.0149 (p1 = .1, p2 = .25); methods.md 1.1.
+@pytest.mark.parametrize(
+    ("change", "code", "part"),
+    [
+        ({"recipients": ()}, "POLICY_REFUSED", "policy.recipients"),
+        ({"minimum_parties": 3}, "POLICY_REFUSED", "2 parties, expected at least 3"),
+        ({"max_categories": 2}, "POLICY_REFUSED", "variable 'age': 3 categories, expected at most 2"),
+        ({"deny_columns": ("AGE_AT_VISIT",)}, "POLICY_REFUSED", "column 'AGE_AT_VISIT' is in policy.deny_columns"),
+        ({"deny_columns": ("age",)}, "POLICY_REFUSED", "column 'age' is in policy.deny_columns"),
+        ({"max_epsilon_per_column": 2.01}, "BUDGET_EXCEEDED", "column 'smoker': epsilon 2.015, expected at most 2.01"),
+        ({"max_epsilon_per_study": 4.0}, "BUDGET_EXCEEDED", "sums to 4.015, expected at most 4"),
+    ],
+)
+def test_each_limit_is_kept(release_study, change, code, part):
+    ((got, message),) = found(release_study, **change)
+    assert got == code
+    assert part in message
+
+
+def test_a_limit_that_is_just_met_permits(release_study):
+    assert found(release_study, max_epsilon_per_column=math.log(7.5), max_epsilon_per_study=2 + math.log(7.5)) == []
+
+
+def test_infinite_epsilon_needs_the_variable_in_allow_infinite_and_is_not_summed(release_study):
+    ((code, message),) = found(release_study, "registry", REGISTRY, allow_infinite=("income",))
+    assert code == "EPSILON_INFINITE"
+    assert "column 'region'" in message
+    # income ln 9 and weight 1; region is permitted and left out of the sum
+    assert found(release_study, "registry", REGISTRY, max_epsilon_per_study=math.log(9) + 1) == []
+    assert finite_total([1.0, math.inf, 2.0]) == 3.0
+
+
+def test_other_peers_columns_are_none_of_our_business(release_study):
+    assert found(release_study, max_categories=3, deny_columns=("income",)) == []
+
+
+def test_a_refusal_names_everything_at_once(release_study):
+    policy = dataclasses.replace(OPEN, minimum_parties=3, max_epsilon_per_column=1.0)
+    with pytest.raises(Refusal) as caught:
+        refuse(objections(policy, release_study, "clinic", CLINIC), release_study.id)
+    assert caught.value.exit_code == 3
+    for part in ("2 parties", "column 'age'", "column 'smoker'"):
+        assert part in caught.value.message
+
+
+# ---- the planner
+
+
+def record(
+    state=State.AWAITING_APPROVAL,
+    *,
+    approval=None,
+    denial_sent=None,
+    failure=None,
+    failure_sent=False,
+    n_common=None,
+    **task,
+):
+    facts = {
+        "digest": b"d" * 32,
+        "version": 1,
+        "state": int(state),
+        "proposal": b"",
+        "effective": b"",
+        "effective_digest": b"",
+        "approved": False,
+        "pseudonyms_complete": False,
+        "alignment_confirmed": False,
+        "units_received": (),
+        "failure": "",
+    }
+    return StudyRecord(
+        study_id="trial",
+        seen_at="",
+        task=Task(**(facts | task)),
+        stage="",
+        percent=0,
+        n_common=n_common,
+        common_sha256=None,
+        approval=approval,
+        n_votes=0,
+        denial_sent=denial_sent,
+        failure=failure,
+        failure_sent=failure_sent,
+    )
+
+
+BROKEN = InternalFault("INTERNAL", "broken")
+APPROVED = {"approval": b"{}", "approved": True, "effective": b"{}"}
+LINKED = {**APPROVED, "pseudonyms_complete": True, "alignment_confirmed": True, "n_common": 7}
+
+
+@pytest.mark.parametrize(
+    ("study", "step"),
+    [
+        (record(), Step.REST),
+        (record(approval=b"{}"), Step.TELL_APPROVAL),
+        (record(approval=b"{}", approved=True), Step.REST),
+        (record(State.ALIGNING, **APPROVED), Step.LINK),
+        (record(State.ALIGNING, effective=b"{}", approved=True), Step.REST),  # the miner's word is no approval of ours
+        (record(State.ALIGNING, **APPROVED, pseudonyms_complete=True), Step.CONFIRM),
+        (record(State.ALIGNING, **APPROVED, pseudonyms_complete=True, alignment_confirmed=True), Step.CONFIRM),
+        (record(State.ALIGNING, **LINKED), Step.REST),
+        (record(State.PREPARING, **LINKED), Step.RANDOMIZE),
+        (record(State.UPLOADING, **LINKED), Step.RANDOMIZE),
+        (record(State.UPLOADING, **LINKED, units_received=(0, 1)), Step.REST),
+        (record(State.LEARNING, **LINKED), Step.REST),
+        (record(State.UPLOADING, **LINKED, denial_sent=False), Step.TELL_DENIAL),
+        (record(State.UPLOADING, **LINKED, denial_sent=True), Step.REST),
+        (record(State.UPLOADING, **LINKED, failure=BROKEN), Step.TELL_FAILURE),
+        (record(State.UPLOADING, **LINKED, failure=BROKEN, failure_sent=True), Step.REST),
+        (record(State.FAILED, failure=BROKEN), Step.REST),
+        (record(State.WITHDRAWN, **LINKED), Step.REST),
+    ],
+)
+def test_the_next_step(study, step):
+    assert plan(study, automatic=False, own_units={0, 1}, spooled=set(), receipted=set()).step is step
+
+
+def test_units_go_when_all_are_in_the_spool_and_not_again_once_receipted():
+    study = record(State.UPLOADING, **LINKED)
+    assert plan(study, automatic=False, own_units={0, 1}, spooled={0}, receipted=set()).step is Step.RANDOMIZE
+    assert plan(study, automatic=False, own_units={0, 1}, spooled={0, 1}, receipted={0}).step is Step.SEND
+    assert plan(study, automatic=False, own_units={0, 1}, spooled={0, 1}, receipted={0, 1}).step is Step.REST
+
+
+@pytest.mark.parametrize("state", [state for state in State if state >= State.PUBLISHED])
+def test_an_ended_study_asks_for_nothing_but_room(state):
+    study = record(state, **LINKED)
+    assert plan(study, automatic=True, own_units={0}, spooled={0}, receipted={0}).step is Step.CLEAR
+    assert plan(record(state), automatic=True, own_units={0}, spooled=set(), receipted=set()).step is Step.REST
+
+
+@pytest.mark.parametrize("state", list(State))
+@pytest.mark.parametrize("automatic", [False, True])
+def test_without_an_approval_nothing_is_ever_sent(state, automatic):
+    told = record(state, approved=True, effective=b"{}", pseudonyms_complete=True, alignment_confirmed=True, n_common=9)
+    for spooled in (set(), {0}):
+        step = plan(told, automatic=automatic, own_units={0}, spooled=spooled, receipted=set()).step
+        assert step in {Step.REST, Step.CLEAR, Step.APPROVE}
+        assert automatic or step is not Step.APPROVE
