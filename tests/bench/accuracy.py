@@ -46,7 +46,9 @@ def main() -> None:
             print(f"{level:20} {means[0]:8.4f} {means[1]:8.4f} {means[2]:8.4f} {worst:11.4f} {edges:6.1f}", flush=True)
     for name in ("bootstrap", "independent"):
         distances = getattr(found[-1], name)
-        print(f"{name:20} {distances[0].mean:8.4f} {distances[1].mean:8.4f} {distances[2].mean:8.4f} {distances[1].worst:11.4f}")
+        print(
+            f"{name:20} {distances[0].mean:8.4f} {distances[1].mean:8.4f} {distances[2].mean:8.4f} {distances[1].worst:11.4f}"
+        )
 
 
 if __name__ == "__main__":

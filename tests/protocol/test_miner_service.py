@@ -920,6 +920,7 @@ def endless_job(folder: Path) -> LearningJob:
     )
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the list of child processes from /proc")
 async def test_cancelling_kills_the_learning_process_at_once(tmp_path: Path) -> None:
     reading = asyncio.Event()
     run = SpawnedLearning(tmp_path / "cache").run(endless_job(tmp_path), lambda stage, _percent: reading.set())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -122,8 +123,9 @@ def write_tables(folder: Path, n: int, *, canary_id: str = "", canary_value: str
 class Nodes:
     """The processes of one federation; every one of them is gone when the test ends."""
 
-    def __init__(self, made: Provisioned, study: Path) -> None:
+    def __init__(self, made: Provisioned, study: Path, *, cache: Path) -> None:
         self.made = made
+        self.environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}  # compiled once for the whole test run
         self.study = read_study(study)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.port = 0
@@ -134,7 +136,9 @@ class Nodes:
     def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "verticil.cli", *arguments, "--format", "json", "--with-parent"]
         with (self.made.root / f"{name}.log").open("ab") as log:
-            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+            child = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=self.environment
+            )
         self.processes[name] = child
         return child
 
@@ -289,7 +293,7 @@ class SlowProxy:
         raise ConnectionResetError
 
 
-def _maker(folder: Path, made: list[Nodes]) -> Callable[..., Nodes]:
+def _maker(folder: Path, made: list[Nodes], cache: Path) -> Callable[..., Nodes]:
     def make(name: str = "federation", *, n: int = 3000, seed: int = 1, tables: dict[str, Path] | None = None) -> Nodes:
         root = folder / name
         paths = tables or write_tables(folder / f"{name}-tables", n)
@@ -304,17 +308,17 @@ def _maker(folder: Path, made: list[Nodes]) -> Callable[..., Nodes]:
             seed=seed,
         )
         (study := root / "analyst" / "study.toml").write_text(STUDY, encoding="utf-8")
-        made.append(Nodes(federation, study))
+        made.append(Nodes(federation, study, cache=cache))
         return made[-1]
 
     return make
 
 
 @pytest.fixture
-def make_nodes(tmp_path: Path) -> Iterator[Callable[..., Nodes]]:
+def make_nodes(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Nodes]]:
     """Lay out a federation of `n` people; same seed, same secrets."""
     made: list[Nodes] = []
-    yield _maker(tmp_path, made)
+    yield _maker(tmp_path, made, tmp_path_factory.getbasetemp() / "numba")
     for nodes in made:
         nodes.stop()
 
@@ -323,7 +327,7 @@ def make_nodes(tmp_path: Path) -> Iterator[Callable[..., Nodes]]:
 def make_module_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Nodes]]:
     """The same for a whole module."""
     made: list[Nodes] = []
-    yield _maker(tmp_path_factory.mktemp("module"), made)
+    yield _maker(tmp_path_factory.mktemp("module"), made, tmp_path_factory.getbasetemp() / "numba")
     for nodes in made:
         nodes.stop()
 

@@ -37,7 +37,9 @@ def test_the_commands_are_the_agreed_ones() -> None:
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_help_has_an_example_that_the_command_accepts(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_an_example_that_the_command_accepts(
+    path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*path, "--help"]) == 0
     shown = capsys.readouterr().out
     assert "Example: verticil" in " ".join(shown.split())

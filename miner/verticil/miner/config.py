@@ -117,7 +117,7 @@ def load_miner(path: Path) -> MinerConfig:
         ),
         workers=Workers(
             processes=_bounded(workers, "processes", _WORKERS.processes, 1, 256),
-            memory_bytes=_bounded(workers, "memory_bytes", _WORKERS.memory_bytes, 256 * _MEBIBYTE, 2**50),
+            memory_bytes=_bounded(workers, "memory_bytes", _WORKERS.memory_bytes, 512 * _MEBIBYTE, 2**50),
         ),
         randomized_days=_bounded(retention, "randomized_days", 30, 0, 36_500),
     )

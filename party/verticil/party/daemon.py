@@ -28,6 +28,7 @@ from typing import Final
 
 from verticil.party import office
 from verticil.party.config import PartyConfig, load_party, require_marked_authority
+from verticil.party.control.approval import parsed
 from verticil.party.control.database import DaemonLock
 from verticil.party.control.site import Site
 from verticil.party.control.state import Heartbeat, Task, stamp
@@ -35,7 +36,6 @@ from verticil.party.exchange.delivery import Delivery, Node
 from verticil.party.exchange.spool import Spool
 from verticil.shared import logs
 from verticil.shared.errors import InternalFault, Misuse, PeerFault, VerticilError
-from verticil.shared.study.canonical import from_bytes
 from verticil.shared.transport.client import Connection
 from verticil.shared.transport.coordinator import Coordinator
 from verticil.shared.transport.errors_on_wire import to_detail, without_text
@@ -138,6 +138,9 @@ async def run_party(
     )
     require_marked_authority(config, is_demo=credentials.is_demo)
     signing_key = SigningKey.load(config.signing_key, config.certificate)
+    if coordinator_factory is None:
+        # Compiled kernels belong to the daemon's own folder: the program's may be read-only.
+        os.environ.setdefault("NUMBA_CACHE_DIR", str(config.state_directory / "cache"))
     factory = coordinator_factory if coordinator_factory is not None else lambda: dial(config, credentials)
     with Site.open(config) as site, contextlib.closing(DaemonLock(config.state_directory)):
         node = Node(
@@ -170,6 +173,7 @@ class PartyNode:
         self._state = node.site.state
         self._factory = coordinator_factory
         self._backoff = backoff if backoff is not None else Backoff()
+        self._problem = ""
         self._deliveries: dict[bytes, Delivery] = {}
         self._wake: dict[bytes, asyncio.Event] = {}
 
@@ -185,6 +189,7 @@ class PartyNode:
             for task in (serving, stopping):
                 task.cancel()
             await asyncio.gather(serving, stopping, return_exceptions=True)
+            await self._beat(connected=False, problem=self._problem, pid=0)
         _log.info("stopped")
 
     async def _serve(self) -> None:
@@ -263,7 +268,7 @@ class PartyNode:
         try:
             if hashlib.sha256(told.proposal).digest() != told.study_digest:
                 raise PeerFault("STUDY_MISMATCH", "the proposal does not have the digest that is told")
-            study = from_bytes(told.proposal)
+            study = await asyncio.to_thread(parsed, told.proposal)
             if self._node.site.config.name not in study.parties:
                 raise PeerFault("PARTY_UNKNOWN", f"study '{study.id}': this party is not in it")
         except VerticilError as error:
@@ -359,8 +364,10 @@ class PartyNode:
         await asyncio.to_thread(self._state.fail, digest, error, self._node.clock())
         self._wake[digest].set()
 
-    async def _beat(self, *, connected: bool, problem: str = "") -> None:
-        heartbeat = Heartbeat(pid=os.getpid(), at=stamp(self._node.clock()), connected=connected, problem=problem)
+    async def _beat(self, *, connected: bool, problem: str = "", pid: int | None = None) -> None:
+        self._problem = problem
+        own = os.getpid() if pid is None else pid
+        heartbeat = Heartbeat(pid=own, at=stamp(self._node.clock()), connected=connected, problem=problem)
         with contextlib.suppress(VerticilError):  # a full disk shows up where it matters
             await asyncio.to_thread(self._state.beat, heartbeat)
 

@@ -1,5 +1,4 @@
-"""What the people of a site do: set it up, see what is asked, check the data, approve, deny. Behind the ``verticil party``
-commands.
+"""What the people of a site do, behind ``verticil party``: set it up, see what is asked, check the data, decide.
 
 Every function opens the site's state, does one thing and closes it; a daemon may run beside it. What they return is
 plain data for a terminal or for JSON: names, counts, epsilons, codes. No value of a table, no id, no key.
@@ -19,13 +18,13 @@ from verticil.party.config import PartyConfig
 from verticil.party.control import approval, policy
 from verticil.party.control.holdings import origins
 from verticil.party.control.site import Site, Verdict, init_state
-from verticil.party.control.state import StudyRecord, stamp
+from verticil.party.control.state import Heartbeat, StudyRecord, stamp
 from verticil.party.records.keyfile import check_key
 from verticil.party.records.source import TableReport, check_records, header
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.model import privacy
 from verticil.shared.study.canonical import digest as digest_of
-from verticil.shared.study.canonical import from_bytes, to_bytes
+from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
 from verticil.shared.transport.identity import Role, is_name
@@ -111,13 +110,13 @@ def status(config: PartyConfig, *, at: dt.datetime | None = None) -> Facts:
     now = at if at is not None else utc_now()
     with Site.open(config) as site:
         beat = site.state.heartbeat()
-        age = None if beat is None else (now - dt.datetime.fromisoformat(beat.at)).total_seconds()
+        alive = _seconds_since(beat, now) <= _STALE_SECONDS
         return {
             "party": config.name,
             "daemon": {
-                "running": age is not None and age <= _STALE_SECONDS,
+                "running": alive,
                 "last_seen": None if beat is None else beat.at,
-                "connected": beat is not None and beat.connected and age is not None and age <= _STALE_SECONDS,
+                "connected": beat is not None and beat.connected and alive,
                 "problem": "" if beat is None else beat.problem,
             },
             "studies": [_study_status(config, record) for record in site.state.studies()],
@@ -189,7 +188,7 @@ def probe(config: PartyConfig, *, at: dt.datetime | None = None) -> str:
     now = at if at is not None else utc_now()
     with Site.open(config) as site:
         beat = site.state.heartbeat()
-    age = math.inf if beat is None else (now - dt.datetime.fromisoformat(beat.at)).total_seconds()
+    age = _seconds_since(beat, now)
     if beat is None or age > _STALE_SECONDS:
         last = "never" if beat is None else beat.at
         raise PeerFault(
@@ -200,6 +199,12 @@ def probe(config: PartyConfig, *, at: dt.datetime | None = None) -> str:
 
 
 # ---- pieces
+
+
+def _seconds_since(beat: Heartbeat | None, now: dt.datetime) -> float:
+    if beat is None or beat.pid == 0:
+        return math.inf
+    return (now - dt.datetime.fromisoformat(beat.at)).total_seconds()
 
 
 def _named(record: StudyRecord) -> Facts:
@@ -263,7 +268,7 @@ def _study_status(config: PartyConfig, record: StudyRecord) -> Facts:
         error = record.failure
         facts["failure"] = {"code": error.code, "message": error.message, "hint": error.hint}
     try:
-        proposal = from_bytes(record.task.proposal)
+        proposal = approval.parsed(record.task.proposal)
         study = approval.declared(config, proposal)
         sources = {variable: place.source for variable, place in origins(config, study).items()}
         epsilons = [privacy.epsilon(study.units[index].transition) for index in study.units_of(config.name)]

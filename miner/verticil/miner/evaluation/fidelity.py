@@ -1,9 +1,10 @@
 """Distance between two data sets: total variation of all one-, two- and three-way tables.
 
-The total variation distance of two tables of shares is half the sum of absolute differences: the largest difference in the
-probability of any event that the table can express. `compare` puts the synthetic data's distances beside two yardsticks: a bootstrap of the
-real data (the floor: what another sample of the same people would show) and independent columns (what a release of the
-margins alone would reach). It needs the real joint data, so it runs only where somebody has them: in the simulation.
+The total variation distance of two tables of shares is half the sum of absolute differences: the largest difference in
+the probability of any event that the table can express. `compare` puts the synthetic data's distances beside two yardsticks:
+a bootstrap of the real data (the floor: what another sample of the same people would show) and independent columns (what a
+release of the margins alone would reach). It needs the real joint data, so it runs only where somebody has them: in the
+simulation.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from verticil.miner.learning.search.protocol import LearningCancelled, SearchPro
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.model import parameters
 from verticil.shared.model.network import Family, Marginal, Network
+from verticil.shared.model.rounding import round_network
 from verticil.shared.model.transition import Transition
 from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study.document import Study
@@ -128,7 +129,7 @@ def learn(
         check()
         report("parameters", 100 * child // len(schema))
         families.append(_family(columns, study, transitions, child, parents))
-    network = Network(schema=schema, dag=result.dag, families=tuple(families))
+    network = round_network(Network(schema=schema, dag=result.dag, families=tuple(families)))
     models, exact = _model_marginals(network)
     marginals = tuple(
         parameters.marginal_parameters(

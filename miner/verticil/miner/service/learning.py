@@ -116,7 +116,8 @@ class SpawnedLearning:
             await self._run(job, progress)
 
     async def _run(self, job: LearningJob, progress: Progress) -> None:
-        environment = {"NUMBA_CACHE_DIR": str(self._cache), **os.environ}
+        # OpenBLAS takes memory for each of its threads and tries for ever when the limit leaves it none; our products are small.
+        environment = {"NUMBA_CACHE_DIR": str(self._cache), "OPENBLAS_NUM_THREADS": "1", **os.environ}
         await asyncio.to_thread(Path(environment["NUMBA_CACHE_DIR"]).mkdir, parents=True, exist_ok=True)
         process = await asyncio.create_subprocess_exec(
             sys.executable,

@@ -1,28 +1,38 @@
 """The learning process: ``python -m verticil.miner.service.worker MEMORY_BYTES``, started by `learning.SpawnedLearning`.
 
 One line of JSON comes in (the job), lines of JSON go out: ``{"stage", "percent"}``, and at the end ``{"done": true}`` or
-``{"code", "message", "hint"}``. Standard input stays open as long as the miner lives: when it ends, this process ends at once. An
-unexpected error is told as its type and place in our code, never its text, which could quote data.
+``{"code", "message", "hint"}``. Standard input stays open as long as the miner lives: when it ends, this process ends at once; on
+Linux the kernel sees to that, too, for the case that a library keeps all threads of Python waiting. An unexpected error is told as
+its type and place in our code, never its text, which could quote data.
 """
 
 from __future__ import annotations
 
+import ctypes
 import datetime as dt
 import json
 import os
+import signal
 import sys
 import threading
 import traceback
-from typing import IO
+from typing import IO, Final
 
 from verticil.shared.errors import VerticilError
 
 __all__ = ["main"]
 
+_PR_SET_PDEATHSIG: Final = 1
+
 
 def _die_with_the_miner(stream: IO[bytes]) -> None:
-    stream.read()
-    os._exit(1)
+    def wait() -> None:
+        stream.read()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _limit_memory(memory_bytes: int) -> None:
@@ -62,7 +72,7 @@ def main() -> int:
     _limit_memory(memory_bytes)
     os.nice(5)  # the services answer first
     line = sys.stdin.buffer.readline()
-    threading.Thread(target=_die_with_the_miner, args=(sys.stdin.buffer,), daemon=True).start()
+    _die_with_the_miner(sys.stdin.buffer)
     try:
         from verticil.miner.service.job import LearningJob, learn_and_write
 

@@ -8,6 +8,7 @@ section 5). When in doubt, no.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ __all__ = [
     "check_expiry",
     "content_of",
     "declared",
+    "parsed",
     "review",
 ]
 
@@ -58,6 +60,16 @@ class Review:
     minimum_common_records: int
     releases: Mapping[int, Release]
     assessments: Mapping[int, Assessment]
+
+
+@functools.lru_cache(maxsize=16)
+def parsed(study: bytes) -> Study:
+    """A study from its canonical bytes; the last few are kept, because each step of a study's way looks at them again.
+
+    Raises:
+        PeerFault: MESSAGE_INVALID.
+    """
+    return from_bytes(study)
 
 
 def declared(config: PartyConfig, study: Study) -> Study:
@@ -96,7 +108,7 @@ def review(
             LINKAGE_TOO_SMALL.
         DataFault, Misuse: whatever is wrong with the tables or party.toml.
     """
-    study = declared(config, from_bytes(proposal))
+    study = declared(config, parsed(proposal))
     digest = hashlib.sha256(proposal).digest()
     check_expiry(study, today)
     places = origins(config, study)
@@ -226,7 +238,7 @@ def check_effective(approved: Study, effective: bytes, effective_digest: bytes, 
         raise PeerFault(
             "STUDY_MISMATCH", f"study '{approved.id}': the effective study does not have the digest that is told"
         )
-    study = from_bytes(effective)
+    study = parsed(effective)
     check_own_part(approved, study, party)
     return study
 

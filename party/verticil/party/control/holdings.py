@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,9 @@ from verticil.shared.model.schema import Variable
 from verticil.shared.study.document import Study, Unit
 
 __all__ = ["Holding", "Origin", "origins", "randomize", "read_holding", "release_of"]
+
+_WORTH_COMPILING: Final = 5_000_000
+"""Records from which on the compiled kernels win back the seconds of their import."""
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 
@@ -210,8 +214,9 @@ def randomize(
         transition_digest=release.transition_digest,
         version_tag=version_tag,
     )
-    transition = study.units[index].transition
-    return perturb.perturb(key, holding.tags[rows], holding.codes[variable.name][rows], transition)
+    # Both give the same bytes; a small table is done before numba has been imported.
+    draw = perturb.perturb if len(rows) >= _WORTH_COMPILING else perturb.perturb_numpy
+    return draw(key, holding.tags[rows], holding.codes[variable.name][rows], study.units[index].transition)
 
 
 def _only_variable(study: Study, unit: Unit) -> Variable:

@@ -65,12 +65,8 @@ def plan(record: StudyRecord, *, automatic: bool, own_units: Set[int], spooled: 
     state = State(record.task.state)
     if is_final(state):
         return Plan(step=Step.CLEAR if spooled else Step.REST, stage=_ending(record, state))
-    if record.failure is not None:
-        return Plan(
-            step=Step.REST if record.failure_sent else Step.TELL_FAILURE, stage=f"failed: {record.failure.code}"
-        )
-    if record.denial_sent is not None:
-        return Plan(step=Step.REST if record.denial_sent else Step.TELL_DENIAL, stage="denied")
+    if record.failure is not None or record.denial_sent is not None:
+        return _given_up(record)
     if record.approval is None:
         return _before_approval(record, automatic=automatic)
     if not record.task.approved:

@@ -23,7 +23,6 @@ from verticil.party.control.secret import create_secret, read_secret
 from verticil.party.control.state import PartyState, StudyRecord
 from verticil.party.records.keyfile import read_key
 from verticil.shared.errors import Misuse, Refusal, VerticilError
-from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.states import State, is_final
 
 __all__ = ["AUTOMATIC", "Site", "Verdict", "init_state"]
@@ -95,7 +94,7 @@ class Site:
         """Read this party's tables for a study; raises as `read_holding`."""
         return read_holding(
             self.config,
-            from_bytes(record.task.proposal),
+            approval.parsed(record.task.proposal),
             proposal_digest=record.digest,
             site_secret=self.site_secret,
             linkage_key=self.linkage_key,

@@ -110,7 +110,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """The daemon's last sign of life."""
+    """The daemon's last sign of life; `pid` is 0 when it ended in good order."""
 
     pid: int
     at: str

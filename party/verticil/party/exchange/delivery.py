@@ -37,7 +37,6 @@ from verticil.party.records.linkage import common_from_bitmap
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.formats import artifact
 from verticil.shared.study.approval import Approval, parse_approval
-from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.coordinator import Coordinator
@@ -128,7 +127,7 @@ class Delivery:
 
     def _plan(self) -> tuple[StudyRecord, Plan]:
         record = self._site.state.study(self._digest)
-        study = from_bytes(record.task.proposal)
+        study = approval.parsed(record.task.proposal)
         spooled = self._site.state.artifacts(self._digest, record.task.effective_digest)
         found = plan(
             record,
@@ -172,7 +171,7 @@ class Delivery:
 
     async def _tell_approval(self, coordinator: Coordinator, record: StudyRecord) -> None:
         given = self._given(record)
-        proposal = from_bytes(record.task.proposal)
+        proposal = approval.parsed(record.task.proposal)
         await asyncio.to_thread(
             approval.check_binding, self._site.config, proposal, given, record.digest, self._node.clock().date()
         )
@@ -211,6 +210,12 @@ class Delivery:
         self, coordinator: Coordinator, record: StudyRecord, agreed: _Agreed, holding: Holding
     ) -> Alignment:
         told = await fetch_alignment(coordinator, record.digest, n_records=holding.n_records)
+        if record.common_sha256 not in {None, told.common_sha256}:
+            raise PeerFault(
+                "ALIGNMENT_MISMATCH",
+                f"study '{record.study_id}': the miner tells another common list than the one that was confirmed",
+                hint="nothing is randomized for a second list",
+            )
         minimum = max(
             agreed.study.linkage.minimum_common_records,
             agreed.approval.minimum_common_records,
@@ -236,13 +241,7 @@ class Delivery:
         holding = await self._held(record)
         approval.check_data(agreed.study, agreed.approval, holding.fingerprints)
         if self._rows is None:
-            told = await self._align(coordinator, record, agreed, holding)
-            if told.common_sha256 != record.common_sha256:
-                raise PeerFault(
-                    "ALIGNMENT_MISMATCH",
-                    f"study '{record.study_id}': the miner tells another common list than the one that was confirmed",
-                    hint="nothing was randomized",
-                )
+            await self._align(coordinator, record, agreed, holding)
         rows = self._rows
         if rows is not None:
             await self._heavily(lambda: self._fill_spool(record, agreed, holding, rows))
@@ -292,32 +291,31 @@ class Delivery:
         site.state.store_artifacts(record.digest, made)
 
     async def _send(self, coordinator: Coordinator, record: StudyRecord) -> None:
-        """Send the units that are not receipted yet, one after the other."""
+        """Send one unit that is not receipted yet. One at a time, so that a denial stops the next."""
         site = self._site
         agreed = await asyncio.to_thread(self._agreed, record)
         spooled = await asyncio.to_thread(site.state.artifacts, record.digest, record.task.effective_digest)
-        done = set(record.task.units_received)
-        waiting = [item for unit, item in spooled.items() if item.receipt is None and unit not in done]
-        for number, item in enumerate(waiting):
-            if not await asyncio.to_thread(self._node.spool.holds, item.sha256):
-                await asyncio.to_thread(site.state.forget_artifact, record.digest, item.unit)
-                return  # it is randomized again: the same bytes
-            await self._progress(coordinator, "uploading", 100 * number // len(waiting))
-            await asyncio.to_thread(self._enter_in_ledger, record, item)
-            receipt = await send_artifact(
-                coordinator,
-                effective_digest=record.task.effective_digest,
-                unit=item.unit,
-                path=self._node.spool.path(item.sha256),
-                sha256=item.sha256,
-                chunk_bytes=site.config.federation.chunk_bytes,
-                progress=functools.partial(self._uploaded, coordinator, number, len(waiting)),
-            )
-            self._check_receipt(receipt, item, agreed)
-            await asyncio.to_thread(site.state.receipted, record.digest, item.unit, receipt.body)
+        there = set(record.task.units_received) | {unit for unit, item in spooled.items() if item.receipt is not None}
+        item = next(item for unit, item in spooled.items() if unit not in there)
+        if not await asyncio.to_thread(self._node.spool.holds, item.sha256):
+            await asyncio.to_thread(site.state.forget_artifact, record.digest, item.unit)
+            return  # it is randomized again: the same bytes
+        await self._uploaded(coordinator, len(there), len(spooled), 0)
+        await asyncio.to_thread(self._enter_in_ledger, record, item)
+        receipt = await send_artifact(
+            coordinator,
+            effective_digest=record.task.effective_digest,
+            unit=item.unit,
+            path=self._node.spool.path(item.sha256),
+            sha256=item.sha256,
+            chunk_bytes=site.config.federation.chunk_bytes,
+            progress=functools.partial(self._uploaded, coordinator, len(there), len(spooled)),
+        )
+        self._check_receipt(receipt, item, agreed)
+        await asyncio.to_thread(site.state.receipted, record.digest, item.unit, receipt.body)
 
-    async def _uploaded(self, coordinator: Coordinator, number: int, n_units: int, percent: int) -> None:
-        await self._progress(coordinator, "uploading", (100 * number + percent) // n_units)
+    async def _uploaded(self, coordinator: Coordinator, n_done: int, n_units: int, percent: int) -> None:
+        await self._progress(coordinator, "uploading", (100 * n_done + percent) // n_units)
 
     def _enter_in_ledger(self, record: StudyRecord, item: Artifact) -> None:
         self._site.ledger.record(
@@ -361,7 +359,7 @@ class Delivery:
     def _agreed(self, record: StudyRecord) -> _Agreed:
         """The approval, if it still binds and the effective study is what was approved."""
         given, today = self._given(record), self._node.clock().date()
-        proposal = from_bytes(record.task.proposal)
+        proposal = approval.parsed(record.task.proposal)
         approved = approval.check_binding(self._site.config, proposal, given, record.digest, today)
         task = record.task
         effective = approval.check_effective(approved, task.effective, task.effective_digest, self._site.config.name)

@@ -1,0 +1,153 @@
+"""A value and an id planted in a party's table are searched for in everything that leaves the party, and must not be there.
+
+The traffic is captured at the production interface, where every message is serialized, before TLS makes it unreadable; chunk
+data are inflated first. The miner's disk, all logs and the release are searched after a run of real processes.
+
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+
+from verticil.shared.errors import VerticilError
+from verticil.simulation import simulate
+from verticil.wire.v1 import common_pb2
+
+CANARY_VALUE = "kanarienvogel-77"
+CANARY_ID = "canary-4711-id"
+NEEDLES = tuple(
+    needle
+    for text in (CANARY_VALUE, CANARY_ID)
+    for needle in (text.encode(), text.encode().hex().encode(), text.upper().encode(), text.encode("utf-16-le"))
+)
+
+
+def hits(blob: bytes) -> list[bytes]:
+    return [needle for needle in NEEDLES if needle in blob]
+
+
+def files_with_a_canary(*folders: Path) -> list[str]:
+    return [str(path) for folder in folders for path in folder.rglob("*") if path.is_file() and hits(path.read_bytes())]
+
+
+class Recorder:
+    """Everything that one party says, as bytes; what it is told is recorded too."""
+
+    def __init__(self, inner: Any, tape: list[bytes]) -> None:
+        self._inner, self._tape = inner, tape
+
+    def _note(self, message: Message) -> Message:
+        self._tape.append(message.SerializeToString())
+        for chunk in (message, getattr(message, "chunk", None)):
+            if isinstance(chunk, common_pb2.Chunk) and chunk.encoding == common_pb2.ENCODING_ZLIB:
+                self._tape.append(zlib.decompress(chunk.data))
+        return message
+
+    def _noted(self, messages: Any) -> Any:
+        async def later() -> AsyncIterator[Message]:
+            async for message in messages:
+                yield self._note(message)
+
+        return later() if hasattr(messages, "__aiter__") else (self._note(message) for message in messages)
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+        if name == "close":
+            return method
+
+        def call(argument: Any) -> Any:
+            single = isinstance(argument, Message)
+            sent = self._note(argument) if single else self._noted(argument)
+            reply = method(sent)
+            if hasattr(reply, "__aiter__"):
+                return self._noted(reply)
+
+            async def one() -> Message:
+                return self._note(await reply)
+
+            return one()
+
+        return call
+
+
+@pytest.fixture
+def planted(tmp_path: Path, write_federation_tables: Callable[..., dict[str, Path]]) -> dict[str, Path]:
+    tables = write_federation_tables(tmp_path / "tables", 2000, canary_id=CANARY_ID, canary_value=CANARY_VALUE)
+    for party, needles in {"clinic": (CANARY_ID, CANARY_VALUE), "insurer": (CANARY_ID,)}.items():
+        assert all(needle in tables[party].read_text() for needle in needles)
+    return tables
+
+
+def test_the_search_finds_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"x" * 1000 + CANARY_ID.encode() + b"y")
+    assert files_with_a_canary(tmp_path) == [str(tmp_path / "log")]
+
+
+def test_no_canary_in_traffic_or_release(tmp_path: Path, planted: dict[str, Path], study_text: str) -> None:
+    (study := tmp_path / "study.toml").write_text(study_text, encoding="utf-8")
+    tape: list[bytes] = []
+    result = simulate(study, planted, out=tmp_path / "out" / "release", wrap=lambda _, line: Recorder(line, tape))  # type: ignore[arg-type]
+    assert result.n_common > 1000
+    assert sum(map(len, tape)) > 16 * 2 * 1900  # both parties' pseudonyms at the least
+    assert [blob[:80] for blob in tape if hits(blob)] == []
+    assert files_with_a_canary(tmp_path / "out") == []
+
+
+def test_no_canary_on_the_miners_disk_or_in_any_log(planted: dict[str, Path], make_nodes: Callable[..., Any]) -> None:
+    nodes = make_nodes("planted", tables=planted)
+    nodes.point_to(nodes.start_miner())
+    for party in nodes.made.parties:
+        nodes.start_party(party)
+    nodes.publish(nodes.submit())
+    nodes.stop()
+    assert files_with_a_canary(nodes.made.miner) == []
+    assert [path.name for path in nodes.made.root.glob("*.log") if hits(path.read_bytes())] == []
+    for party in nodes.made.parties.values():  # what the parties themselves keep: no copy of the table
+        assert files_with_a_canary(party) == []
+
+
+BROKEN: dict[str, tuple[Callable[[str], str], str]] = {
+    "unseen category": (lambda text: text.replace(",no,", f",{CANARY_VALUE},", 1), "DATA_CATEGORY_UNSEEN"),
+    "text among numbers": (lambda text: text.replace(",40,", f",{CANARY_VALUE},", 1), "DATA_CATEGORY_UNSEEN"),
+    "repeated id": (lambda text: text + text.splitlines()[-1] + "\n", "DATA_ID_DUPLICATE"),
+    "ragged row": (lambda text: text + f"{CANARY_ID},no,40\n", "DATA_UNREADABLE"),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_no_canary_in_error_texts(tmp_path: Path, planted: dict[str, Path], study_text: str, fault: str) -> None:
+    change, code = BROKEN[fault]
+    planted["clinic"].write_text(change(planted["clinic"].read_text()))
+    (study := tmp_path / "study.toml").write_text(study_text, encoding="utf-8")
+    tape: list[bytes] = []
+    with pytest.raises(VerticilError) as caught:
+        simulate(study, planted, wrap=lambda _, line: Recorder(line, tape))  # type: ignore[arg-type]
+    assert caught.value.code == code
+    assert not hits(str(caught.value).encode())
+    assert [blob[:80] for blob in tape if hits(blob)] == []
+    error: BaseException | None = caught.value
+    seen: list[str] = []
+    while error is not None:
+        seen.append(repr(error))
+        error = error.__cause__ or error.__context__
+    assert not hits("".join(seen).encode())
+
+
+def test_no_canary_in_the_commands_output(tmp_path: Path, planted: dict[str, Path], study_text: str) -> None:
+    planted["clinic"].write_text(planted["clinic"].read_text().replace(",no,", f",{CANARY_VALUE},", 1))
+    (tmp_path / "study.toml").write_text(study_text, encoding="utf-8")
+    data = [argument for party, path in planted.items() for argument in ("--data", f"{party}={path}")]
+    command = [sys.executable, "-m", "verticil.cli", "simulate", "study.toml", *data, "--format", "json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"]["code"] == "DATA_CATEGORY_UNSEEN"
+    assert not hits(done.stdout + done.stderr)
