@@ -66,13 +66,17 @@ def poll(line: Connection) -> Any:
 async def test_no_certificate(miner: Any) -> None:
     context = ssl.create_default_context(cafile=str(miner.made.ca_certificate))
     context.set_alpn_protocols(["h2"])
-    with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+
+    async def first_frame() -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", miner.port, ssl=context)
         writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         try:
-            await reader.readexactly(9)  # a server that accepted us would send its SETTINGS frame
+            return await reader.readexactly(9)  # a server that accepted us would send its SETTINGS frame
         finally:
             writer.close()
+
+    with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+        await first_frame()
     assert set(stored(miner).values()) == {0}
 
 
@@ -103,7 +107,7 @@ async def test_a_party_acts_only_as_itself(miner: Any) -> None:
     clinic = credentials_of(miner.made.parties["clinic"], "clinic")
     signed = common_pb2.Signed(body=b"{}", signature=b"x" * 64, certificate=b"y")
     claim = coordinator_pb2.ReportRequest(study_digest=miner.digest, approval=signed)
-    assert await refusal(miner, insurer, lambda line: GrpcCoordinator(line).report(claim)) == "MESSAGE_INVALID"
+    assert await refusal(miner, insurer, lambda line: GrpcCoordinator(line).report(claim)) == "CERTIFICATE_INVALID"
     upload = coordinator_pb2.BeginUploadRequest(effective_digest=miner.digest, unit=0, size=16, sha256=b"0" * 32)
     assert await refusal(miner, insurer, lambda line: GrpcCoordinator(line).begin_upload(upload)) != "accepted"
     analyst = credentials_of(miner.made.analyst, "analyst")

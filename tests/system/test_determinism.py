@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
+from verticil.party.records.linkage import linkage_context, pseudonyms
 from verticil.shared.formats.artifact import unpack
+from verticil.shared.study.canonical import digest
+from verticil.shared.study.reading import read_study
 from verticil.simulation import provision, simulate
+from verticil.simulation.in_process import run_federation
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
-STATES = {"smoker": 2, "age": 5, "town": 3, "claims": 3, "plan": 4, "premium-plan": 4}
+UNITS = {"clinic": {0: 2, 1: 5, 2: 3}, "insurer": {3: 3, 4: 4}}  # unit -> number of categories
 
 
 class Eavesdropper:
@@ -57,8 +62,8 @@ class Eavesdropper:
 
         return self._inner.put_chunks(keep())
 
-    def by_pseudonym(self, unit: int, n_states: int) -> dict[bytes, int]:
-        """The released value of every common person."""
+    def released(self, unit: int, n_states: int) -> dict[bytes, int]:
+        """The released value of every common person, by pseudonym."""
         listed = [bytes(self.pseudonyms[16 * row : 16 * row + 16]) for row in range(len(self.pseudonyms) // 16)]
         common = [name for row, name in enumerate(listed) if self.bitmap[row // 8] >> (row % 8) & 1]
         codes = unpack(bytes(self.artifacts[unit]), n_states, len(common))
@@ -66,95 +71,112 @@ class Eavesdropper:
 
 
 def plain(chunk: common_pb2.Chunk) -> bytes:
-    import zlib
-
     return zlib.decompress(chunk.data) if chunk.encoding == common_pb2.ENCODING_ZLIB else chunk.data
 
 
-Run = Callable[..., dict[str, Eavesdropper]]
+class Trial:
+    """One study on the same people, with this or that changed; what left each party, by id."""
+
+    def __init__(self, folder: Path, tables: dict[str, Path], study: str) -> None:
+        self.folder, self.tables, self.study = folder, tables, study
+        self.site_seed = self.linkage_seed = 1
+        self.party_toml: dict[str, str] = {}
+        self.ears: dict[str, Eavesdropper] = {}
+
+    def shuffle(self, seed: int) -> None:
+        for path in self.tables.values():
+            head, *rows = path.read_text().splitlines()
+            random.Random(seed).shuffle(rows)
+            path.write_text("\n".join([head, *rows]) + "\n")
+
+    def run(self) -> Trial:
+        made = provision.provision(
+            self.folder / "federation",
+            federation="trial",
+            sites=[provision.Site(name=name, table=path, id_column="id") for name, path in self.tables.items()],
+            limits=provision.OPEN_LIMITS,
+            endpoint="localhost:1",
+            listen="127.0.0.1:0",
+            hosts=("localhost",),
+            seed=self.site_seed,
+        )
+        self.key = provision.derived_secret(self.linkage_seed, "linkage")
+        for name, folder in made.parties.items():
+            (folder / "secrets" / "linkage.key").write_text(self.key.hex() + "\n")
+            with (folder / "party.toml").open("a", encoding="utf-8") as file:
+                file.write(self.party_toml.get(name, ""))
+        (document := self.folder / "study.toml").write_text(self.study)
+        proposal = read_study(document)
+        self.context = linkage_context(digest(proposal))
+
+        def wrap(party: str, line: Any) -> Any:
+            self.ears[party] = Eavesdropper(line)
+            return self.ears[party]
+
+        asyncio.run(run_federation(made, proposal, self.folder / "release", seeded=True, wrap=wrap))
+        return self
+
+    def artifacts(self) -> dict[int, bytes]:
+        return {unit: bytes(content) for ear in self.ears.values() for unit, content in ear.artifacts.items()}
+
+    def values(self) -> dict[str, dict[int, int]]:
+        """For every id the released value of every unit."""
+        found: dict[str, dict[int, int]] = {}
+        for party, units in UNITS.items():
+            ids = [line.split(",")[0] for line in self.tables[party].read_text().splitlines()[1:]]
+            listed, order = pseudonyms(self.key, self.context, ids)
+            name_of = {bytes(row): ids[position] for row, position in zip(listed, order, strict=True)}
+            for unit, n_states in units.items():
+                for pseudonym, value in self.ears[party].released(unit, n_states).items():
+                    found.setdefault(name_of[pseudonym], {})[unit] = value
+        return found
 
 
 @pytest.fixture
-def run(tmp_path: Path, study_text: str, write_federation_tables: Callable[..., dict[str, Path]]) -> Run:
+def trial(
+    tmp_path: Path, study_text: str, write_federation_tables: Callable[..., dict[str, Path]]
+) -> Callable[[], Trial]:
     counter = iter(range(100))
 
-    def go(*, seed: int = 1, study: str = study_text, shuffle: int | None = None) -> dict[str, Eavesdropper]:
+    def make() -> Trial:
         folder = tmp_path / str(next(counter))
-        tables = write_federation_tables(folder, 2500)
-        if shuffle is not None:
-            for path in tables.values():
-                head, *rows = path.read_text().splitlines()
-                random.Random(shuffle).shuffle(rows)
-                path.write_text("\n".join([head, *rows]) + "\n")
-        if "premium-plan" in study:
-            path = tables["insurer"]
-            path.write_text(path.read_text().replace("id,claims,plan", "id,claims,premium-plan", 1))
-        (document := folder / "study.toml").write_text(study)
-        ears: dict[str, Eavesdropper] = {}
+        return Trial(folder, write_federation_tables(folder / "tables", 2500), study_text)
 
-        def wrap(party: str, line: Any) -> Any:
-            ears[party] = Eavesdropper(line)
-            return ears[party]
-
-        simulate(document, tables, seed=seed, wrap=wrap)
-        return ears
-
-    return go
+    return make
 
 
-def artifacts(ears: dict[str, Eavesdropper]) -> dict[int, bytes]:
-    return {unit: bytes(content) for ear in ears.values() for unit, content in ear.artifacts.items()}
+def test_same_secrets_same_artifacts_under_any_row_order(trial: Callable[[], Trial]) -> None:
+    first = trial().run()
+    assert set(first.artifacts()) == {0, 1, 2, 3, 4}
+    (second := trial()).shuffle(8)
+    assert second.run().artifacts() == first.artifacts()
 
 
-def test_same_secrets_same_artifacts_under_any_row_order(run: Run) -> None:
-    first = artifacts(run())
-    assert set(first) == {0, 1, 2, 3, 4}
-    assert artifacts(run(shuffle=8)) == first
+def test_a_new_site_secret_changes_every_artifact(trial: Callable[[], Trial]) -> None:
+    first = trial().run().artifacts()
+    (second := trial()).site_seed = 2
+    changed = second.run().artifacts()
+    assert all(first[unit] != changed[unit] for unit in first)
 
 
-def test_a_new_site_secret_changes_every_artifact(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = artifacts(run())
-    derived = provision.derived_secret
-
-    def other_site(seed: int | None, purpose: str) -> bytes:
-        return derived(seed if purpose == "linkage" else 99, purpose)
-
-    monkeypatch.setattr(provision, "derived_secret", other_site)
-    second = artifacts(run())
-    assert all(first[unit] != second[unit] for unit in first)
+def test_a_new_linkage_key_leaves_every_records_value(trial: Callable[[], Trial]) -> None:
+    first = trial().run()
+    (second := trial()).linkage_seed = 2
+    second.run()
+    assert first.artifacts() != second.artifacts()  # the common order is another
+    assert not {bytes(first.ears["clinic"].pseudonyms[:16])} & {bytes(second.ears["clinic"].pseudonyms[:16])}
+    assert len(first.values()) > 2000
+    assert first.values() == second.values()
 
 
-def test_a_new_linkage_key_leaves_every_records_value(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = run()
-    derived = provision.derived_secret
-    monkeypatch.setattr(
-        provision, "derived_secret", lambda seed, purpose: derived(2 if purpose == "linkage" else seed, purpose)
-    )
-    second = run()
-    assert artifacts(first) != artifacts(second)  # another order
-    assert first["clinic"].pseudonyms != second["clinic"].pseudonyms
-    for party, units in {"clinic": {0: 2, 1: 5, 2: 3}, "insurer": {3: 3, 4: 4}}.items():
-        for unit, n_states in units.items():
-            before, after = first[party].by_pseudonym(unit, n_states), second[party].by_pseudonym(unit, n_states)
-            assert before.keys() != after.keys()
-            assert np.array_equal(np.bincount(list(before.values())), np.bincount(list(after.values())))
-    # and record by record: the pair of a party's columns stays together
-    assert joint(first["clinic"]) == joint(second["clinic"])
-
-
-def joint(ear: Eavesdropper) -> list[tuple[int, ...]]:
-    columns = [ear.by_pseudonym(unit, n_states) for unit, n_states in {0: 2, 1: 5, 2: 3}.items()]
-    return sorted(tuple(column[name] for column in columns) for name in columns[0])
-
-
-def test_renaming_a_study_variable_leaves_every_value(run: Run, study_text: str) -> None:
-    # The local column keeps its name (the party maps it); in a simulation the column is renamed with it, so the noise's key must
-    # see the same source: here only the study's id and title change besides.
-    first = run()
-    renamed = study_text.replace('id = "hearts"', 'id = "hearts-again"').replace("Smoking and claims", "Other words")
-    second = run(study=renamed)
-    assert first["clinic"].pseudonyms != second["clinic"].pseudonyms  # pseudonyms are per study
-    assert joint(first["clinic"]) == joint(second["clinic"])
+def test_a_renamed_study_variable_leaves_every_records_value(trial: Callable[[], Trial]) -> None:
+    first = trial().run()
+    second = trial()
+    second.study = second.study.replace('name = "smoker"', 'name = "smoking"').replace('id = "hearts"', 'id = "lungs"')
+    second.party_toml["clinic"] = '\n[dataset.people.columns.smoking]\nsource = "smoker"\n'
+    second.run()
+    assert first.ears["clinic"].pseudonyms != second.ears["clinic"].pseudonyms  # they are per study
+    assert first.values() == second.values()
 
 
 def test_the_manifest_says_that_the_noise_comes_from_a_seed(

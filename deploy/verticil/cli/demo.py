@@ -10,7 +10,7 @@ from typing import Annotated, cast
 import typer
 
 from verticil.cli.files import new_folder
-from verticil.cli.output import Format, FormatOption, emit, errors_console, text_console
+from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, text_console
 
 __all__ = ["demo"]
 
@@ -83,7 +83,7 @@ def demo(
     console.print(f"  people at all three parties    {result.n_common:,}")
     console.print(f"  network                        {summary['variables']} variables, {summary['edges']} edges")
     console.print(f"  epsilon per column             {low:g} to {high:g}")
-    console.print(f"  epsilon per person             {total:.2f} (the sum over the columns)")
+    console.print(f"  epsilon per person             {epsilon_text(total)} (the sum over the columns)")
     console.print(f"  synthetic records              {result.verified.synthetic_records:,}")
     console.print(f"\n  read      {result.release / 'report.html'}")
     console.print(f"  use       {result.release / 'synthetic.csv'}, {result.release / 'network.bifxml'}")

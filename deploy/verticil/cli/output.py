@@ -18,7 +18,16 @@ from rich.console import Console
 
 from verticil.shared.errors import VerticilError
 
-__all__ = ["Format", "FormatOption", "emit", "errors_console", "jsonable", "report_error", "text_console"]
+__all__ = [
+    "Format",
+    "FormatOption",
+    "emit",
+    "epsilon_text",
+    "errors_console",
+    "jsonable",
+    "report_error",
+    "text_console",
+]
 
 
 class Format(StrEnum):
@@ -35,12 +44,28 @@ FormatOption = Annotated[
 
 def text_console() -> Console:
     """Where answers for people go. Rich honours NO_COLOR and drops colour where output is not a terminal."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    return _console(sys.stdout.isatty(), stderr=False)
 
 
 def errors_console() -> Console:
     """Where progress and errors for people go."""
-    return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+    return _console(sys.stderr.isatty(), stderr=True)
+
+
+def _console(terminal: bool, *, stderr: bool) -> Console:
+    # What goes into a file or a pipe is not wrapped to a terminal that is not there.
+    return Console(stderr=stderr, highlight=False, soft_wrap=not terminal, width=None if terminal else 200)
+
+
+def epsilon_text(value: object) -> str:
+    """An epsilon in two decimals, rounded up (a privacy statement never errs downwards); ∞ without a bound.
+
+    >>> epsilon_text(36.8904), epsilon_text(3.0), epsilon_text(float("inf")), epsilon_text(None)
+    ('36.90', '3.00', '∞', '∞')
+    """
+    if not isinstance(value, int | float) or math.isinf(value):
+        return "∞"
+    return f"{math.ceil(value * 100 - 1e-6) / 100:.2f}"
 
 
 def jsonable(value: object) -> object:

@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
-from verticil.cli.output import Format, FormatOption, emit, text_console
+from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
 
 __all__ = ["app"]
 
@@ -27,10 +27,6 @@ StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Id or diges
 
 def _approver(name: str | None) -> str:
     return name or f"{getpass.getuser()}@{socket.gethostname()}"
-
-
-def _epsilon(value: object) -> str:
-    return f"{value:.2f}" if isinstance(value, int | float) else "∞"
 
 
 @app.command(
@@ -122,8 +118,8 @@ def _print_check(facts: Mapping[str, object], faults: Sequence[Mapping[str, obje
             _print_counts(cast("Sequence[Mapping[str, object]]", table["columns"]))
     if "epsilon" in facts:
         _print_columns(cast("Sequence[Mapping[str, object]]", facts["columns"]))
-        charged = _epsilon(facts["epsilon_charged_now"])
-        console.print(f"epsilon per person {_epsilon(facts['epsilon'])}, of which {charged} would be charged now")
+        charged = epsilon_text(facts["epsilon_charged_now"])
+        console.print(f"epsilon per person {epsilon_text(facts['epsilon'])}, of which {charged} would be charged now")
     for fault in faults:
         console.print(f"[red]{fault['code']}[/] ", end="")
         console.print(str(fault["message"]), markup=False)
@@ -156,7 +152,7 @@ def _print_columns(columns: Sequence[Mapping[str, object]]) -> None:
             ", ".join(cast("Sequence[str]", column["variables"])),
             str(column["scheme"]),
             str(column["categories"]),
-            _epsilon(column["epsilon"]),
+            epsilon_text(column["epsilon"]),
             f"{100 * cast('float', column['kept']):.0f} %",
         )
     text_console().print(shown)
@@ -177,9 +173,9 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
     link = ", connected to the miner" if daemon["connected"] else f", not connected {daemon['problem']}".rstrip()
     console.print(f"[bold]{facts['party']}[/]  daemon {alive}{link}")
     for row in cast("Sequence[Mapping[str, object]]", facts["ledger"]):
-        limit = _epsilon(row["epsilon_lifetime_limit"])
+        limit = epsilon_text(row["epsilon_lifetime_limit"])
         console.print(
-            f"data set {row['dataset']}: epsilon spent {_epsilon(row['epsilon_spent'])} of {limit} per person"
+            f"data set {row['dataset']}: epsilon spent {epsilon_text(row['epsilon_spent'])} of {limit} per person"
         )
     studies = cast("Sequence[Mapping[str, object]]", facts["studies"])
     if not studies:
@@ -190,7 +186,7 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
             console.print(f"{study['title']}: {study['purpose']}", markup=False)
             _print_columns(cast("Sequence[Mapping[str, object]]", study["columns"]))
             parties = ", ".join(cast("Sequence[str]", study["parties"]))
-            console.print(f"epsilon per person {_epsilon(study['epsilon'])}; parties {parties}")
+            console.print(f"epsilon per person {epsilon_text(study['epsilon'])}; parties {parties}")
         for objection in cast("Sequence[str]", study.get("objections", ())):
             console.print(f"against it: {objection}", style="red", markup=False)
         if study["failure"]:
@@ -223,8 +219,8 @@ def approve(
     console.print(
         f"{facts['records']:,} records; at least {facts['minimum_common_records']:,} in common; until {facts['expires']}"
     )
-    charged = _epsilon(facts["epsilon_charged_now"])
-    console.print(f"epsilon per person {_epsilon(facts['epsilon'])}, of which {charged} is charged now")
+    charged = epsilon_text(facts["epsilon_charged_now"])
+    console.print(f"epsilon per person {epsilon_text(facts['epsilon'])}, of which {charged} is charged now")
     if facts["approved"]:
         console.print(f"[green]approved[/] {facts['study']} ({str(facts['digest'])[:16]})")
     else:

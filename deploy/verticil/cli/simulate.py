@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from verticil.cli.files import new_folder
-from verticil.cli.output import Format, FormatOption, emit, text_console
+from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
 from verticil.cli.study import split_pairs
 from verticil.shared.errors import Misuse
 
@@ -77,7 +77,7 @@ def simulate_command(
     console.print(
         f"[green]release[/] in {folder / 'release'}: {len(names)} variables, {len(result.network.dag.edges())} edges"
     )
-    console.print(f"{result.n_common:,} common records; epsilon per person {result.epsilon_per_person:.2f}")
+    console.print(f"{result.n_common:,} common records; epsilon per person {epsilon_text(result.epsilon_per_person)}")
     if result.comparison is None:
         return
     shown = Table(

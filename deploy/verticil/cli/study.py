@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from verticil.cli.connection import CertificateOption, FederationOption, find_study, open_connection
-from verticil.cli.output import Format, FormatOption, emit, text_console
+from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
 from verticil.shared.errors import Misuse
 
 if TYPE_CHECKING:
@@ -150,24 +150,23 @@ def _print_check(study: Study, table: StudyTable, findings: list[Finding], diges
         f"[bold]{study.id}[/]  {len(study.schema)} variables of {len(study.parties)} parties; digest {digest[:16]}"
     )
     shown = Table(box=None, pad_edge=False)
-    for heading in ("column", "party", "scheme"):
-        shown.add_column(heading)
-    for heading in ("K", "epsilon", "odds x", "kept", "condition", "± share", "links"):
-        shown.add_column(heading, justify="right")
-    shown.add_column("")
+    shown.add_column("column", no_wrap=True, min_width=14)
+    shown.add_column("party")
+    for heading in ("K", "epsilon", "odds x", "kept", "cond", "± share", "links"):
+        shown.add_column(heading, justify="right", no_wrap=True)
+    shown.add_column("", no_wrap=True)
     for row in table.rows:
         shown.add_row(
             row.variable,
             row.party,
-            row.scheme,
             str(row.n_states),
-            "∞" if math.isinf(row.epsilon) else f"{row.epsilon:.2f}",
+            epsilon_text(row.epsilon),
             "∞" if math.isinf(row.gamma) else f"{row.gamma:.1f}",
-            f"{100 * row.kept:.0f} %",
+            f"{100 * row.kept:.0f}%",
             f"{row.condition_number:.2f}",
-            f"{100 * row.half_width:.2f} pp",
+            f"{100 * row.half_width:.2f}pp",
             f"{row.effective_records:,.0f}",
-            "[yellow]too noisy for links[/]" if row.too_noisy else "",
+            "[yellow]too noisy[/]" if row.too_noisy else "",
         )
     console.print(shown)
     console.print(
@@ -175,13 +174,16 @@ def _print_check(study: Study, table: StudyTable, findings: list[Finding], diges
         style="dim",
     )
     console.print(
-        "± share: half-width of a 95 % interval; links: records that a pair of columns like it is worth", style="dim"
+        "cond: condition number; ± share: half of a 95 % interval; links: records that a pair of such columns is worth",
+        style="dim",
     )
     for party, total in table.party_totals:
-        console.print(f"  {party:24} epsilon per person {total:.2f}")
+        console.print(f"  {party:24} epsilon per person {epsilon_text(total)}")
     total = table.total_epsilon
     odds = f"odds x{math.exp(total):.3g}" if total < 700 else "no practical bound"
-    console.print(f"[bold]all columns of one person: epsilon {total:.2f}[/] ({odds}): what they tell together")
+    console.print(
+        f"[bold]all columns of one person: epsilon {epsilon_text(total)}[/] ({odds}): what they tell together"
+    )
     for finding in findings:
         colour = "red" if finding.severity == "error" else "yellow"
         console.print(f"[{colour}]{finding.severity}[/] {finding.code} ", end="")

@@ -16,7 +16,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -29,10 +28,11 @@ if TYPE_CHECKING:
 
     from verticil.miner.evaluation.fidelity import Comparison
     from verticil.shared.transport.coordinator import Coordinator
+    from verticil.shared.transport.identity import Identity
     from verticil.simulation.provision import Provisioned
     from verticil.wire.v1.common_pb2 import ErrorDetail
 
-__all__ = ["Simulated", "simulate"]
+__all__ = ["Simulated", "run_federation", "simulate"]
 
 Tables: TypeAlias = "Mapping[str, Path | str | pd.DataFrame] | Path | str | pd.DataFrame"
 
@@ -98,7 +98,7 @@ def simulate(
         place = Path(temporary)
         made = _provision(place, document, tables, id_column=id_column, seed=seed)
         folder = place / "release"
-        n_common = _in_own_loop(lambda: _run(made, document, folder, seeded=seed is not None, wrap=wrap))
+        n_common = _in_own_loop(lambda: run_federation(made, document, folder, seeded=seed is not None, wrap=wrap))
         result = _result(made, folder, document, n_common=n_common, compare=compare, seed=seed)
         if target is None:
             return result
@@ -144,15 +144,29 @@ def _provision(place: Path, study: Study, tables: Tables, *, id_column: str, see
     )
 
 
-async def _run(
+async def run_federation(
     made: Provisioned,
     study: Study,
     release: Path,
     *,
     seeded: bool,
-    wrap: Callable[[str, Coordinator], Coordinator] | None,
+    wrap: Callable[[str, Coordinator], Coordinator] | None = None,
 ) -> int:
-    """Serve miner and parties until the study is published and fetched; the number of common people."""
+    """Serve miner and parties of provisioned folders in this event loop until the study is published and fetched.
+
+    Args:
+        made: the nodes' folders.
+        study: the proposal.
+        release: folder to make.
+        seeded: the secrets come from a seed; the manifest says so.
+        wrap: as for `simulate`.
+
+    Returns:
+        The number of common people.
+
+    Raises:
+        VerticilError: what ended the study or a node.
+    """
     from verticil.miner.config import load_miner
     from verticil.miner.service.learning import InlineLearning
     from verticil.miner.service.node import MinerNode
@@ -188,9 +202,12 @@ async def _run(
         for name, folder in made.parties.items():
             party = load_party(folder / "party.toml")
             identity = load_credentials(party.certificate, party.key, party.federation).identity
-            line: Coordinator = InMemoryCoordinator(node.coordinator, identity)
-            line = wrap(name, line) if wrap is not None else line
-            parties.append(asyncio.create_task(run_party(party, partial(_same, line), stop=stop), name=name))
+
+            def dial(name: str = name, identity: Identity = identity) -> Coordinator:
+                line = InMemoryCoordinator(node.coordinator, identity)
+                return wrap(name, line) if wrap is not None else line
+
+            parties.append(asyncio.create_task(run_party(party, dial, stop=stop), name=name))
         try:
             digest = (await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))).study_digest
             version = 0
@@ -212,10 +229,6 @@ async def _run(
             await asyncio.gather(*parties, return_exceptions=True)
             await control.close()
     return summary.n_common
-
-
-def _same(line: Coordinator) -> Coordinator:
-    return line
 
 
 def _ended(failure: ErrorDetail) -> VerticilError:

@@ -13,6 +13,7 @@ import datetime as dt
 import hashlib
 import json
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, cast
 
@@ -83,12 +84,10 @@ class Conductor:
     async def run(self) -> None:
         """Work until cancelled; running jobs are stopped then."""
         try:
-            for digest in await asyncio.to_thread(self._session.catalogue.unsettled):
-                await asyncio.to_thread(self._session.intake.remove_abandoned, digest)
+            await self._look(self._clean)
             while True:
                 generation = self._changes.generation
-                for digest in await asyncio.to_thread(self._session.catalogue.unsettled):
-                    await self.advance(digest)
+                await self._look(self.advance)
                 if self._changes.closed:
                     await asyncio.Event().wait()  # no new work while the miner stops
                 await self._changes.wait(generation, _TICK_SECONDS)
@@ -97,24 +96,33 @@ class Conductor:
                 job.cancel()
             await asyncio.gather(*self._jobs.values(), return_exceptions=True)
 
+    async def _look(self, work: Callable[[bytes], Awaitable[None]]) -> None:
+        try:
+            for digest in await asyncio.to_thread(self._session.catalogue.unsettled):
+                await work(digest)
+        except Exception:  # noqa: BLE001 (what cannot be read now may be readable at the next look)
+            _log.exception("the catalogue cannot be worked with")
+
+    async def _clean(self, digest: bytes) -> None:
+        await asyncio.to_thread(self._session.intake.remove_abandoned, digest)
+
     async def advance(self, digest: bytes) -> None:
         """Do what follows for one study. Not at the same time as `run`."""
         try:
-            state, changed = await asyncio.to_thread(self._step, digest)
+            await self._advance(digest)
         except VerticilError as error:
             _log.warning("study %s: %s", digest.hex(), error)
             if error.code in _RECOVERABLE:
                 self._details[digest] = f"waiting: {error.code}"
                 return
             await self._fail(digest, Failure(code=error.code, message=error.message, hint=error.hint))
-            return
         except Exception as error:  # noqa: BLE001 (one study must not stop the others)
             _log.exception("study %s: unexpected error", digest.hex())
-            await self._fail(
-                digest,
-                Failure(code="INTERNAL", message=f"{type(error).__name__} at the miner", hint="see the miner's log"),
-            )
-            return
+            message = f"{type(error).__name__} at the miner"
+            await self._fail(digest, Failure(code="INTERNAL", message=message, hint="see the miner's log"))
+
+    async def _advance(self, digest: bytes) -> None:
+        state, changed = await asyncio.to_thread(self._step, digest)
         if changed:
             self._changes.notify()
         if state in {State.ESTIMATING, State.LEARNING, State.REVIEW} and digest not in self._jobs:
@@ -122,9 +130,9 @@ class Conductor:
             self._jobs[digest] = job
             job.add_done_callback(lambda _job: self._jobs.pop(digest, None))
         if is_final(state):
-            if digest in self._jobs:
-                self._jobs[digest].cancel()
-                await asyncio.gather(self._jobs[digest], return_exceptions=True)
+            if (running := self._jobs.get(digest)) is not None:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
             self._details.pop(digest, None)
             self._presence.forget(digest)
             await asyncio.to_thread(self._settle, digest)

@@ -256,27 +256,24 @@ class Coordinator:
         return coordinator_pb2.BeginUploadReply(upload_id=begun.upload_id, committed_offset=begun.committed)
 
     def _own_upload(self, upload_id: str, party: str) -> tuple[StudyRecord, Upload | StoredColumn]:
-        """The upload, once it is clear that it is this party's; another's is answered as one that does not exist."""
-        finished = self._session.catalogue.finished_upload(upload_id)
-        upload = self._session.catalogue.upload(upload_id) if finished is None else None
-        if finished is not None:
-            record, unit = self._session.record(finished[0]), finished[1].unit
-        elif upload is not None:
-            record, unit = self._session.record(upload.study), upload.unit
-        else:
-            raise PeerFault(
-                "OFFSET_MISMATCH", "upload: no such upload, expected one that was begun", hint="begin the upload again"
-            )
-        owner = self._session.proposal(record).units[unit].owner
-        if owner != party:
-            raise PeerFault("NOT_OWNER", f"upload: belongs to another party than '{party}'")
-        return record, finished[1] if finished is not None else self._present(upload)
+        """The party's own upload, in transit or finished, and its study.
 
-    @staticmethod
-    def _present(upload: Upload | None) -> Upload:
-        if upload is None:
+        Raises:
+            PeerFault: OFFSET_MISMATCH, there is none; NOT_OWNER.
+        """
+        catalogue = self._session.catalogue
+        finished = catalogue.finished_upload(upload_id)
+        upload: Upload | StoredColumn | None
+        if finished is not None:
+            study, upload = finished
+        elif (upload := catalogue.upload(upload_id)) is not None:
+            study = upload.study
+        else:
             raise PeerFault("OFFSET_MISMATCH", "upload: no such upload", hint="begin the upload again")
-        return upload
+        record = self._session.record(study)
+        if self._session.proposal(record).units[upload.unit].owner != party:
+            raise PeerFault("NOT_OWNER", f"upload: belongs to another party than '{party}'")
+        return record, upload
 
     async def PutChunks(self, identity: Identity, requests: AsyncIterator[common_pb2.Chunk]) -> common_pb2.ChunkAck:
         """Take in one stream of an artifact; the reply says what is on the disk."""

@@ -1,9 +1,9 @@
 """The learning process: ``python -m verticil.miner.service.worker MEMORY_BYTES``, started by `learning.SpawnedLearning`.
 
 One line of JSON comes in (the job), lines of JSON go out: ``{"stage", "percent"}``, and at the end ``{"done": true}`` or
-``{"code", "message", "hint"}``. Standard input stays open as long as the miner lives: when it ends, this process ends at once; on
-Linux the kernel sees to that, too, for the case that a library keeps all threads of Python waiting. An unexpected error is told as
-its type and place in our code, never its text, which could quote data.
+``{"code", "message", "hint"}``. Standard input stays open as long as the miner lives: when it ends, this process ends at once;
+on Linux the kernel sees to that, too, for the case that a library keeps all threads of Python waiting. An unexpected error is
+told as its type and place in our code, never its text, which could quote data.
 """
 
 from __future__ import annotations

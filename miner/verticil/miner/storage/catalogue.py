@@ -284,10 +284,10 @@ class Catalogue:
             return int(connection.execute("SELECT attempts FROM study WHERE digest = ?", (study,)).fetchone()[0])
 
     def fail(self, study: bytes, failure: Failure) -> None:
-        """Record why the study failed; the first reason stays, and a study that is published or withdrawn does not fail."""
+        """Record why the study failed; the first reason stays, and a study that has ended otherwise does not fail."""
         sql = (
             "UPDATE study SET failure_code = ?, failure_message = ?, failure_hint = ?"
-            " WHERE digest = ? AND failure_code IS NULL AND published_at IS NULL AND withdrawn = 0"
+            " WHERE digest = ? AND failure_code IS NULL AND published_at IS NULL AND withdrawn = 0 AND expired = 0"
         )
         self._change(study, sql, failure.code, failure.message, failure.hint, study)
 
