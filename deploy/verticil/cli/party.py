@@ -193,7 +193,8 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
             failure = cast("Mapping[str, object]", study["failure"])
             console.print(f"{failure['code']}: {failure['message']}", style="red", markup=False)
         elif study["approved"]:
-            console.print(f"approved; {study['stage']} {study['percent']} %")
+            progress = f" {study['percent']} %" if study["percent"] else ""
+            console.print(f"approved; {study['stage']}{progress}")
         elif study["state"] == "awaiting_approval":
             console.print(
                 f"{study['approvals']} of {study['approvers_needed']} approvals; next: verticil party approve {study['study']}"

@@ -1,0 +1,70 @@
+"""The README's code blocks do what it says: the tour is typed into a shell, block by block, in a fresh folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"<!-- (run|command: \w+) -->\n```(\w+)\n(.*?)```", re.DOTALL)
+FENCE = re.compile(r"^```\w+$", re.MULTILINE)
+
+
+def blocks(kind: str) -> list[tuple[str, str]]:
+    return [(language, body) for marker, language, body in BLOCK.findall(README) if marker == kind]
+
+
+def test_every_block_is_run_by_something() -> None:
+    assert len(FENCE.findall(README)) == len(BLOCK.findall(README))
+    assert len(blocks("run")) == 7
+
+
+def test_the_two_commands_install_what_they_then_run() -> None:
+    (_, demo), (_, tests) = blocks("command: demo")[0], blocks("command: tests")[0]
+    for command, ending in ((demo, "verticil demo"), (tests, "pytest")):
+        parts = command.strip().split(" && ")
+        assert parts[0] == "python3 -m venv .venv"
+        assert parts[1].startswith(".venv/bin/pip install ")
+        assert parts[2] == f".venv/bin/{ending}"
+
+
+@pytest.mark.timeout(240)
+def test_the_tour(tmp_path: Path, write_federation_tables: Callable[..., dict[str, Path]]) -> None:
+    write_federation_tables(tmp_path, 4000)
+    with socket.socket() as probe:  # the README's port may be taken here
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    lines = ["set -euxo pipefail", "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT"]
+    for language, body in blocks("run"):
+        text = body.replace("8443", str(port))
+        lines.append(text if language == "sh" else f"python - <<'PYTHON'\n{text}PYTHON")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    shell = subprocess.Popen(
+        ["bash", "-c", "\n".join(lines)],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = shell.communicate(timeout=200)
+    except subprocess.TimeoutExpired:
+        os.killpg(shell.pid, signal.SIGKILL)
+        output, _ = shell.communicate()
+        pytest.fail(f"the tour hangs:\n{output[-3000:]}")
+    assert shell.returncode == 0, output[-3000:]
+    assert "draft  published" in output
+    assert "verified: 9 files and 5 receipts" in output
+    assert (tmp_path / "more.csv").read_text(encoding="utf-8").count("\n") == 10_001
+    assert (tmp_path / "release" / "report.html").is_file()
