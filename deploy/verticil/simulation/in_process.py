@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from verticil.shared.errors import Misuse, VerticilError, from_code
+from verticil.shared.errors import Misuse
 from verticil.shared.model.network import Network
 from verticil.shared.study.document import Study
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from verticil.shared.transport.coordinator import Coordinator
     from verticil.shared.transport.identity import Identity
     from verticil.simulation.provision import Provisioned
-    from verticil.wire.v1.common_pb2 import ErrorDetail
 
 __all__ = ["Simulated", "run_federation", "simulate"]
 
@@ -177,7 +176,8 @@ async def run_federation(
     from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
     from verticil.shared.transport.pki import load_credentials, utc_now
     from verticil.shared.transport.signing import SigningKey
-    from verticil.wire.v1 import common_pb2, control_pb2
+    from verticil.simulation.analyst import follow_study
+    from verticil.wire.v1 import control_pb2
 
     config = load_miner(made.miner / "miner.toml")
     credentials = load_credentials(config.certificate, config.key, config.federation)
@@ -210,18 +210,13 @@ async def run_federation(
             parties.append(asyncio.create_task(run_party(party, dial, stop=stop), name=name))
         try:
             digest = (await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))).study_digest
-            version = 0
-            while True:
-                request = control_pb2.GetStudyRequest(study_digest=digest, known_version=version, wait_seconds=1)
-                summary = (await control.get_study(request)).study
-                version = summary.version
-                if summary.state >= common_pb2.STUDY_STATE_PUBLISHED:
-                    break
+
+            def check() -> None:
                 for task in parties:
                     if task.done():
                         task.result()  # raises what ended the party
-            if summary.state != common_pb2.STUDY_STATE_PUBLISHED:
-                raise _ended(summary.failure)
+
+            summary = await follow_study(control, digest, check=check)
             await fetch_release(control, digest, release)
         finally:
             stop.set()
@@ -229,10 +224,6 @@ async def run_federation(
             await asyncio.gather(*parties, return_exceptions=True)
             await control.close()
     return summary.n_common
-
-
-def _ended(failure: ErrorDetail) -> VerticilError:
-    return from_code(failure.code or "STUDY_WITHDRAWN", failure.message or "the study has ended", hint=failure.hint)
 
 
 def _result(

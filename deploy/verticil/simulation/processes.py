@@ -22,18 +22,12 @@ from typing import Final, cast
 
 from verticil.shared.config import load_federation
 from verticil.shared.errors import InternalFault, VerticilError, from_code
-from verticil.shared.release.verification import VerifiedRelease, verify_release
-from verticil.shared.study.canonical import to_bytes
+from verticil.shared.release.verification import VerifiedRelease
 from verticil.shared.study.document import Study
-from verticil.shared.study.reading import read_study
-from verticil.shared.transport.client import Connection
-from verticil.shared.transport.fetch import fetch_release
-from verticil.shared.transport.pki import load_credentials
-from verticil.shared.transport.remote import GrpcControl
+from verticil.simulation.analyst import CarriedOut, carry_out
 from verticil.simulation.provision import Provisioned, provision_demo, set_endpoint
-from verticil.wire.v1 import common_pb2, control_pb2
 
-__all__ = ["DemoResult", "follow_study", "run_demo"]
+__all__ = ["DemoResult", "run_demo"]
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 15.0
@@ -142,64 +136,24 @@ async def _listening(child: asyncio.subprocess.Process, children: _Children) -> 
     return int(json.loads(line)["port"])
 
 
-async def follow_study(
-    control: GrpcControl, digest: bytes, *, step: Step, check: Callable[[], None]
-) -> control_pb2.StudySummary:
-    """Wait until a study is published; every change of its state is a `step`.
-
-    Raises:
-        VerticilError: the study ended otherwise, with the miner's code, message and hint.
-    """
-    version, told = 0, ""
-    while True:
-        check()
-        request = control_pb2.GetStudyRequest(study_digest=digest, known_version=version, wait_seconds=2)
-        study = (await control.get_study(request)).study
-        version = study.version
-        name = common_pb2.StudyState.Name(study.state).removeprefix("STUDY_STATE_").lower().replace("_", " ")
-        line = name + (f": {study.stage_detail}" if study.stage_detail else "")
-        if line != told:
-            step(line)
-            told = line
-        if study.state == common_pb2.STUDY_STATE_PUBLISHED:
-            return study
-        if study.state >= common_pb2.STUDY_STATE_DENIED:
-            failure = study.failure
-            raise from_code(
-                failure.code or "INTERNAL", failure.message or f"the study ended: {name}", hint=failure.hint
-            )
-
-
-async def _run(made: Provisioned, out: Path, *, seed: int | None, step: Step, children: _Children) -> tuple[Study, int]:
-    analyst = made.analyst
-    name = load_federation(analyst / "federation.toml").name
+async def _run(made: Provisioned, release: Path, *, seed: int | None, step: Step, children: _Children) -> CarriedOut:
+    federation = load_federation(made.analyst / "federation.toml").name
     extra = ["--seed-derived"] if seed is not None else []
     config = str(made.miner / "miner.toml")
     miner = await children.start("miner", "miner", "run", "--config", config, "--format", "json", *extra, capture=True)
     port = await _listening(miner, children)
     step(f"miner listens on 127.0.0.1:{port}, mutual TLS")
-    for node in (*made.parties.values(), analyst):
-        set_endpoint(node, name, f"127.0.0.1:{port}", ca_sha256=made.ca_sha256)
+    for node in (*made.parties.values(), made.analyst):
+        set_endpoint(node, federation, f"127.0.0.1:{port}", ca_sha256=made.ca_sha256)
     for party, node in made.parties.items():
         await children.start(party, "party", "run", "--config", str(node / "party.toml"), "--format", "json")
     step(f"{len(made.parties)} parties started, each in a process of its own")
-    federation = load_federation(analyst / "federation.toml")
-    credentials = load_credentials(analyst / "pki" / "analyst.crt", analyst / "pki" / "analyst.key", federation)
-    study = read_study(analyst / "study.toml")
-    control = GrpcControl(Connection(federation.endpoint, credentials))
-    try:
-        submitted = await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))
-        step(f"study '{study.id}' submitted, digest {submitted.study_digest.hex()[:12]}")
 
-        def check() -> None:
-            children.check()
-            children.measure()
+    def check() -> None:
+        children.check()
+        children.measure()
 
-        summary = await follow_study(control, submitted.study_digest, step=step, check=check)
-        await fetch_release(control, submitted.study_digest, out / "release")
-    finally:
-        await control.close()
-    return study, summary.n_common
+    return await carry_out(made.analyst, release, step=step, check=check)
 
 
 async def _demo(out: Path, *, rows: int | None, seed: int | None, keep: bool, step: Step) -> DemoResult:
@@ -222,11 +176,8 @@ async def _demo(out: Path, *, rows: int | None, seed: int | None, keep: bool, st
             rows=rows,
         )
         step("certificates (ephemeral, marked), keys and three sites' tables laid out")
-        study, n_common = await _run(made, out, seed=seed, step=step, children=children)
-        authority = (made.analyst / "ca.crt").read_bytes()
-        (out / "ca.crt").write_bytes(authority)
-        verified = await asyncio.to_thread(verify_release, out / "release", ca_certificate=authority, fingerprint=None)
-        step("release fetched and verified")
+        done = await _run(made, out / "release", seed=seed, step=step, children=children)
+        shutil.copyfile(made.ca_certificate, out / "ca.crt")
     finally:
         await children.stop()
         for log in workplace.glob("*.log"):
@@ -238,9 +189,9 @@ async def _demo(out: Path, *, rows: int | None, seed: int | None, keep: bool, st
     return DemoResult(
         release=out / "release",
         federation=out / "federation" if keep else None,
-        study=study,
-        verified=verified,
-        n_common=n_common,
+        study=done.study,
+        verified=done.verified,
+        n_common=done.n_common,
         wall_seconds=time.monotonic() - started,
         peak_memory_mib=dict(children.peak_memory_mib),
     )

@@ -1,0 +1,136 @@
+"""The demonstration's analyst: submits the study, follows it until it is published, fetches and verifies the release.
+
+Run as a program (``python3 -m verticil.simulation.analyst --folder DIR``) it is the analyst's container of deploy/compose.yaml:
+`DIR` is the analyst's folder as `provision` lays it out, and the release appears in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from verticil.shared.config import load_federation
+from verticil.shared.errors import Misuse, VerticilError, from_code
+from verticil.shared.release.verification import VerifiedRelease, verify_release
+from verticil.shared.study.canonical import to_bytes
+from verticil.shared.study.document import Study
+from verticil.shared.study.reading import read_study
+from verticil.shared.transport.client import Connection
+from verticil.shared.transport.coordinator import Control
+from verticil.shared.transport.fetch import fetch_release
+from verticil.shared.transport.pki import load_credentials
+from verticil.shared.transport.remote import GrpcControl
+from verticil.wire.v1 import common_pb2, control_pb2
+
+__all__ = ["CarriedOut", "carry_out", "follow_study"]
+
+WAIT_SECONDS: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedOut:
+    """A study that was published.
+
+    Attributes:
+        study: the proposal.
+        n_common: people at all parties.
+        verified: what verification of the fetched release found.
+    """
+
+    study: Study
+    n_common: int
+    verified: VerifiedRelease
+
+
+async def follow_study(
+    control: Control,
+    digest: bytes,
+    *,
+    step: Callable[[str], None] = lambda _line: None,
+    check: Callable[[], None] = lambda: None,
+) -> control_pb2.StudySummary:
+    """Wait until a study is published.
+
+    Args:
+        control: the connection to the miner.
+        digest: of the proposal.
+        step: told of every change.
+        check: called every few seconds; raises what should end the waiting.
+
+    Raises:
+        VerticilError: the study ended otherwise, with the miner's code, message and hint.
+    """
+    version, told = 0, ""
+    while True:
+        check()
+        request = control_pb2.GetStudyRequest(study_digest=digest, known_version=version, wait_seconds=WAIT_SECONDS)
+        study = (await control.get_study(request)).study
+        version = study.version
+        name = common_pb2.StudyState.Name(study.state).removeprefix("STUDY_STATE_").lower().replace("_", " ")
+        line = name + (f": {study.stage_detail}" if study.stage_detail else "")
+        if line != told:
+            step(line)
+            told = line
+        if study.state == common_pb2.STUDY_STATE_PUBLISHED:
+            return study
+        if study.state >= common_pb2.STUDY_STATE_DENIED:
+            end = study.failure
+            raise from_code(end.code or "STUDY_WITHDRAWN", end.message or f"the study ended: {name}", hint=end.hint)
+
+
+async def carry_out(
+    folder: Path, release: Path, *, step: Callable[[str], None], check: Callable[[], None] = lambda: None
+) -> CarriedOut:
+    """Submit ``folder/study.toml`` and bring the verified release home.
+
+    Args:
+        folder: the analyst's folder.
+        release: folder to make.
+        step, check: as for `follow_study`.
+
+    Raises:
+        VerticilError: whatever ended the study or the connection; RELEASE_INVALID or RELEASE_UNTRUSTED.
+    """
+    federation = load_federation(folder / "federation.toml")
+    credentials = load_credentials(folder / "pki" / "analyst.crt", folder / "pki" / "analyst.key", federation)
+    study = read_study(folder / "study.toml")
+    control = GrpcControl(
+        Connection(federation.endpoint, credentials, idle_timeout_seconds=federation.idle_timeout_seconds)
+    )
+    try:
+        submitted = await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))
+        step(f"study '{study.id}' submitted, digest {submitted.study_digest.hex()[:12]}")
+        summary = await follow_study(control, submitted.study_digest, step=step, check=check)
+        await fetch_release(control, submitted.study_digest, release)
+    finally:
+        await control.close()
+    authority = federation.ca_certificate.read_bytes()
+    verified = await asyncio.to_thread(verify_release, release, ca_certificate=authority)
+    step("release fetched and verified")
+    return CarriedOut(study=study, n_common=summary.n_common, verified=verified)
+
+
+def main() -> int:
+    """Carry the study out; nothing is done again when the release is there already."""
+    parser = argparse.ArgumentParser(description="Submit the demonstration's study and fetch its release.")
+    parser.add_argument("--folder", type=Path, required=True)
+    folder: Path = parser.parse_args().folder
+    try:
+        asyncio.run(carry_out(folder, folder / "release", step=lambda line: print(line, flush=True)))  # noqa: T201
+    except Misuse as error:
+        if error.code != "FILE_EXISTS":
+            sys.stderr.write(f"{error}\n")
+        return 0 if error.code == "FILE_EXISTS" else error.exit_code
+    except VerticilError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

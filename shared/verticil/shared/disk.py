@@ -1,0 +1,97 @@
+"""New files, whole or not at all, and what a full disk means.
+
+`create_files` leaves either all of its files, flushed to the disk, or none: after a failure the same command can be given
+again. (A process that is killed in the middle may leave a part.) Nothing is ever overwritten.
+
+Streams, databases and files that are replaced have their own ways of writing; `is_disk_full` and `write_fault` are for all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from verticil.shared.errors import DataFault, Misuse, VerticilError
+
+__all__ = ["create_file", "create_files", "is_disk_full", "write_fault"]
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether an error means that the disk, the quota or the largest size of a file is exhausted."""
+    return error.errno in _FULL
+
+
+def write_fault(error: OSError, path: Path, *, hint: str = "make room there and try again") -> VerticilError:
+    """The error of this program for a failed write to `path`.
+
+    Args:
+        error: what the operating system said.
+        path: for the message.
+        hint: for a full disk.
+
+    Returns:
+        DISK_FULL; FILE_MISSING when the place cannot be written to at all.
+    """
+    if is_disk_full(error):
+        return DataFault("DISK_FULL", f"{path}: no space left on the disk", hint=hint)
+    return Misuse(
+        "FILE_MISSING",
+        f"{path}: cannot be written ({error.strerror or type(error).__name__})",
+        hint="name a file in a folder that exists and that you may write to",
+    )
+
+
+def create_file(path: Path, content: bytes, *, mode: int, exists_hint: str) -> None:
+    """Make one new file; see `create_files`."""
+    create_files({path: (content, mode)}, exists_hint=exists_hint)
+
+
+def create_files(files: Mapping[Path, tuple[bytes, int]], *, exists_hint: str) -> None:
+    """Make new files, all or none, flushed to the disk.
+
+    Args:
+        files: content and mode of each, whatever the umask says; their folders exist.
+        exists_hint: what to do about a file that is there already.
+
+    Raises:
+        Misuse: FILE_EXISTS; FILE_MISSING when there is no such folder or it is not writable.
+        DataFault: DISK_FULL.
+    """
+    made: list[Path] = []
+    path = Path()
+    try:
+        for path, (content, mode) in files.items():
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            made.append(path)
+            with open(descriptor, "wb") as file:
+                os.fchmod(descriptor, mode)
+                file.write(content)
+                file.flush()
+                os.fsync(descriptor)
+        for folder in {path.parent for path in made}:
+            _sync(folder)
+    except BaseException as error:
+        for remainder in made:
+            with contextlib.suppress(OSError):
+                remainder.unlink()
+        if isinstance(error, FileExistsError):
+            raise Misuse(
+                "FILE_EXISTS", f"{path}: exists already and is not overwritten", hint=exists_hint
+            ) from None
+        if isinstance(error, OSError):
+            raise write_fault(error, path) from None
+        raise
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
