@@ -9,9 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from verticil.shared.disk import is_disk_full
 from verticil.shared.formats.datapackage import Resource, datapackage
 from verticil.shared.formats.json_document import to_text
-from verticil.shared.formats.tables import is_disk_full, write_csv, write_parquet
+from verticil.shared.formats.tables import write_csv, write_parquet
 
 
 @pytest.fixture

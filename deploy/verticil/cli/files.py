@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
-from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.disk import create_file, write_fault
+from verticil.shared.errors import Misuse
 
 __all__ = ["new_folder", "quoted", "write_federation", "write_new", "write_secret"]
 
@@ -21,29 +21,24 @@ def quoted(text: str) -> str:
 
 
 def _write(path: Path, text: str, mode: int) -> Path:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-    except FileExistsError:
-        raise Misuse(
-            "FILE_EXISTS",
-            f"{path}: exists already and is not overwritten",
-            hint="name another file, or remove this one first",
-        ) from None
-    except OSError as error:
-        raise DataFault("DISK_FULL", f"{path}: cannot be written ({error.strerror})") from None
+    _make_folder(path.parent)
+    create_file(path, text.encode("utf-8"), mode=mode, exists_hint="name another file, or remove this one first")
     return path
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_fault(error, path) from None
 
 
 def write_secret(path: Path, text: str) -> Path:
     """Write a new file of mode 0600.
 
     Raises:
-        Misuse: FILE_EXISTS.
+        Misuse: FILE_EXISTS, FILE_MISSING.
+        DataFault: DISK_FULL; there is no file then.
     """
     return _write(path, text, 0o600)
 
@@ -52,7 +47,8 @@ def write_new(path: Path, text: str) -> Path:
     """Write a new document.
 
     Raises:
-        Misuse: FILE_EXISTS.
+        Misuse: FILE_EXISTS, FILE_MISSING.
+        DataFault: DISK_FULL; there is no file then.
     """
     return _write(path, text, 0o644)
 
@@ -75,5 +71,5 @@ def new_folder(path: Path) -> Path:
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise Misuse("FILE_EXISTS", f"{path}: exists already and is not empty", hint="name another folder with --out")
-    path.mkdir(parents=True, exist_ok=True)
+    _make_folder(path)
     return path

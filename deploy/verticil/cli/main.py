@@ -18,7 +18,8 @@ from typer.exceptions import Abort, TyperException
 
 from verticil.cli import demo, health, linkage, miner, party, pki, release, simulate, study
 from verticil.cli.output import Format, report, report_error
-from verticil.shared.errors import VerticilError
+from verticil.shared.disk import is_disk_full
+from verticil.shared.errors import DataFault, VerticilError
 
 __all__ = ["app", "main", "run"]
 
@@ -108,15 +109,24 @@ def main(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone; the interpreter would complain about it once more
         return 1
-    except Exception as error:  # noqa: BLE001 - the last resort: a stable code, and no text that could carry a value
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{type(error).__name__} at {frame.name}, line {frame.lineno} of {frame.filename.rsplit('/', 1)[-1]}"
-        return report(
-            "INTERNAL", f"unexpected error: {place}", "this is a fault of verticil: please report it", 1, form=form
-        )
+    except Exception as error:  # noqa: BLE001 - the last resort
+        return _last_resort(error, form=form)
     if result == 130:  # what Typer makes of Ctrl-C; no command ends so by itself
         return report("INTERRUPTED", "interrupted", "", 130, form=form)
     return result if isinstance(result, int) else 0
+
+
+def _last_resort(error: Exception, *, form: Format) -> int:
+    """Report a full disk that nobody expected, or a fault of ours: a stable code, and no text that could carry a value."""
+    if isinstance(error, OSError) and is_disk_full(error):
+        where = error.filename if isinstance(error.filename, str) else "a file that was being written"
+        full = DataFault("DISK_FULL", f"{where}: no space left on the disk", hint="make room there and run it again")
+        return report_error(full, form=form)
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{type(error).__name__} at {frame.name}, line {frame.lineno} of {frame.filename.rsplit('/', 1)[-1]}"
+    return report(
+        "INTERNAL", f"unexpected error: {place}", "this is a fault of verticil: please report it", 1, form=form
+    )
 
 
 def run() -> None:

@@ -47,7 +47,10 @@ def run(
     seed_derived: Annotated[bool, typer.Option("--seed-derived", hidden=True)] = False,
     form: FormatOption = Format.text,
 ) -> None:
-    """Serve parties and analysts until SIGTERM or Ctrl-C. Everything durable is on disk; a restart goes on where it was."""
+    """Serve parties and analysts until SIGTERM or Ctrl-C. Everything durable is on disk; a restart goes on where it was.
+
+    Logs go to standard error; with --format json as JSON lines, and one object on standard output says how it ended.
+    """
     from verticil.shared import logs
 
     logs.configure(
@@ -58,13 +61,16 @@ def run(
 
     document = load_miner(config)
 
-    def announce(port: int) -> None:
-        line = {"event": "listening", "port": port}
-        if form is Format.json or with_parent:
-            sys.stdout.write(json.dumps(line) + "\n")
+    ports: list[int] = []
+
+    def started(port: int) -> None:
+        ports.append(port)
+        if with_parent:  # who started us waits for this line
+            sys.stdout.write(json.dumps({"event": "listening", "port": port}) + "\n")
             sys.stdout.flush()
 
     run_until_stopped(
-        lambda stop: run_miner(document, stop=stop, started=announce, seed_derived=seed_derived),
+        lambda stop: run_miner(document, stop=stop, started=started, seed_derived=seed_derived),
         with_parent=with_parent,
     )
+    emit({"miner": document.name, "port": ports[0], "stopped": True}, form=form)

@@ -71,7 +71,10 @@ def run(
     with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
     form: FormatOption = Format.text,
 ) -> None:
-    """Serve this site until SIGTERM or Ctrl-C: dials the miner, asks for studies, sends what is approved and nothing else."""
+    """Serve this site until SIGTERM or Ctrl-C: dials the miner, asks for studies, sends what is approved and nothing else.
+
+    Logs go to standard error; with --format json as JSON lines, and one object on standard output says how it ended.
+    """
     from verticil.shared import logs
 
     logs.configure(
@@ -82,6 +85,7 @@ def run(
 
     document = load_party(config)
     run_until_stopped(lambda stop: run_party(document, stop=stop), with_parent=with_parent)
+    emit({"party": document.name, "stopped": True}, form=form)
 
 
 @app.command("check", epilog="Example: verticil party check --config party.toml --study study.toml")

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from verticil.cli.output import Format, FormatOption, emit, text_console
+from verticil.shared.errors import VerticilError
 
 __all__ = ["app"]
 
@@ -42,9 +43,14 @@ def init(
     from verticil.shared.transport.authority import create_authority
 
     ca_sha256 = create_authority(out, federation, days=days)
-    path = write_federation(
-        out / "federation.toml", name=federation, ca_certificate="ca.crt", ca_sha256=ca_sha256, endpoint=endpoint
-    )
+    try:
+        path = write_federation(
+            out / "federation.toml", name=federation, ca_certificate="ca.crt", ca_sha256=ca_sha256, endpoint=endpoint
+        )
+    except VerticilError:
+        for name in ("ca.key", "ca.crt"):  # nobody has them yet, and with them here the command could not be repeated
+            (out / name).unlink(missing_ok=True)
+        raise
     payload = {
         "federation": federation,
         "ca_certificate": str(out / "ca.crt"),

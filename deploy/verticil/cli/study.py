@@ -123,9 +123,10 @@ def check(
     from verticil.shared.study import canonical
     from verticil.shared.study.lint import lint, study_table
     from verticil.shared.study.reading import read_study
+    from verticil.shared.transport.pki import utc_now
 
     document = read_study(study)
-    findings = lint(document, n=n)
+    findings = lint(document, n=n, today=utc_now().date())
     table = study_table(document, n)
     errors = [finding for finding in findings if finding.severity == "error"]
     payload = {

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+from verticil.shared.disk import write_fault
 from verticil.shared.errors import Misuse
 from verticil.shared.model.network import Network
 from verticil.shared.study.document import Study
@@ -101,10 +102,28 @@ def simulate(
         result = _result(made, folder, document, n_common=n_common, compare=compare, seed=seed)
         if target is None:
             return result
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(folder, target)
-        shutil.copyfile(made.ca_certificate, target.parent / "ca.crt")
+        _keep(folder, made.ca_certificate, target)
     return dataclasses.replace(result, release=target)
+
+
+def _keep(folder: Path, ca_certificate: Path, target: Path) -> None:
+    """Copy the release to `target`, whole or not at all, and the authority's certificate beside it."""
+    staging = target.with_name(f".{target.name}.partial")
+    certificate = target.with_name(".ca.crt.partial")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir()
+        for path in folder.iterdir():
+            shutil.copyfile(path, staging / path.name)
+        shutil.copyfile(ca_certificate, certificate)
+        staging.replace(target)
+        certificate.replace(target.with_name("ca.crt"))
+    except OSError as error:
+        raise write_fault(error, target) from None
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+        certificate.unlink(missing_ok=True)
 
 
 def _in_own_loop(run: Callable[[], object]) -> int:

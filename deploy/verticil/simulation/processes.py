@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from verticil.shared.config import load_federation
 from verticil.shared.errors import InternalFault, VerticilError, from_code
@@ -130,10 +130,13 @@ class _Children:
 async def _listening(child: asyncio.subprocess.Process, children: _Children) -> int:
     assert child.stdout is not None
     line = await asyncio.wait_for(child.stdout.readline(), START_SECONDS)
-    if not line:
+    said = cast("dict[str, Any]", json.loads(line)) if line else {}
+    if "port" not in said:
         await child.wait()
+        if "error" in said:
+            raise from_code(said["error"]["code"], f"miner: {said['error']['message']}", hint=said["error"]["hint"])
         children.check()
-    return int(json.loads(line)["port"])
+    return int(said["port"])
 
 
 async def _run(made: Provisioned, release: Path, *, seed: int | None, step: Step, children: _Children) -> CarriedOut:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ def lay_out(folder: Path, study: Study, tables: Tables, *, id_column: str) -> li
 
     Raises:
         Misuse: USAGE when a party has no table or a table no party.
-        DataFault: the one table cannot be read or lacks a column.
+        DataFault: DATA_FILE_MISSING; the one table cannot be read or lacks a column.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(tables, Mapping):
@@ -48,7 +49,12 @@ def lay_out(folder: Path, study: Study, tables: Tables, *, id_column: str) -> li
     for name in study.parties:
         columns = [study.schema[position].name for position in study.schema.owned_by(name)]
         if absent := [column for column in columns if column not in whole.columns]:
-            raise DataFault("DATA_COLUMN_MISSING", f"table: no column {', '.join(repr(column) for column in absent)}")
+            raise DataFault(
+                "DATA_COLUMN_MISSING",
+                f"{tables.name if isinstance(tables, Path) else 'table'}: no column {', '.join(map(repr, absent))}; "
+                f"the table has {len(whole.columns)} columns",
+                hint="is the first row a header with the study's names, and is the delimiter a comma?",
+            )
         sites.append(_site(study, name, whole[[id_column, *columns]], folder, id_column))
     return sites
 
@@ -59,21 +65,26 @@ def _read(table: Path | str | pd.DataFrame) -> pd.DataFrame:
     if isinstance(table, pd.DataFrame):
         return table
     path = Path(table)
-    if not path.is_file():
-        raise DataFault("DATA_FILE_MISSING", f"{path}: no such file")
-    if path.suffix == ".parquet":
-        return pd.read_parquet(path)
-    try:
+    _require_file(path)
+    with contextlib.suppress(ValueError, OSError):  # of pandas, pyarrow and the decoder: their texts quote rows
+        if path.suffix == ".parquet":
+            return pd.read_parquet(path)
         return pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except (ValueError, UnicodeDecodeError):
-        raise DataFault("DATA_UNREADABLE", f"{path}: not a UTF-8 table with commas") from None
+    expected = "a Parquet file" if path.suffix == ".parquet" else "a UTF-8 table with commas"
+    raise DataFault("DATA_UNREADABLE", f"{path}: cannot be read, expected {expected}", hint="convert the table first")
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        problem = "is a folder, expected a file" if path.is_dir() else "no such file"
+        raise DataFault("DATA_FILE_MISSING", f"{path}: {problem}", hint="check the path that was given for the table")
 
 
 def _site(study: Study, name: str, table: Path | str | pd.DataFrame, folder: Path, id_column: str) -> Site:
     # Nothing is refused for its epsilon here: a simulation asks what a study would yield.
     allowed = tuple(study.schema[position].name for position in study.schema.owned_by(name))
     if isinstance(table, str | Path):
-        path = Path(table)
+        _require_file(path := Path(table))
         form = "parquet" if path.suffix == ".parquet" else "csv"
         return Site(name=name, table=path, id_column=id_column, format=form, allow_infinite=allowed)
     path = folder / f"{name}.parquet"

@@ -17,6 +17,7 @@ from typing import Final
 from verticil.miner.config import MinerConfig, load_miner
 from verticil.miner.service.learning import SpawnedLearning
 from verticil.miner.service.node import MinerNode
+from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse
 from verticil.shared.transport.identity import Role
 from verticil.shared.transport.pki import load_credentials
@@ -128,6 +129,7 @@ def init_miner(
     Raises:
         Misuse: FILE_EXISTS, there is a miner.toml; FILE_MISSING or CONFIG_INVALID, the federation document is not one, or a
             name or the address is not acceptable.
+        DataFault: DISK_FULL; there is no miner.toml then.
     """
     target = directory / "miner.toml"
     chain = certificate if certificate is not None else directory / "pki" / f"{name}.crt"
@@ -144,11 +146,7 @@ def init_miner(
         signing_key=relative(chain.with_suffix(".sign")),
     )
     directory.mkdir(parents=True, exist_ok=True)
-    try:
-        with target.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise Misuse("FILE_EXISTS", f"{target}: exists already", hint="edit it, or choose another folder") from None
+    create_file(target, text.encode("utf-8"), mode=0o644, exists_hint="edit it, or choose another folder")
     try:
         load_miner(target)
     except Misuse:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from verticil.party.config import PartyConfig
 from verticil.party.control import approval, policy
-from verticil.party.control.holdings import origins
+from verticil.party.control.holdings import columns_of, origins
 from verticil.party.control.site import Site, Verdict, init_state
 from verticil.party.control.state import Heartbeat, StudyRecord, stamp
 from verticil.party.records.keyfile import check_key
 from verticil.party.records.source import TableReport, check_records, header
+from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.model import privacy
 from verticil.shared.study.canonical import digest as digest_of
@@ -60,16 +60,11 @@ def init_party(
         raise Misuse("CONFIG_INVALID", f"name: got '{name[:80]}', expected 1 to 63 of A-Z a-z 0-9 _ -")
     path = directory / "party.toml"
     init_state(directory / "state")
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    except FileExistsError:
-        raise Misuse("FILE_EXISTS", f"{path}: exists already", hint="edit it, or name another folder") from None
     text = _TEMPLATE
     for key, value in {"NAME": name, "FEDERATION": federation, "TABLE": table, "ID": id_column}.items():
         text = text.replace(f'"{key}"', json.dumps(value, ensure_ascii=False))
     text = text.replace("NAME.", f"{name}.")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
+    create_file(path, text.encode("utf-8"), mode=0o644, exists_hint="edit it, or name another folder")
     return path
 
 
@@ -270,7 +265,7 @@ def _study_status(config: PartyConfig, record: StudyRecord) -> Facts:
     try:
         proposal = approval.parsed(record.task.proposal)
         study = approval.declared(config, proposal)
-        sources = {variable: place.source for variable, place in origins(config, study).items()}
+        columns = columns_of(config, study)
         epsilons = [privacy.epsilon(study.units[index].transition) for index in study.units_of(config.name)]
         facts |= {
             "title": study.title,
@@ -279,7 +274,7 @@ def _study_status(config: PartyConfig, record: StudyRecord) -> Facts:
             "expires": study.expires.isoformat(),
             "columns": _columns(config, study, {}),
             "epsilon": _number(privacy.total_epsilon(epsilons)),
-            "objections": [found.message for found in policy.objections(config.policy, study, config.name, sources)],
+            "objections": [found.message for found in policy.objections(config.policy, study, config.name, columns)],
         }
     except VerticilError as error:  # a broken table or declaration must not hide the other studies
         facts["objections"] = [f"{error.code}: {error.message}"]

@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from verticil.shared.errors import DataFault, Misuse, VerticilError
 
-__all__ = ["create_file", "create_files", "is_disk_full", "write_fault"]
+__all__ = ["create_file", "create_files", "is_database_full", "is_disk_full", "write_fault"]
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -25,6 +26,16 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 def is_disk_full(error: OSError) -> bool:
     """Whether an error means that the disk, the quota or the largest size of a file is exhausted."""
     return error.errno in _FULL
+
+
+def is_database_full(error: sqlite3.Error) -> bool:
+    """Whether SQLite stopped for lack of room.
+
+    On a full disk it cannot make room for the index of its write-ahead log, and calls that SQLITE_IOERR_SHMSIZE, an
+    input/output error (seen with SQLite 3.40 on tmpfs). Nothing is damaged then, and nobody must restore a backup.
+    """
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    return code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE
 
 
 def write_fault(error: OSError, path: Path, *, hint: str = "make room there and try again") -> VerticilError:
@@ -56,7 +67,7 @@ def create_files(files: Mapping[Path, tuple[bytes, int]], *, exists_hint: str) -
     """Make new files, all or none, flushed to the disk.
 
     Args:
-        files: content and mode of each, whatever the umask says; their folders exist.
+        files: content and mode of each (the umask may take rights away); their folders exist.
         exists_hint: what to do about a file that is there already.
 
     Raises:
@@ -70,7 +81,6 @@ def create_files(files: Mapping[Path, tuple[bytes, int]], *, exists_hint: str) -
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             made.append(path)
             with open(descriptor, "wb") as file:
-                os.fchmod(descriptor, mode)
                 file.write(content)
                 file.flush()
                 os.fsync(descriptor)
@@ -81,9 +91,7 @@ def create_files(files: Mapping[Path, tuple[bytes, int]], *, exists_hint: str) -
             with contextlib.suppress(OSError):
                 remainder.unlink()
         if isinstance(error, FileExistsError):
-            raise Misuse(
-                "FILE_EXISTS", f"{path}: exists already and is not overwritten", hint=exists_hint
-            ) from None
+            raise Misuse("FILE_EXISTS", f"{path}: exists already and is not overwritten", hint=exists_hint) from None
         if isinstance(error, OSError):
             raise write_fault(error, path) from None
         raise

@@ -108,7 +108,7 @@ class Catalogue:
         path: the file; made when absent.
 
     Raises:
-        DataFault: STATE_CORRUPT, the file is not a catalogue, or one of another version.
+        DataFault: STATE_CORRUPT, the file is not a catalogue, or one of another version; DISK_FULL, nothing is harmed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -116,16 +116,8 @@ class Catalogue:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.row_factory = sqlite3.Row
         try:
-            self._connection.execute("PRAGMA busy_timeout = 10000")
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
-            if version == 0:
-                with self._transaction():
-                    for statement in _SCHEMA.split(";"):
-                        self._connection.execute(statement)
-                    self._connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
-                version = _SCHEMA_VERSION
+            with full_disk_is_an_error(str(path)):
+                version = self._open()
         except sqlite3.DatabaseError as error:
             self._connection.close()
             raise DataFault(
@@ -133,6 +125,9 @@ class Catalogue:
                 f"{path}: cannot be used as the miner's catalogue",
                 hint="restore the state directory from a backup",
             ) from error
+        except BaseException:
+            self._connection.close()
+            raise
         if version != _SCHEMA_VERSION:
             self._connection.close()
             raise DataFault(
@@ -140,6 +135,19 @@ class Catalogue:
                 f"{path}: catalogue of version {version}, expected {_SCHEMA_VERSION}",
                 hint="start the version of verticil that wrote it",
             )
+
+    def _open(self) -> int:
+        """Prepare the connection, and the schema of a new file; the version of the schema."""
+        for pragma in ("busy_timeout = 10000", "journal_mode = WAL", "synchronous = FULL"):
+            self._connection.execute(f"PRAGMA {pragma}")
+        version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+        if version == 0:
+            with self._transaction():
+                for statement in _SCHEMA.split(";"):
+                    self._connection.execute(statement)
+                self._connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+            version = _SCHEMA_VERSION
+        return version
 
     def close(self) -> None:
         """Close the file."""

@@ -111,6 +111,7 @@ class Intake:
             raise Refusal(
                 "LINKAGE_TOO_SMALL",
                 f"pseudonym list of party '{party}': {size // PSEUDONYM_BYTES} records, expected at least {minimum} in common",
+                hint="is the party's table whole? Otherwise the study asks for too many common records",
             )
         held = record.lists.get(party)
         if held is not None and held.complete:
@@ -205,6 +206,7 @@ class Intake:
             raise PeerFault(
                 "ARTIFACT_INVALID",
                 f"{name}: artifact of {size} bytes with a digest of {len(sha256)} bytes, expected {expected} and 32",
+                hint="an artifact holds the common records only, in common order",
             )
         identity = hashlib.sha256(
             record.digest + unit.to_bytes(4, "big") + size.to_bytes(8, "big") + sha256

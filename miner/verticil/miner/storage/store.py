@@ -21,11 +21,11 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.disk import is_database_full, is_disk_full
 from verticil.shared.errors import DataFault, PeerFault
 
 __all__ = [
@@ -39,8 +39,6 @@ __all__ = [
     "write_durably",
 ]
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-
 
 @contextlib.contextmanager
 def full_disk_is_an_error(where: str) -> Generator[None]:
@@ -52,16 +50,16 @@ def full_disk_is_an_error(where: str) -> Generator[None]:
     problem = DataFault(
         "DISK_FULL",
         f"{where}: no space left on the miner's disk",
-        hint="free space there; the upload resumes where it stopped",
+        hint="make room there; what was under way goes on where it stopped",
     )
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if is_disk_full(error):
             raise problem from error
         raise
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+    except sqlite3.DatabaseError as error:
+        if is_database_full(error):
             raise problem from error
         raise
 

@@ -2,21 +2,31 @@
 
 `review` does everything that speaks against a study before anybody says yes: the policy, the data, the budget.
 `body_of` is what is then signed. Later, before anything leaves, `check_binding` and `check_data` compare the study, the
-site's own declaration and the fingerprints of the data with that body; any change voids the approval (architecture.md
-section 5). When in doubt, no.
+site's own declaration and the data with that body; any change voids the approval (architecture.md section 5). When in
+doubt, no.
+
+The body leaves the site, so it does not hold the fingerprints themselves: two that are equal, in two studies or under two
+codebooks, would tell exactly that no value changed, or that nobody lies between two bins. It holds seals (`seals`), which only
+this site can compare, and which differ between any two studies and units whatever the data are.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import hmac
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from typing import Final
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from verticil.party.config import PartyConfig
 from verticil.party.control import policy
-from verticil.party.control.holdings import Holding, origins, read_holding, release_of
+from verticil.party.control.holdings import Holding, columns_of, read_holding, releases_of
 from verticil.party.control.ledger import Assessment, Ledger, Release
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.study.approval import Approval, approval_body, check_own_part, parse_approval
@@ -35,10 +45,12 @@ __all__ = [
     "declared",
     "parsed",
     "review",
+    "seals",
 ]
 
-_NOBODY = "-"
-_NEVER = datetime(2000, 1, 1, tzinfo=UTC)
+_NOBODY: Final = "-"
+_NEVER: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_SEAL: Final = b"verticil/approval/v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +64,7 @@ class Review:
         minimum_common_records: the larger of the study's and the policy's.
         releases: what would be released, by unit.
         assessments: what that would cost now, by unit.
+        seals: what stands for the data in the approval, by unit.
     """
 
     study: Study
@@ -60,6 +73,7 @@ class Review:
     minimum_common_records: int
     releases: Mapping[int, Release]
     assessments: Mapping[int, Assessment]
+    seals: Mapping[int, bytes]
 
 
 @functools.lru_cache(maxsize=16)
@@ -111,22 +125,17 @@ def review(
     study = declared(config, parsed(proposal))
     digest = hashlib.sha256(proposal).digest()
     check_expiry(study, today)
-    places = origins(config, study)
-    sources = {variable: place.source for variable, place in places.items()}
-    policy.refuse(policy.objections(config.policy, study, config.name, sources), study.id)
+    policy.refuse(policy.objections(config.policy, study, config.name, columns_of(config, study)), study.id)
     if holding is None:
         holding = read_holding(config, study, proposal_digest=digest, site_secret=site_secret, linkage_key=linkage_key)
     minimum = max(study.linkage.minimum_common_records, config.policy.minimum_common_records)
     if holding.n_records < minimum:
         raise Refusal(
             "LINKAGE_TOO_SMALL",
-            f"study '{study.id}': this party has {holding.n_records} records, expected at least {minimum} in common",
-            hint="nothing was sent",
+            f"study '{study.id}': this party has fewer records than the {minimum} that are expected in common",
+            hint="nothing was sent; is the table whole? Otherwise the study, or the policy, asks for too many",
         )
-    releases = {
-        index: release_of(study, index, places=places, fingerprint=holding.fingerprints[index], site_secret=site_secret)
-        for index in study.units_of(config.name)
-    }
+    releases = releases_of(config, study, holding, site_secret=site_secret)
     assessments = ledger.assess(list(releases.values()), config.policy)
     return Review(
         study=study,
@@ -135,7 +144,30 @@ def review(
         minimum_common_records=minimum,
         releases=releases,
         assessments=dict(zip(releases, assessments, strict=True)),
+        seals=seals(releases, digest, site_secret=site_secret),
     )
+
+
+def seals(releases: Mapping[int, Release], proposal_digest: bytes, *, site_secret: bytes) -> dict[int, bytes]:
+    """What an approval says of the data of each unit: 32 bytes that change with the data and with where they come from.
+
+        seal = HMAC-SHA-256(HKDF-SHA-256(site secret, info = "verticil/approval/v1" ‖ proposal digest), unit ‖ draw ‖ fingerprint)
+
+    where the draw names data set, source columns, codebook (with the recode), matrix and secret. Nothing can be learned from it
+    without the site secret, not even whether two studies saw the same data.
+
+    Args:
+        releases: by unit.
+        proposal_digest: of the proposal.
+        site_secret: of this site.
+    """
+    key = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=_SEAL + proposal_digest).derive(site_secret)
+
+    def seal(index: int, release: Release) -> bytes:
+        draw = [part if isinstance(part, str) else part.hex() for part in release.draw]
+        return hmac.digest(key, json.dumps([index, *draw, release.fingerprint.hex()]).encode("ascii"), "sha256")
+
+    return {index: seal(index, release) for index, release in releases.items()}
 
 
 def check_expiry(study: Study, today: date) -> None:
@@ -157,7 +189,7 @@ def body_of(found: Review, party: str, approver: str, at: datetime) -> bytes:
         proposal_digest=found.proposal_digest,
         party=party,
         units={index: found.study.units[index] for index in found.releases},
-        fingerprints={index: release.fingerprint.hex() for index, release in found.releases.items()},
+        fingerprints={index: seal.hex() for index, seal in found.seals.items()},
         minimum_common_records=found.minimum_common_records,
         approver=approver,
         approved_at=at,
@@ -212,20 +244,27 @@ def check_binding(
     own = proposal.units_of(config.name)
     if tuple(sorted(approval.declarations())) != own or any(approved.units[i] != now.units[i] for i in own):
         raise _void(proposal, f"the declaration in {config.path.name} changed")
-    sources = {variable: place.source for variable, place in origins(config, proposal).items()}
-    policy.refuse(policy.objections(config.policy, approved, config.name, sources), proposal.id)
+    columns = columns_of(config, proposal)
+    policy.refuse(policy.objections(config.policy, approved, config.name, columns), proposal.id)
     return approved
 
 
-def check_data(study: Study, approval: Approval, fingerprints: Mapping[int, bytes]) -> None:
+def check_data(study: Study, approval: Approval, found: Mapping[int, bytes]) -> None:
     """Check that the data are those that were approved.
+
+    Args:
+        study: what was approved, for messages.
+        approval: this party's approval.
+        found: `seals` of the data as they are now.
 
     Raises:
         Refusal: APPROVAL_VOID.
     """
     for unit in approval.units:
-        if fingerprints.get(unit.index, b"").hex() != unit.fingerprint:
-            raise _void(study, f"the data of column '{', '.join(unit.unit.variables)}' changed")
+        if found.get(unit.index, b"").hex() != unit.fingerprint:
+            raise _void(
+                study, f"the data of column '{', '.join(unit.unit.variables)}', or where they come from, changed"
+            )
 
 
 def check_effective(approved: Study, effective: bytes, effective_digest: bytes, party: str) -> Study:

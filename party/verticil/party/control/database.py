@@ -8,7 +8,6 @@ write to the same file; `Database.changed` tells the daemon that one did. What t
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import sqlite3
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from verticil.shared.disk import is_database_full, is_disk_full
 from verticil.shared.errors import DataFault
 
 __all__ = ["FILE_NAME", "SCHEMA_VERSION", "Cell", "DaemonLock", "Database", "Row", "disk_fault"]
@@ -235,14 +235,14 @@ class DaemonLock:
 
 def disk_fault(error: OSError, path: Path) -> DataFault:
     """The error of this program for a failed write to `path`."""
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+    if is_disk_full(error):
         return _disk_full(path)
     problem = f"{path}: cannot be written ({error.strerror})"
     return DataFault("STATE_CORRUPT", problem, hint="check the folder's owner and permissions")
 
 
 def _disk_full(path: Path) -> DataFault:
-    hint = "free some space; the work goes on by itself"
+    hint = "make room there; a running daemon then goes on by itself"
     return DataFault("DISK_FULL", f"{path}: no space left on the device", hint=hint)
 
 
@@ -252,7 +252,7 @@ def _mapped(path: Path) -> Generator[None]:
         yield
     except sqlite3.DatabaseError as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code == sqlite3.SQLITE_FULL:
+        if is_database_full(error):
             raise _disk_full(path) from None
         if code in _BUSY:
             raise DataFault("STATE_LOCKED", f"{path}: another process holds the database", hint="try again") from None

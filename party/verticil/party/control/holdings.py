@@ -11,7 +11,7 @@ fingerprint of a unit is that of its whole data set, whoever is at the other par
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -19,15 +19,16 @@ from numpy.typing import NDArray
 
 from verticil.party.config import PartyConfig
 from verticil.party.control.ledger import Release
+from verticil.party.control.policy import Column
 from verticil.party.control.secret import secret_id
 from verticil.party.records import linkage, perturb
 from verticil.party.records.source import DatasetRule, header, read_records
-from verticil.shared.errors import Misuse
+from verticil.shared.errors import Misuse, Refusal
 from verticil.shared.model import privacy
 from verticil.shared.model.schema import Variable
 from verticil.shared.study.document import Study, Unit
 
-__all__ = ["Holding", "Origin", "origins", "randomize", "read_holding", "release_of"]
+__all__ = ["Holding", "Origin", "columns_of", "origins", "randomize", "read_holding", "release_of", "releases_of"]
 
 _WORTH_COMPILING: Final = 5_000_000
 """Records from which on the compiled kernels win back the seconds of their import."""
@@ -56,11 +57,11 @@ class Holding:
         order: (n,), int64: the record of each pseudonym.
     """
 
-    tags: NDArray[np.uint8]
-    codes: Mapping[str, Codes]
-    fingerprints: Mapping[int, bytes]
-    pseudonyms: NDArray[np.uint8]
-    order: NDArray[np.int64]
+    tags: NDArray[np.uint8] = field(repr=False)
+    codes: Mapping[str, Codes] = field(repr=False)
+    fingerprints: Mapping[int, bytes] = field(repr=False)
+    pseudonyms: NDArray[np.uint8] = field(repr=False)
+    order: NDArray[np.int64] = field(repr=False)
 
     @property
     def n_records(self) -> int:
@@ -73,6 +74,7 @@ def origins(config: PartyConfig, study: Study) -> dict[str, Origin]:
 
     Raises:
         Misuse: CONFIG_INVALID, no data set has the variable, or several have it.
+        Refusal: POLICY_REFUSED, a variable is the column that names the person: randomized or not, it is never released.
         DataFault: a table cannot be read.
     """
     own = [study.schema[position] for position in study.schema.owned_by(config.name)]
@@ -97,8 +99,20 @@ def origins(config: PartyConfig, study: Study) -> dict[str, Origin]:
     return found
 
 
+def columns_of(config: PartyConfig, study: Study) -> dict[str, Column]:
+    """The local column of each of this party's variables; raises as `origins`."""
+    places = origins(config, study)
+    return {variable: Column(dataset=place.dataset, source=place.source) for variable, place in places.items()}
+
+
 def _origin(dataset: str, rule: DatasetRule, variable: Variable) -> Origin:
     column = rule.column(variable.name)
+    if column.source == rule.id:
+        raise Refusal(
+            "POLICY_REFUSED",
+            f"variable '{variable.name}': its column is the id of data set '{dataset}'",
+            hint="the column that names the person is never released",
+        )
     return Origin(dataset=dataset, source=column.source, recode=column.recode)
 
 
@@ -179,6 +193,25 @@ def release_of(
         fingerprint=fingerprint,
         epsilon=privacy.epsilon(unit.transition),
     )
+
+
+def releases_of(config: PartyConfig, study: Study, holding: Holding, *, site_secret: bytes) -> dict[int, Release]:
+    """`release_of` each of this party's units.
+
+    Args:
+        config: where the tables are.
+        study: with this party's declaration.
+        holding: the data.
+        site_secret: of this site.
+
+    Raises:
+        Misuse, Refusal, DataFault: as `origins`.
+    """
+    places = origins(config, study)
+    return {
+        index: release_of(study, index, places=places, fingerprint=holding.fingerprints[index], site_secret=site_secret)
+        for index in study.units_of(config.name)
+    }
 
 
 def randomize(

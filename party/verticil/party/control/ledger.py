@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
@@ -112,6 +112,17 @@ class LedgerRow:
     size: int
 
 
+def _charged_once(releases: Sequence[Release], found: Sequence[Assessment]) -> tuple[Assessment, ...]:
+    """The same values under two names in one study are one release: the second costs nothing, as it will when it is sent."""
+    seen: set[tuple[object, ...]] = set()
+    charged: list[Assessment] = []
+    for release, assessment in zip(releases, found, strict=True):
+        values = (*release.draw, release.fingerprint, assessment.version_tag)
+        charged.append(replace(assessment, charge=0.0) if values in seen else assessment)
+        seen.add(values)
+    return tuple(charged)
+
+
 class Ledger:
     """The ledger in a party's database."""
 
@@ -155,7 +166,7 @@ class Ledger:
             Refusal: DATA_CHANGED, EPSILON_INFINITE, BUDGET_EXCEEDED (column or lifetime).
         """
         with self._database.transaction():
-            found = tuple(self._assess_one(release, policy) for release in releases)
+            found = _charged_once(releases, [self._assess_one(release, policy) for release in releases])
             for dataset in dict.fromkeys(release.dataset for release in releases):
                 charges = [
                     item.charge for item, release in zip(found, releases, strict=True) if release.dataset == dataset

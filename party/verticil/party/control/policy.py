@@ -20,7 +20,7 @@ from verticil.shared.errors import Refusal
 from verticil.shared.model import privacy
 from verticil.shared.study.document import Study
 
-__all__ = ["Objection", "Policy", "finite_total", "objections", "refuse"]
+__all__ = ["Column", "Objection", "Policy", "finite_total", "objections", "refuse"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Policy:
         approval: ``manual``, or ``auto`` (only under a CA with the demo marker).
         approvers: who may approve; empty: whoever may run the command.
         approvers_needed: how many different approvers a study needs.
-        max_epsilon_per_column: limit for each unit.
+        max_epsilon_per_column: limit for each unit, and for the sum over a study's units of one local column.
         max_epsilon_per_study: limit for the sum over this party's units of one study.
         max_epsilon_lifetime: limit for the sum of everything ever charged to one data set.
         allow_infinite: variables that may be sent with infinite epsilon.
@@ -59,6 +59,19 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a local table.
+
+    Attributes:
+        dataset: name of the data set in party.toml.
+        source: name of the column in the table.
+    """
+
+    dataset: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Objection:
     """One thing that speaks against a study: a code of `Refusal`, a message and a hint, without data values."""
 
@@ -72,22 +85,23 @@ def finite_total(epsilons: Sequence[float]) -> float:
     return math.fsum(value for value in epsilons if math.isfinite(value))
 
 
-def objections(policy: Policy, study: Study, party: str, sources: Mapping[str, str]) -> tuple[Objection, ...]:
+def objections(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> tuple[Objection, ...]:
     """Everything in `study` that the policy does not permit.
 
     Args:
         policy: the site's limits.
         study: the proposal with this party's own declaration.
         party: this party's name.
-        sources: variable -> source column in the local table.
+        columns: variable -> column of the local table.
 
     Returns:
         Nothing when the policy permits the study; else one entry for each limit and variable, in the study's order.
     """
     found = [
         *_of_study(policy, study),
-        *_of_variables(policy, study, party, sources),
+        *_of_variables(policy, study, party, columns),
         *_of_epsilon(policy, study, party),
+        *_of_columns(policy, study, party, columns),
     ]
     return tuple(found)
 
@@ -118,12 +132,12 @@ def _of_study(policy: Policy, study: Study) -> list[Objection]:
     return found
 
 
-def _of_variables(policy: Policy, study: Study, party: str, sources: Mapping[str, str]) -> list[Objection]:
+def _of_variables(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
     found: list[Objection] = []
     for position in study.schema.owned_by(party):
         variable = study.schema[position]
         denied = [
-            name for name in dict.fromkeys((variable.name, sources[variable.name])) if name in policy.deny_columns
+            name for name in dict.fromkeys((variable.name, columns[variable.name].source)) if name in policy.deny_columns
         ]
         if denied:
             found.append(
@@ -168,6 +182,24 @@ def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
             )
         )
     return found
+
+
+def _of_columns(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
+    """One local column under several names: each unit has noise of its own, and averaging them takes it off again."""
+    units: dict[Column, list[float]] = {}
+    for index in study.units_of(party):
+        for variable in study.units[index].variables:
+            units.setdefault(columns[variable], []).append(privacy.epsilon(study.units[index].transition))
+    limit = policy.max_epsilon_per_column
+    return [
+        _budget(
+            f"local column '{column.source}' stands behind {len(epsilons)} variables:"
+            f" epsilon sums to {total:.4g}, expected at most {limit:g}",
+            "max_epsilon_per_column",
+        )
+        for column, epsilons in units.items()
+        if len(epsilons) > 1 and (total := finite_total(epsilons)) > limit + privacy.EPSILON_TOLERANCE
+    ]
 
 
 def _refused(message: str, key: str) -> Objection:

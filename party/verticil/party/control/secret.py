@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import secrets
 import stat
 from pathlib import Path
 
-from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.disk import create_file
+from verticil.shared.errors import DataFault
 
 __all__ = ["FILE_NAME", "create_secret", "read_secret", "secret_id"]
 
@@ -33,26 +33,18 @@ def create_secret(directory: Path, *, secret: bytes | None = None) -> Path:
 
     Raises:
         Misuse: FILE_EXISTS; a secret is never overwritten.
+        DataFault: DISK_FULL; there is no file then.
     """
     value = secrets.token_bytes(_SIZE) if secret is None else secret
     if len(value) != _SIZE:
         raise ValueError(f"the site secret has {len(value)} bytes, expected {_SIZE}")
     path = directory / FILE_NAME
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise Misuse(
-            "FILE_EXISTS", f"{path}: a site secret exists", hint="it is never overwritten: new noise is a new release"
-        ) from None
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(value.hex() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    folder = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    create_file(
+        path,
+        f"{value.hex()}\n".encode("ascii"),
+        mode=0o600,
+        exists_hint="a site secret is never overwritten: new noise is a new release",
+    )
     return path
 
 

@@ -6,7 +6,7 @@ notices and acts. Nothing here talks to anybody else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -16,13 +16,15 @@ from verticil.party.config import PartyConfig
 from verticil.party.control import approval
 from verticil.party.control.approval import Review
 from verticil.party.control.database import Database, disk_fault
-from verticil.party.control.holdings import Holding, read_holding
-from verticil.party.control.ledger import Ledger
+from verticil.party.control.holdings import Holding, read_holding, releases_of
+from verticil.party.control.ledger import Ledger, Release
 from verticil.party.control.secret import FILE_NAME as SECRET_FILE
 from verticil.party.control.secret import create_secret, read_secret
 from verticil.party.control.state import PartyState, StudyRecord
 from verticil.party.records.keyfile import read_key
 from verticil.shared.errors import Misuse, Refusal, VerticilError
+from verticil.shared.study.approval import Approval
+from verticil.shared.study.document import Study
 from verticil.shared.study.states import State, is_final
 
 __all__ = ["AUTOMATIC", "Site", "Verdict", "init_state"]
@@ -60,8 +62,8 @@ class Site:
     database: Database
     state: PartyState
     ledger: Ledger
-    site_secret: bytes
-    linkage_key: bytes
+    site_secret: bytes = field(repr=False)
+    linkage_key: bytes = field(repr=False)
 
     @classmethod
     def open(cls, config: PartyConfig) -> Site:
@@ -99,6 +101,26 @@ class Site:
             site_secret=self.site_secret,
             linkage_key=self.linkage_key,
         )
+
+    def releases(self, study: Study, holding: Holding) -> dict[int, Release]:
+        """What releasing each of this party's units of `study` means; raises as `origins`."""
+        return releases_of(self.config, study, holding, site_secret=self.site_secret)
+
+    def check_data(self, record: StudyRecord, given: Approval, approved: Study, holding: Holding) -> None:
+        """Check that the data are those that were approved.
+
+        Args:
+            record: the study.
+            given: this party's approval.
+            approved: the proposal with the approved declaration.
+            holding: the data as they are now.
+
+        Raises:
+            Refusal: APPROVAL_VOID.
+            DataFault, Misuse: as `origins`.
+        """
+        found = approval.seals(self.releases(approved, holding), record.digest, site_secret=self.site_secret)
+        approval.check_data(approved, given, found)
 
     def review(self, record: StudyRecord, at: datetime, *, holding: Holding | None = None) -> Review:
         """Everything that is looked at before anybody says yes; raises as `verticil.party.control.approval.review`."""
@@ -144,7 +166,9 @@ class Site:
                         hint="have the analyst submit the study again",
                     )
                 self.state.disapprove(record.digest)
-            approvers = self.state.vote(record.digest, approver, content, at)
+            votes = self.state.vote(record.digest, approver, content, at)
+            names = self.config.policy.approvers  # who was an approver when the vote was given may not be one now
+            approvers = tuple(name for name in votes if not names or name in names or name == AUTOMATIC)
             complete = approver == AUTOMATIC or len(approvers) >= self.config.policy.approvers_needed
             if complete:
                 body = approval.body_of(found, self.config.name, ", ".join(approvers), at)

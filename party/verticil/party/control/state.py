@@ -175,17 +175,31 @@ class PartyState:
         self._database.write(f"UPDATE study SET {what} = 1 WHERE digest = ?", (digest,))  # noqa: S608 (constant names)
 
     def find(self, name: str) -> StudyRecord:
-        """The newest study with this id, or the one whose digest begins with `name` (at least 8 hexadecimal digits).
+        """The study with this id, or the one whose digest begins with `name` (at least 8 hexadecimal digits).
+
+        Ids are chosen by others, and a later study may have the id of the one that somebody has read, or an id that looks
+        like the beginning of its digest. So a name that fits several studies fits none; a whole digest always fits one.
 
         Raises:
-            Misuse: STUDY_UNKNOWN.
+            Misuse: STUDY_UNKNOWN, none or several.
         """
-        found = [study for study in self.studies() if study.study_id == name]
-        if not found and len(name) >= 8:
-            found = [study for study in self.studies() if study.digest.hex().startswith(name.lower())]
+        studies = {study.digest.hex(): study for study in self.studies()}
+        if (whole := studies.get(name.lower())) is not None:
+            return whole
+        found = [
+            study
+            for digest, study in studies.items()
+            if study.study_id == name or (len(name) >= 8 and digest.startswith(name.lower()))
+        ]
         if not found:
             raise _unknown(name)
-        return found[-1]
+        if len(found) > 1:
+            raise Misuse(
+                "STUDY_UNKNOWN",
+                f"study '{name}': {len(found)} studies have this name, expected one",
+                hint="compare their digests in `verticil party status --format json` and give the whole digest",
+            )
+        return found[0]
 
     def show(self, digest: bytes, stage: str, percent: int = 0) -> None:
         """Set what `status` shows; nothing is written when it shows that already."""

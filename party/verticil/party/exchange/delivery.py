@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.control import approval
-from verticil.party.control.holdings import Holding, origins, randomize, release_of
+from verticil.party.control.holdings import Holding, randomize
 from verticil.party.control.ledger import Release
 from verticil.party.control.session import Plan, Step, plan
 from verticil.party.control.site import AUTOMATIC, Site
@@ -184,8 +184,7 @@ class Delivery:
     async def _link(self, coordinator: Coordinator, record: StudyRecord) -> None:
         agreed = await asyncio.to_thread(self._agreed, record)
         await self._progress(coordinator, "reading")
-        holding = await self._held(record)
-        approval.check_data(agreed.study, agreed.approval, holding.fingerprints)
+        holding = await self._approved_data(record, agreed)
         await self._progress(coordinator, "linking")
         await send_pseudonyms(
             coordinator,
@@ -198,8 +197,7 @@ class Delivery:
 
     async def _confirm(self, coordinator: Coordinator, record: StudyRecord) -> None:
         agreed = await asyncio.to_thread(self._agreed, record)
-        holding = await self._held(record)
-        approval.check_data(agreed.study, agreed.approval, holding.fingerprints)
+        holding = await self._approved_data(record, agreed)
         told = await self._align(coordinator, record, agreed, holding)
         await asyncio.to_thread(self._site.state.confirm, record.digest, told.n_common, told.common_sha256)
         report = coordinator_pb2.ReportRequest(study_digest=record.digest, confirmed_common_sha256=told.common_sha256)
@@ -238,8 +236,7 @@ class Delivery:
     async def _randomize(self, coordinator: Coordinator, record: StudyRecord) -> None:
         agreed = await asyncio.to_thread(self._agreed, record)
         await self._progress(coordinator, "randomizing")
-        holding = await self._held(record)
-        approval.check_data(agreed.study, agreed.approval, holding.fingerprints)
+        holding = await self._approved_data(record, agreed)
         if self._rows is None:
             await self._align(coordinator, record, agreed, holding)
         rows = self._rows
@@ -249,17 +246,7 @@ class Delivery:
 
     def _fill_spool(self, record: StudyRecord, agreed: _Agreed, holding: Holding, rows: NDArray[np.int64]) -> None:
         site, study = self._site, agreed.effective
-        places = origins(site.config, study)
-        releases = {
-            index: release_of(
-                study,
-                index,
-                places=places,
-                fingerprint=holding.fingerprints[index],
-                site_secret=site.site_secret,
-            )
-            for index in study.units_of(site.config.name)
-        }
+        releases = site.releases(study, holding)
         assessments = site.ledger.assess(
             list(releases.values()), site.config.policy
         )  # all of them, before any is drawn
@@ -369,6 +356,12 @@ class Delivery:
         if self._holding is None:
             self._holding = await self._heavily(lambda: self._site.read(record))
         return self._holding
+
+    async def _approved_data(self, record: StudyRecord, agreed: _Agreed) -> Holding:
+        """The data, if they are those that were approved."""
+        holding = await self._held(record)
+        await self._heavily(lambda: self._site.check_data(record, agreed.approval, agreed.study, holding))
+        return holding
 
     async def _heavily(self, work: Callable[[], T]) -> T:
         async with self._node.heavy:

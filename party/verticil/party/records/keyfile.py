@@ -15,6 +15,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from verticil.shared.disk import create_file
 from verticil.shared.errors import DataFault, Misuse
 
 __all__ = ["KEY_BYTES", "check_key", "check_value", "read_key", "write_key"]
@@ -28,18 +29,10 @@ def write_key(path: Path) -> None:
 
     Raises:
         Misuse: FILE_EXISTS; a key is never overwritten. FILE_MISSING when the folder does not exist.
+        DataFault: DISK_FULL; there is no file then.
     """
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        hint = "a key is never overwritten; choose another path"
-        raise Misuse("FILE_EXISTS", f"{path}: the file exists", hint=hint) from None
-    except OSError as error:
-        raise Misuse("FILE_MISSING", f"{path}: cannot be created ({error.strerror})") from None
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(secrets.token_bytes(KEY_BYTES).hex().encode("ascii") + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+    text = secrets.token_bytes(KEY_BYTES).hex().encode("ascii") + b"\n"
+    create_file(path, text, mode=0o600, exists_hint="a key is never overwritten; choose another path")
 
 
 def read_key(path: Path) -> bytes:

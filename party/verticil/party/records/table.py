@@ -192,9 +192,12 @@ def _check_file(rule: DatasetRule) -> None:
         with rule.path.open("rb") as file:
             start = file.read(4)
     except FileNotFoundError:
-        raise DataFault("DATA_FILE_MISSING", f"{rule.path}: no such file", hint="see path in [dataset.NAME]") from None
+        # By its name only: the message goes to the miner too, and where a site keeps its files is not the miner's concern.
+        hint = "see path in [dataset.NAME] of party.toml; a relative one begins at the folder of party.toml"
+        raise DataFault("DATA_FILE_MISSING", f"{rule.path.name}: no such file", hint=hint) from None
     except OSError as error:
-        raise DataFault("DATA_UNREADABLE", f"{rule.path}: cannot be read ({error.strerror})") from None
+        hint = "path in [dataset.NAME] of party.toml must name a file that this user may read"
+        raise _unreadable(rule, f"cannot be read ({error.strerror})", hint=hint) from None
     if not start:
         raise DataFault("DATA_EMPTY", f"{rule.path.name}: the file is empty")
     kind = next((kind for signature, kind in _SIGNATURES.items() if start.startswith(signature)), "")
@@ -234,7 +237,7 @@ def _check_delimiter(rule: DatasetRule, wanted: Sequence[str]) -> None:
             raise _unreadable(
                 rule,
                 f"wrong delimiter: with {got} none of {len(set(wanted))} expected columns is found, with {spoken} {found}",
-                hint=f"set delimiter = {written} in [dataset.NAME]",
+                hint=f"set delimiter = {written} in [dataset.NAME] of party.toml, or write the table with {got}",
             )
 
 

@@ -7,6 +7,7 @@ stands. Every fault is a `GateFailed` with code ``RELEASE_INVALID``: a document 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn, TypeAlias, cast
 
@@ -119,7 +120,7 @@ class Node:
         """This value, which must be a number."""
         if not isinstance(self.value, int | float) or isinstance(self.value, bool):
             self.fail("expected a number")
-        return float(self.value)
+        return self._float(self.value)
 
     def boolean(self) -> bool:
         """This value, which must be true or false."""
@@ -134,4 +135,13 @@ class Node:
         values = cast("list[object]", self.value)
         if not all(item is None or (isinstance(item, int | float) and not isinstance(item, bool)) for item in values):
             self.fail("expected a list of numbers or null")
-        return tuple(float("nan") if item is None else float(cast("float", item)) for item in values)
+        return tuple(float("nan") if item is None else self._float(cast("float", item)) for item in values)
+
+    def _float(self, value: float) -> float:
+        try:
+            number = float(value)
+        except OverflowError:  # a whole number of hundreds of digits
+            number = float("inf")
+        if not math.isfinite(number):
+            self.fail("expected numbers that a double can hold")
+        return number

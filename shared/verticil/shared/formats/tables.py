@@ -13,16 +13,10 @@ from typing import BinaryIO
 
 import pandas as pd
 
+from verticil.shared.disk import is_disk_full
 from verticil.shared.errors import DataFault
 
-__all__ = ["is_disk_full", "write_atomically", "write_csv", "write_parquet"]
-
-
-def is_disk_full(error: OSError) -> bool:
-    """Whether an error means that the disk or the quota is full."""
-    import errno
-
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+__all__ = ["write_atomically", "write_csv", "write_parquet"]
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:

@@ -222,6 +222,7 @@ def validate_matrix(matrix: Floats, *, where: str) -> None:
             raise Misuse(
                 "MATRIX_INVALID",
                 f"{where}: matrix row {number} sums to {total:.12g}, expected 1 within {ROW_SUM_TOLERANCE:g}",
+                hint="a row holds the probabilities of what is released for one true category",
             )
     condition = float(np.linalg.cond(matrix))
     if not condition < CONDITION_LIMIT:  # also when it is inf or nan

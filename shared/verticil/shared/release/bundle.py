@@ -23,11 +23,12 @@ import pandas as pd
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from verticil.shared.disk import is_disk_full
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.formats import bif, datapackage, model_json, xmlbif
 from verticil.shared.formats.json_document import Json, to_text
 from verticil.shared.formats.privacy_statement import privacy_statement
-from verticil.shared.formats.tables import is_disk_full, write_atomically, write_csv, write_parquet
+from verticil.shared.formats.tables import write_atomically, write_csv, write_parquet
 from verticil.shared.release.content import FILES, ReleaseContent, SignedStatement
 from verticil.shared.study import canonical
 

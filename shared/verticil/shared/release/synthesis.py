@@ -215,7 +215,7 @@ def _numbers(
 ) -> tuple[NDArray[np.int64] | Floats, int]:
     """A number in each record's bin (records without a bin get one of the last bin), and its decimals."""
     edges = np.array(variable.bins, dtype=np.float64)
-    bins = np.minimum(column, variable.n_bins - 1)
+    bins = np.minimum(column, variable.n_bins - 1).astype(np.intp)  # `bins + 1` would wrap at the 256th bin
     if variable.integer:
         whole = np.ceil(edges).astype(np.int64)
         if (np.diff(whole) < 1).any():

@@ -35,6 +35,7 @@ from verticil.wire.v1 import common_pb2
 __all__ = ["VerifiedRelease", "verify_release"]
 
 _MAX_DOCUMENT = 256 * 2**20
+_MAX_MANIFEST = 32 * 2**20  # a thousand columns with their receipts take 3 MiB
 REQUIRED = ("model.json", "study.json")
 
 
@@ -157,8 +158,9 @@ def _read(directory: Path, name: str) -> bytes:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
             raise GateFailed("RELEASE_INVALID", f"{path}: not a plain file")
-        if status.st_size > _MAX_DOCUMENT:
-            raise GateFailed("RELEASE_INVALID", f"{path}: {status.st_size} bytes, expected at most {_MAX_DOCUMENT}")
+        limit = _MAX_MANIFEST if name in (MANIFEST, SIGNATURE) else _MAX_DOCUMENT
+        if status.st_size > limit:
+            raise GateFailed("RELEASE_INVALID", f"{path}: {status.st_size} bytes, expected at most {limit}")
         return path.read_bytes()
     except FileNotFoundError:
         hint = "the release was never signed, or is not whole" if name == SIGNATURE else "this is not a release"

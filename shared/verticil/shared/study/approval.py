@@ -57,7 +57,7 @@ class DeclaredUnit:
     Attributes:
         index: its index in the study.
         unit: the unit as declared: the study's proposal, or stronger.
-        fingerprint: of the data that would be sent, SHA-256 in hex.
+        fingerprint: stands for the data that would be sent, 64 hexadecimal digits; only the party itself can compare it.
     """
 
     index: int

@@ -47,6 +47,9 @@ MAX_CELLS: Final = 700_000
 MAX_TEXT: Final = 200
 """Letters in a name or label."""
 MAX_PURPOSE: Final = 4000
+_FARTHEST: Final = 1e15
+_NARROWEST: Final = 1e-15
+"""Bins must be such that numbers inside can be written."""
 MAX_SAFE: Final = 2**53 - 1
 """The largest whole number that RFC 8785 can write."""
 
@@ -202,6 +205,10 @@ def _check_bins(bins: tuple[float, ...], *, integer: bool, where: str) -> None:
     for number, (low, high) in enumerate(itertools.pairwise(bins), 1):
         if not low < high:
             _fail(where, f"bin edges {number} and {number + 1} are {low:g} and {high:g}, expected increasing edges")
+        if high - low < _NARROWEST:
+            _fail(where, f"bin {number} is {high - low:g} wide, expected at least {_NARROWEST:g}", hint="use a larger unit")
+    if max(map(abs, bins)) > _FARTHEST:
+        _fail(where, f"a bin edge is beyond {_FARTHEST:g}", hint='use a smaller unit, or outside = "clamp"')
     if integer and not all(edge.is_integer() for edge in bins):
         _fail(where, "a bin edge is not a whole number, expected whole edges with integer = true")
 
@@ -286,6 +293,7 @@ class _Rules:
             self.fail(
                 where,
                 f"its party '{variable.owner[:MAX_TEXT]}' is not a [[party]] of the study, expected one of {', '.join(parties)}",
+                hint="mend the name, or add a [[party]] with it",
             )
         extra = [variable.other] if variable.other is not None else []
         if variable.missing is not None:

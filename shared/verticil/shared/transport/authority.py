@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from verticil.shared.disk import create_files
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.transport.identity import Identity, Role, is_name
 from verticil.shared.transport.pki import (
@@ -38,6 +38,7 @@ from verticil.shared.transport.pki import (
 
 __all__ = ["IssuedFiles", "create_authority", "issue"]
 
+_NEVER: Final = "keys are never overwritten; move the old files away"
 _SKEW: Final = dt.timedelta(minutes=5)  # sites' clocks differ; a certificate begins a little before it is made
 
 
@@ -75,6 +76,7 @@ def create_authority(
 
     Raises:
         Misuse: FILE_EXISTS, or CONFIG_INVALID for a bad name or lifetime.
+        DataFault: DISK_FULL; there are no files then.
     """
     if not is_name(federation):
         raise Misuse("CONFIG_INVALID", f"federation: got '{federation[:80]}', expected 1 to 63 of A-Z a-z 0-9 _ -")
@@ -104,8 +106,10 @@ def create_authority(
         )  # DER NULL
     certificate = builder.sign(key, hashes.SHA256())
     directory.mkdir(parents=True, exist_ok=True)
-    _write(files[0], _private_pem(key), mode=0o600)
-    _write(files[1], certificate.public_bytes(Encoding.PEM), mode=0o644)
+    create_files(
+        {files[0]: (_private_pem(key), 0o600), files[1]: (certificate.public_bytes(Encoding.PEM), 0o644)},
+        exists_hint=_NEVER,
+    )
     return certificate_sha256(certificate)
 
 
@@ -133,7 +137,7 @@ def issue(
     Raises:
         Misuse: FILE_EXISTS; FILE_MISSING without an authority; CONFIG_INVALID for a bad name, lifetime or host, or a miner
             without hosts.
-        DataFault: SECRET_MISSING without the authority's key.
+        DataFault: SECRET_MISSING without the authority's key; DISK_FULL, there are no files then.
         PeerFault: CERTIFICATE_INVALID when the authority has expired or its files do not belong together.
     """
     issuer = read_certificates(authority / "ca.crt")[0]
@@ -183,9 +187,14 @@ def issue(
         )
         chain += certificate.public_bytes(Encoding.PEM)
     out.mkdir(parents=True, exist_ok=True)
-    _write(files.key, _private_pem(tls_key), mode=0o600)
-    _write(files.signing_key, _private_pem(signing_key), mode=0o600)
-    _write(files.certificate, chain, mode=0o644)
+    create_files(
+        {
+            files.key: (_private_pem(tls_key), 0o600),
+            files.signing_key: (_private_pem(signing_key), 0o600),
+            files.certificate: (chain, 0o644),
+        },
+        exists_hint=_NEVER,
+    )
     return files
 
 
@@ -262,17 +271,5 @@ def _refuse_existing(paths: Sequence[Path]) -> None:
             raise Misuse(
                 "FILE_EXISTS",
                 f"{path}: exists already",
-                hint="keys are never overwritten; move the old files away",
+                hint=_NEVER,
             )
-
-
-def _write(path: Path, content: bytes, *, mode: int) -> None:
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except FileExistsError:
-        raise Misuse("FILE_EXISTS", f"{path}: exists already", hint="keys are never overwritten") from None
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(file.fileno(), mode)  # whatever the umask says
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

@@ -17,7 +17,8 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Final, Protocol, cast
 
-from verticil.shared.errors import DataFault, Misuse, PeerFault
+from verticil.shared.disk import write_fault
+from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.transport.chunks import plain_data
 from verticil.wire.v1 import common_pb2
 
@@ -45,14 +46,17 @@ async def fetch_release(source: ReleaseSource, study_digest: bytes, target: Path
         target: the folder to make; it must not exist.
 
     Raises:
-        Misuse: FILE_EXISTS.
+        Misuse: FILE_EXISTS; FILE_MISSING, nothing can be written there.
         PeerFault: UNREACHABLE and others of the connection; ARTIFACT_INVALID when a file is not what was announced.
         DataFault: DISK_FULL.
     """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Misuse("FILE_EXISTS", f"{target}: exists already and is not empty", hint="name another folder")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise write_fault(error, target) from None
     try:
         await _file(source, study_digest, "manifest.json", staging)
         for name, sha256 in _listed((staging / "manifest.json").read_bytes()).items():
@@ -63,7 +67,7 @@ async def fetch_release(source: ReleaseSource, study_digest: bytes, target: Path
         staging.chmod(0o755)
         os.replace(staging, target)
     except OSError as error:
-        raise DataFault("DISK_FULL", f"{target}: cannot be written ({error.strerror})") from None
+        raise write_fault(error, target) from None
     finally:
         await asyncio.to_thread(shutil.rmtree, staging, ignore_errors=True)
     return target

@@ -45,7 +45,7 @@ class SearchProblem:
     Attributes:
         weights: (d, d), float64, ``weights[parent, child]`` >= 0, nats; 0 on the diagonal and for an edge that must not be.
         n_states: number of categories of each variable.
-        max_parents: most parents of a variable, at least 1.
+        max_parents: most parents of a variable; with 0 there is only the network without edges.
         max_family_cells: most cells of a family's table (parents and child).
     """
 
@@ -64,9 +64,9 @@ class SearchProblem:
             or weights.diagonal().any()
         ):
             raise ValueError(f"expected ({d}, {d}) finite weights >= 0 with a zero diagonal, got shape {weights.shape}")
-        if d < 1 or self.max_parents < 1 or self.max_family_cells < 1:
+        if d < 1 or self.max_parents < 0 or self.max_family_cells < 1:
             raise ValueError(
-                f"{d} variables, {self.max_parents} parents, {self.max_family_cells} cells: expected 1 or more of each"
+                f"{d} variables, {self.max_parents} parents, {self.max_family_cells} cells: expected at least 1, 0 and 1"
             )
         weights.setflags(write=False)
         object.__setattr__(self, "weights", weights)
