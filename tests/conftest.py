@@ -1,9 +1,13 @@
-"""What several test files need: random networks, a whole release, and two other programs that read networks."""
+"""What several test files need: random networks, a whole release, two other programs that read networks, a small disk."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import itertools
+import os
+import shutil
+import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -260,3 +264,48 @@ def largest_difference(
 @pytest.fixture(scope="session")
 def difference() -> Callable[..., float]:
     return largest_difference
+
+
+class SmallDisk:
+    """A file system of 8 MiB that can be filled: what is written to it then meets the operating system's own ENOSPC."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._ballast = path / ".ballast"
+
+    def fill(self, *, leave: int = 0) -> None:
+        """Take all room but `leave` bytes."""
+        room = shutil.disk_usage(self.path).free - leave
+        with self._ballast.open("wb", buffering=0) as file:
+            while room > 0:
+                room -= file.write(bytes(min(room, 1 << 16)))
+
+    def free(self) -> None:
+        """Give the room back."""
+        self._ballast.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _mounted(path: Path) -> Iterator[SmallDisk]:
+    path.mkdir(parents=True, exist_ok=True)
+    options = f"size=8m,mode=0700,uid={os.getuid()},gid={os.getgid()}"
+    command = ["mount", "-t", "tmpfs", "-o", options, "verticil-test", str(path)]
+    if os.getuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("a disk of its own needs the right to mount")
+    try:
+        yield SmallDisk(path)
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A small file system at ``tmp_path / "disk"``; skips where nothing can be mounted."""
+    with _mounted(tmp_path / "disk") as disk:
+        yield disk
+
+
+@pytest.fixture(scope="session")
+def mounted() -> Callable[[Path], contextlib.AbstractContextManager[SmallDisk]]:
+    """Mounts a small file system at a path; the context's end removes it."""
+    return _mounted

@@ -119,7 +119,9 @@ class Opened:
     def send_list(self, data: bytes = PSEUDONYMS) -> None:
         held = self.begin_list(data)
         for start in range(held.committed, len(data), 9000):
-            self.intake.append_list(DIGEST, "north", 0, offset=start, data=data[start : start + 9000])
+            self.intake.append_list(
+                DIGEST, "north", 0, sha256=held.sha256, offset=start, data=data[start : start + 9000]
+            )
         self.intake.complete_list(DIGEST, "north", 0)
 
     def align(self) -> None:
@@ -328,9 +330,12 @@ def test_another_list_replaces_one_in_transit_but_not_one_that_counts(tmp_path):
     other = PSEUDONYMS[16:]
     with Opened(tmp_path) as opened:
         opened.begin_list(other)
-        opened.intake.append_list(DIGEST, "north", 0, offset=0, data=other[:4096])
+        sha256 = hashlib.sha256(other).digest()
+        opened.intake.append_list(DIGEST, "north", 0, sha256=sha256, offset=0, data=other[:4096])
         assert opened.begin_list(other).committed == 4096
         assert opened.begin_list().committed == 0
+        with pytest.raises(PeerFault, match="offset"):  # a stream of the list that was replaced is still running
+            opened.intake.append_list(DIGEST, "north", 0, sha256=sha256, offset=0, data=other[:4096])
         opened.send_list()
         opened.intake.complete_list(DIGEST, "north", 0)
         with pytest.raises(PeerFault, match="another list is stored already"):

@@ -110,7 +110,7 @@ def test_the_body_says_what_was_approved(site, release_study):
     assert (given.approver, given.approved_at) == ("officer", NOW)
     approved = approval.check_binding(site.config, release_study, given, record.digest, NOW.date())
     assert approved == release_study
-    approval.check_data(release_study, given, verdict.review.holding.fingerprints)
+    site.check_data(record, given, release_study, verdict.review.holding)
 
 
 def test_approving_twice_is_approving_once(site):
@@ -181,7 +181,7 @@ def test_a_stricter_policy_after_the_approval_counts(site, release_study):
 
 def test_changed_or_absent_data_void(site, release_study):
     given = given_by(site)
-    with pytest.raises(Refusal, match="the data of column 'age' changed"):
+    with pytest.raises(Refusal, match="the data of column 'age', or where they come from, changed"):
         approval.check_data(release_study, given, {0: b"x" * 32, 1: bytes.fromhex(given.units[1].fingerprint)})
     with pytest.raises(Refusal):
         approval.check_data(release_study, given, {})
@@ -191,7 +191,8 @@ def test_row_order_and_blanks_around_ids_are_not_data(site, folder, release_stud
     given = given_by(site)
     header, *rows = people().splitlines()
     (folder / "people.csv").write_text("\n".join([header, *(f" {row}" for row in reversed(rows))]) + "\n")
-    approval.check_data(release_study, given, site.read(site.state.find("heart")).fingerprints)
+    record = site.state.find("heart")
+    site.check_data(record, given, release_study, site.read(record))
 
 
 def test_a_told_digest_is_not_believed(site, release_study):

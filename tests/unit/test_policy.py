@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from verticil.party.control.policy import Policy, finite_total, objections, refuse
+from verticil.party.control.policy import Column, Policy, finite_total, objections, refuse
 from verticil.party.control.session import Step, plan
 from verticil.party.control.state import StudyRecord, Task
 from verticil.shared.errors import InternalFault, Refusal
@@ -28,12 +28,15 @@ OPEN = Policy(
     recipients=("miner",),
     on_data_change="refuse",
 )
-CLINIC = {"age": "AGE_AT_VISIT", "smoker": "smoker"}
-REGISTRY = {"income": "income", "weight": "kg", "region": "region"}
+CLINIC = {"age": Column(dataset="people", source="AGE_AT_VISIT"), "smoker": Column(dataset="people", source="smoker")}
+REGISTRY = {
+    variable: Column(dataset="people", source=source)
+    for variable, source in {"income": "income", "weight": "kg", "region": "region"}.items()
+}
 
 
-def found(study, party="clinic", sources=CLINIC, **change):
-    return [(o.code, o.message) for o in objections(dataclasses.replace(OPEN, **change), study, party, sources)]
+def found(study, party="clinic", columns=CLINIC, **change):
+    return [(o.code, o.message) for o in objections(dataclasses.replace(OPEN, **change), study, party, columns)]
 
 
 def test_an_open_policy_permits(release_study):

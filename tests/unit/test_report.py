@@ -54,7 +54,7 @@ def _outline(page: str) -> Outline:
 
 
 def _words(page: str) -> str:
-    return " ".join(" ".join(_outline(page).text).split())
+    return " ".join(" ".join(_outline(page).text).split()).replace(" ,", ",")
 
 
 @pytest.fixture(scope="module")

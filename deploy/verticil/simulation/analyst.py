@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -120,6 +121,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Submit the demonstration's study and fetch its release.")
     parser.add_argument("--folder", type=Path, required=True)
     folder: Path = parser.parse_args().folder
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as the first process of a container there is no default
     try:
         asyncio.run(carry_out(folder, folder / "release", step=lambda line: print(line, flush=True)))  # noqa: T201
     except Misuse as error:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from verticil.shared.disk import write_fault
-from verticil.shared.errors import Misuse
+from verticil.shared.errors import Misuse, VerticilError, from_code
 from verticil.shared.model.network import Network
 from verticil.shared.study.document import Study
 
@@ -235,7 +235,10 @@ async def run_federation(
                     if task.done():
                         task.result()  # raises what ended the party
 
-            summary = await follow_study(control, digest, check=check)
+            try:
+                summary = await follow_study(control, digest, check=check)
+            except VerticilError as error:
+                raise _in_full(made, digest, error) from None
             await fetch_release(control, digest, release)
         finally:
             stop.set()
@@ -243,6 +246,20 @@ async def run_federation(
             await asyncio.gather(*parties, return_exceptions=True)
             await control.close()
     return summary.n_common
+
+
+def _in_full(made: Provisioned, digest: bytes, error: VerticilError) -> VerticilError:
+    """The error as the party that met it wrote it down: a real miner is not told this much, whoever simulates owns the tables."""
+    from verticil.party.config import load_party
+    from verticil.party.control.site import Site
+
+    for name, folder in made.parties.items():
+        with Site.open(load_party(folder / "party.toml")) as site:
+            met = [study.failure for study in site.state.studies() if study.digest == digest]
+        for failure in met:
+            if failure is not None and failure.code == error.code:
+                return from_code(failure.code, f"party '{name}': {failure.message}", hint=failure.hint)
+    return error
 
 
 def _result(

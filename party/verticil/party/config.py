@@ -79,6 +79,8 @@ def load_party(path: Path) -> PartyConfig:
         table.fail(
             "dataset", "missing, expected at least one [dataset.NAME]", hint="it says where the party's table is"
         )
+    rules = {key: _dataset(rule, base) for key, rule in datasets.items()}
+    _check_files(table, rules)
     config = PartyConfig(
         path=path,
         name=name,
@@ -90,7 +92,7 @@ def load_party(path: Path) -> PartyConfig:
         if identity.has("signing_key")
         else certificate.with_suffix(".sign"),
         linkage_key=linkage.path_value("key", base),
-        datasets={key: _dataset(rule, base) for key, rule in datasets.items()},
+        datasets=rules,
         declarations=table.tables("randomization", optional=True),
         policy=_policy(table.table("policy")),
         peer=_peer(table.table("peer")) if table.has("peer") else None,
@@ -112,6 +114,19 @@ def require_marked_authority(config: PartyConfig, *, is_demo: bool) -> None:
             f"{config.path.name}: policy.approval: got 'auto', expected 'manual'",
             hint="automatic approval is for `verticil demo` only: this CA certificate does not carry the demo marker",
         )
+
+
+def _check_files(table: Table, datasets: Mapping[str, DatasetRule]) -> None:
+    """The lifetime sum is per data set name: one file under two names would be charged to two sums."""
+    names: dict[Path, str] = {}
+    for name, rule in datasets.items():
+        other = names.setdefault(rule.path.resolve(), name)
+        if other != name:
+            table.fail(
+                f"dataset.{name}.path",
+                f"is the file of [dataset.{other}], expected one data set for each file",
+                hint="the epsilon ever spent is summed for each data set",
+            )
 
 
 def _dataset(table: Table, base: Path) -> DatasetRule:

@@ -33,12 +33,14 @@ from verticil.party.control.database import DaemonLock
 from verticil.party.control.site import Site
 from verticil.party.control.state import Heartbeat, Task, stamp
 from verticil.party.exchange.delivery import Delivery, Node
+from verticil.party.exchange.disclosure import outward
 from verticil.party.exchange.spool import Spool
 from verticil.shared import logs
 from verticil.shared.errors import InternalFault, Misuse, PeerFault, VerticilError
+from verticil.shared.study.states import State
 from verticil.shared.transport.client import Connection
 from verticil.shared.transport.coordinator import Coordinator
-from verticil.shared.transport.errors_on_wire import to_detail, without_text
+from verticil.shared.transport.errors_on_wire import from_detail, to_detail, without_text
 from verticil.shared.transport.identity import Role
 from verticil.shared.transport.pki import Credentials, load_credentials, utc_now
 from verticil.shared.transport.remote import GrpcCoordinator
@@ -54,6 +56,9 @@ POLL_SECONDS: Final = 30
 WATCH_SECONDS: Final = 0.3
 _FIRST_RETRY_SECONDS: Final = 0.5
 _LONGEST_RETRY_SECONDS: Final = 30.0
+_STATES: Final = frozenset(int(state) for state in State)
+_LARGEST_VERSION: Final = 2**63 - 1
+"""What the database can hold."""
 
 _log = logging.getLogger(__name__)
 
@@ -268,12 +273,14 @@ class PartyNode:
         try:
             if hashlib.sha256(told.proposal).digest() != told.study_digest:
                 raise PeerFault("STUDY_MISMATCH", "the proposal does not have the digest that is told")
+            if told.state not in _STATES or told.version > _LARGEST_VERSION:
+                raise PeerFault("MESSAGE_INVALID", f"state {told.state}, version {told.version}: no such task")
             study = await asyncio.to_thread(parsed, told.proposal)
             if self._node.site.config.name not in study.parties:
                 raise PeerFault("PARTY_UNKNOWN", f"study '{study.id}': this party is not in it")
         except VerticilError as error:
             _log.warning("study %s cannot be served: %s", told.study_digest[:32].hex(), error)
-            report = coordinator_pb2.ReportRequest(study_digest=told.study_digest, failure=to_detail(error))
+            report = coordinator_pb2.ReportRequest(study_digest=told.study_digest, failure=to_detail(outward(error)))
             with contextlib.suppress(VerticilError):
                 await coordinator.report(report)
             return False
@@ -288,7 +295,7 @@ class PartyNode:
             pseudonyms_complete=told.pseudonyms_complete,
             alignment_confirmed=told.alignment_confirmed,
             units_received=tuple(told.units_received),
-            failure=told.failure.code,
+            failure=from_detail(told.failure).code if told.HasField("failure") else "",
         )
 
         def store() -> None:

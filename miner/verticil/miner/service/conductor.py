@@ -15,13 +15,13 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, ParamSpec, TypeVar, cast
 
 from verticil.miner.service.learning import ColumnFile, Executor, LearningJob, WorkerDied
 from verticil.miner.service.presence import Changes, Presence
 from verticil.miner.service.session import Session, timestamp
 from verticil.miner.storage.alignment import align
-from verticil.miner.storage.records import Failure, ReleaseFile, StudyRecord
+from verticil.miner.storage.records import Failure, ReleaseFile, StoredColumn, StudyRecord
 from verticil.miner.storage.store import remove_durably, replace_durably
 from verticil.shared.errors import Refusal, VerticilError
 from verticil.shared.release.bundle import MANIFEST, SIGNATURE, Signer, sign_release
@@ -30,11 +30,29 @@ from verticil.shared.study.states import State, is_final
 
 __all__ = ["Conductor"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 _log: Final = logging.getLogger(__name__)
 _TICK_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 30.0
 _MAX_ATTEMPTS: Final = 3
 _RECOVERABLE: Final = frozenset({"DISK_FULL", "RESOURCE_EXHAUSTED"})
+
+
+async def _to_the_end(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Do blocking work in a thread. A thread cannot be stopped: when cancelled, wait for its end, then be cancelled."""
+    running = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.gather(running, return_exceptions=True)
+        raise
+
+
+def _received_at(column: StoredColumn) -> dt.datetime:
+    body = cast("dict[str, str]", json.loads(column.receipt.body))
+    return dt.datetime.fromisoformat(body["received_at"])
 
 
 class Conductor:
@@ -98,10 +116,15 @@ class Conductor:
 
     async def _look(self, work: Callable[[bytes], Awaitable[None]]) -> None:
         try:
-            for digest in await asyncio.to_thread(self._session.catalogue.unsettled):
-                await work(digest)
+            waiting = await asyncio.to_thread(self._session.catalogue.unsettled)
         except Exception:  # noqa: BLE001 (what cannot be read now may be readable at the next look)
-            _log.exception("the catalogue cannot be worked with")
+            _log.exception("the catalogue cannot be read")
+            return
+        for digest in waiting:
+            try:
+                await work(digest)
+            except Exception:  # noqa: BLE001 (such as a full disk, on which not even a failure can be recorded)
+                _log.exception("study %s: cannot be worked with", digest.hex())
 
     async def _clean(self, digest: bytes) -> None:
         await asyncio.to_thread(self._session.intake.remove_abandoned, digest)
@@ -122,9 +145,11 @@ class Conductor:
             await self._fail(digest, Failure(code="INTERNAL", message=message, hint="see the miner's log"))
 
     async def _advance(self, digest: bytes) -> None:
-        state, changed = await asyncio.to_thread(self._step, digest)
+        state, changed = await _to_the_end(self._step, digest)
         if changed:
             self._changes.notify()
+        if digest not in self._jobs:
+            self._details.pop(digest, None)
         if state in {State.ESTIMATING, State.LEARNING, State.REVIEW} and digest not in self._jobs:
             job = asyncio.create_task(self._learn(digest), name=f"learn {digest.hex()[:12]}")
             self._jobs[digest] = job
@@ -135,11 +160,11 @@ class Conductor:
                 await asyncio.gather(running, return_exceptions=True)
             self._details.pop(digest, None)
             self._presence.forget(digest)
-            await asyncio.to_thread(self._settle, digest)
+            await _to_the_end(self._settle, digest)
 
     async def _fail(self, digest: bytes, failure: Failure) -> None:
-        await asyncio.to_thread(self._session.catalogue.fail, digest, failure)
-        self._changes.notify()
+        if await asyncio.to_thread(self._session.catalogue.fail, digest, failure):
+            self._changes.notify()  # only of news: this wakes the loop that came here
 
     def _step(self, digest: bytes) -> tuple[State, bool]:
         """Do the next thing that needs no waiting; the state after it, and whether a fact was added. Blocks."""
@@ -204,9 +229,9 @@ class Conductor:
         session = self._session
         record = await asyncio.to_thread(session.record, digest)
         files = session.store.study(digest)
-        if not await asyncio.to_thread(self._verified, files.release):
+        if not await _to_the_end(self._verified, files.release):
             await self._enter(digest, "estimating")
-            job = await asyncio.to_thread(self._job, record)
+            job = await _to_the_end(self._job, record)
 
             def progress(stage: str, percent: int) -> None:
                 self._details[digest] = f"{stage} {percent} %"
@@ -219,8 +244,8 @@ class Conductor:
             finally:
                 await asyncio.gather(*entering)
             self._details[digest] = "signing"
-            await asyncio.to_thread(self._sign, job.target, files.release)
-        if await asyncio.to_thread(self._publish, digest, files.release):
+            await _to_the_end(self._sign, job.target, files.release)
+        if await _to_the_end(self._publish, digest, files.release):
             _log.info("study %s: published", digest.hex())
         self._changes.notify()
 
@@ -247,7 +272,7 @@ class Conductor:
             ),
             receipts=tuple(item.receipt for item in stored),
             target=files.learning / "release",
-            started_at=session.clock(),
+            started_at=max([session.clock(), *map(_received_at, stored)]),  # a clock may have been set back
             simulation=self._simulation,
             seed_derived=self._seed_derived,
         )
@@ -288,6 +313,7 @@ class Conductor:
         session = self._session
         record = session.record(digest)
         files = session.store.study(digest)
+        session.intake.end(digest)
         if not record.linkage_removed:
             files.remove_linkage()
             if record.published_at is None:

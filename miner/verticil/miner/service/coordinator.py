@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator
 from importlib.metadata import version
 from typing import Final
@@ -33,6 +34,8 @@ PROTOCOL_VERSION: Final = 1
 MAX_WAIT_SECONDS: Final = 60
 _REPLY_BYTES: Final = 3_500_000
 """A poll's reply stays below the 4 MiB that a peer receives; studies left out follow with the next poll."""
+_STREAMS_OF_ONE_PARTY: Final = 2
+"""One that works, and one that the miner does not know yet to be dead."""
 _STAGES: Final = ("reading", "linking", "randomizing", "uploading")
 
 
@@ -55,6 +58,15 @@ class Coordinator:
         self._changes = changes
         self._presence = presence
         self._uploads = asyncio.Semaphore(max_concurrent_uploads)
+        self._uploads_of: defaultdict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(_STREAMS_OF_ONE_PARTY)
+        )
+
+    @contextlib.asynccontextmanager
+    async def _place(self, party: str) -> AsyncGenerator[None, None]:
+        """A place for one stream; no party can take all places."""
+        async with self._uploads_of[party], self._uploads:
+            yield
 
     async def Hello(self, identity: Identity, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
         """Exchange versions.
@@ -196,9 +208,11 @@ class Coordinator:
                 return coordinator_pb2.PutPseudonymsReply(committed_offset=committed, complete=True)
 
             def append(offset: int, data: bytes) -> int:
-                return session.intake.append_list(first.study_digest, party, position, offset=offset, data=data)
+                return session.intake.append_list(
+                    first.study_digest, party, position, sha256=first.sha256, offset=offset, data=data
+                )
 
-            async with self._uploads:
+            async with self._place(party):
                 committed = await receive(ChunkReader(offset=committed, size=first.size), chunks(), append)
             if committed == first.size:
                 await asyncio.to_thread(session.intake.complete_list, first.study_digest, party, position)
@@ -305,7 +319,7 @@ class Coordinator:
                 return session.intake.append_upload(upload.upload_id, offset=offset, data=data)
 
             reader = ChunkReader(offset=upload.committed, size=upload.size, upload_id=upload.upload_id)
-            async with self._uploads:
+            async with self._place(party):
                 return common_pb2.ChunkAck(committed_offset=await receive(reader, chunks(), append))
 
     async def FinishUpload(
@@ -352,15 +366,15 @@ def end_of(record: StudyRecord, state: State) -> common_pb2.ErrorDetail | None:
     """Why a study ended otherwise than published; None for others."""
     if not is_final(state) or state is State.PUBLISHED:
         return None
-    if record.failure is not None:
+    if state is State.FAILED and record.failure is not None:
         return common_pb2.ErrorDetail(
             code=record.failure.code, message=record.failure.message, hint=record.failure.hint
         )
-    if record.denials:
+    if state is State.DENIED:
         reasons = "; ".join(
             f"party '{party}': {reason or 'no reason given'}" for party, reason in sorted(record.denials.items())
         )
         return common_pb2.ErrorDetail(code="STUDY_DENIED", message=reasons)
-    if record.withdrawn:
+    if state is State.WITHDRAWN:
         return common_pb2.ErrorDetail(code="STUDY_WITHDRAWN", message="withdrawn by the analyst")
     return common_pb2.ErrorDetail(code="STUDY_EXPIRED", message="the last valid day has passed")

@@ -34,6 +34,7 @@ from verticil.wire.v1 import common_pb2
 __all__ = ["MAX_PROPOSAL_BYTES", "Session", "timestamp"]
 
 MAX_PROPOSAL_BYTES: Final = 1_048_576
+MAX_EFFECTIVE_BYTES: Final = 2_097_152
 """Proposal and effective study of one task must fit into one message of 4 MiB."""
 _MAX_REASON: Final = 500
 _CACHED_STUDIES: Final = 64
@@ -85,6 +86,7 @@ class Session:
         self._studies: OrderedDict[bytes, Study] = OrderedDict()
         self._lock = threading.Lock()
         self._parties: dict[bytes, frozenset[str]] = {}
+        self._deciding = threading.Lock()  # for rules that look at one fact before they add another
 
     # -- reading -------------------------------------------------------------------------------------------------------------
 
@@ -251,6 +253,11 @@ class Session:
             raise PeerFault("MESSAGE_INVALID", f"study: {len(proposal)} bytes, expected at most {MAX_PROPOSAL_BYTES}")
         study = canonical.from_bytes(proposal)
         digest = canonical.digest(study)
+        with self._deciding:
+            self._add_study(study, digest, proposal, analyst)
+        return digest
+
+    def _add_study(self, study: Study, digest: bytes, proposal: bytes, analyst: str) -> None:
         if self.catalogue.study(digest) is None:
             if study.expired(self.clock().astimezone(dt.UTC).date()):
                 raise Refusal(
@@ -268,7 +275,6 @@ class Session:
             self.catalogue.add_study(
                 digest, study_id=study.id, proposal=proposal, submitter=analyst, at=timestamp(self.clock())
             )
-        return digest
 
     def cancel(self, analyst: str, digest: bytes) -> None:
         """Withdraw a study that is not published; one that has ended stays as it is.
@@ -302,23 +308,40 @@ class Session:
             return
         self.require(record, State.AWAITING_APPROVAL)
         verify_signed(signed, self._authority, role=Role.PARTY, name=party, at=self.clock())
-        if held is not None:
-            raise PeerFault(
-                "STUDY_MISMATCH",
-                f"study '{record.study_id}': another approval of party '{party}' is recorded already",
-                hint="to change a declaration, deny the study and have it submitted anew",
-            )
-        statement = _approval(signed.body)
+        statement = approval.parse_approval(signed.body)  # not kept in memory before it counts
         approval.check_approval(statement, self.proposal(record), party)
         if self.clock().astimezone(dt.UTC).date() > statement.expires:
             raise Refusal(
                 "STUDY_EXPIRED",
                 f"study '{record.study_id}': the approval was valid until {statement.expires.isoformat()}",
             )
-        self.catalogue.add_approval(
-            digest, party, StoredSignature(body=signed.body, signature=signed.signature, certificate=signed.certificate)
-        )
+        with self._deciding:
+            self._check_size(self.record(digest), statement)
+            added = self.catalogue.add_approval(
+                digest,
+                party,
+                StoredSignature(body=signed.body, signature=signed.signature, certificate=signed.certificate),
+            )
+        if not added and self.record(digest).approvals[party].body != signed.body:
+            raise PeerFault(
+                "STUDY_MISMATCH",
+                f"study '{record.study_id}': another approval of party '{party}' is recorded already",
+                hint="to change a declaration, deny the study and have it submitted anew",
+            )
         self.fix_effective(digest)
+
+    def _check_size(self, record: StudyRecord, statement: approval.Approval) -> None:
+        """Refuse a declaration that would make the effective study too large to be told to the parties."""
+        units = dict(statement.declarations())
+        for signed in record.approvals.values():
+            units.update(_approval(signed.body).declarations())
+        size = len(canonical.to_bytes(self.proposal(record).with_declaration(units)))
+        if size > MAX_EFFECTIVE_BYTES:
+            raise PeerFault(
+                "RESOURCE_EXHAUSTED",
+                f"study '{record.study_id}': {size} bytes with the declared matrices, expected at most {MAX_EFFECTIVE_BYTES}",
+                hint="declare matrices for fewer categories, or as the study proposes them",
+            )
 
     def fix_effective(self, digest: bytes) -> None:
         """Record the effective study when all parties have approved and it is not recorded yet."""

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
-from verticil.shared.errors import VerticilError
-from verticil.shared.transport.chunks import ChunkReader, make_chunks
+from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.transport.chunks import CHUNK_LIMIT, ChunkReader, make_chunks
 from verticil.wire.v1 import common_pb2
 
 __all__ = ["receive", "send"]
@@ -57,6 +57,11 @@ async def receive(
     committed = reader.offset
     batch: list[common_pb2.Chunk] = []
     async for chunk in chunks:
+        if len(chunk.data) > CHUNK_LIMIT:  # before it waits in memory; a message may have 4 MiB
+            raise PeerFault(
+                "CHUNK_CORRUPT",
+                f"chunk at offset {chunk.offset}: got {len(chunk.data)} bytes, expected 1 to {CHUNK_LIMIT}",
+            )
         batch.append(chunk)
         if len(batch) == _BATCH:
             committed = await asyncio.to_thread(_take_in, reader, batch, append)

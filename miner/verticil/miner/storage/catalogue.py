@@ -262,10 +262,10 @@ class Catalogue:
                 (digest, study_id, proposal, submitter, at),
             )
 
-    def add_approval(self, study: bytes, party: str, signed: StoredSignature) -> None:
-        """Record a party's approval; the first one stays."""
+    def add_approval(self, study: bytes, party: str, signed: StoredSignature) -> bool:
+        """Record a party's approval; False when there is one: the first one stays."""
         values = (study, party, signed.body, signed.signature, signed.certificate)
-        self._change(study, "INSERT INTO approval VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", *values)
+        return self._change(study, "INSERT INTO approval VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", *values)
 
     def set_effective(self, study: bytes, effective: bytes, digest: bytes) -> None:
         """Record the effective study, once."""
@@ -291,13 +291,14 @@ class Catalogue:
             connection.execute("UPDATE study SET attempts = attempts + 1 WHERE digest = ?", (study,))
             return int(connection.execute("SELECT attempts FROM study WHERE digest = ?", (study,)).fetchone()[0])
 
-    def fail(self, study: bytes, failure: Failure) -> None:
-        """Record why the study failed; the first reason stays, and a study that has ended otherwise does not fail."""
+    def fail(self, study: bytes, failure: Failure) -> bool:
+        """Record why the study failed; False when it has ended already: the first reason stays."""
         sql = (
             "UPDATE study SET failure_code = ?, failure_message = ?, failure_hint = ?"
             " WHERE digest = ? AND failure_code IS NULL AND published_at IS NULL AND withdrawn = 0 AND expired = 0"
+            " AND NOT EXISTS (SELECT 1 FROM denial WHERE denial.study = study.digest)"
         )
-        self._change(study, sql, failure.code, failure.message, failure.hint, study)
+        return self._change(study, sql, failure.code, failure.message, failure.hint, study)
 
     def withdraw(self, study: bytes) -> None:
         """Record that the analyst took an unpublished study back."""

@@ -11,11 +11,12 @@ block. Two streams for one upload are safe: the second to write finds that the o
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Final
 
@@ -68,10 +69,30 @@ class Intake:
         self._catalogue = catalogue
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._table = threading.Lock()
+        self._ended: set[bytes] = set()
 
-    def _exclusive(self, name: str) -> threading.Lock:
+    @contextlib.contextmanager
+    def _exclusive(self, study: bytes, path: Path) -> Generator[None]:
+        """The only writer of `path`, of a study whose files are not about to be deleted."""
         with self._table:
-            return self._locks[name]
+            lock = self._locks[os.fspath(path)]
+        with lock:
+            if study in self._ended:
+                raise PeerFault("NOT_READY", "the study has ended", hint="poll for the state")
+            yield
+
+    def end(self, digest: bytes) -> None:
+        """Take in nothing more of a study, and return when nothing of it is being written: its files may be deleted then."""
+        below = os.path.join(self._store.study(digest).root, "")
+        with self._table:
+            self._ended.add(digest)
+            held = {name: lock for name, lock in self._locks.items() if name.startswith(below)}
+        for lock in held.values():
+            with lock:
+                pass
+        with self._table:
+            for name in held:
+                self._locks.pop(name, None)
 
     def used_bytes(self, record: StudyRecord, study: Study) -> int:
         """Bytes that the study has stored or been promised: lists, artifacts in transit, columns."""
@@ -123,7 +144,7 @@ class Intake:
                 )
             return held
         files = self._store.study(record.digest)
-        with self._exclusive(str(files.pseudonyms(study.parties.index(party), complete=False))):
+        with self._exclusive(record.digest, files.pseudonyms(study.parties.index(party), complete=False)):
             used = self.used_bytes(record, study) - (held.size if held else 0)
             committed = held.committed if held and (held.size, held.sha256) == (size, sha256) else 0
             self._store.ensure_room(
@@ -132,18 +153,18 @@ class Intake:
             files.prepare()
             return self._catalogue.begin_list(record.digest, party, size=size, sha256=sha256)
 
-    def append_list(self, digest: bytes, party: str, position: int, *, offset: int, data: bytes) -> int:
-        """Write and commit bytes of a list; returns the committed offset.
+    def append_list(self, digest: bytes, party: str, position: int, *, sha256: bytes, offset: int, data: bytes) -> int:
+        """Write and commit bytes of the list with this digest; returns the committed offset.
 
         Raises:
-            PeerFault: OFFSET_MISMATCH; MESSAGE_INVALID, more bytes than announced.
+            PeerFault: OFFSET_MISMATCH, also when another list took its place; MESSAGE_INVALID, more bytes than announced.
             DataFault: DISK_FULL.
         """
         path = self._store.study(digest).pseudonyms(position, complete=False)
-        with self._exclusive(str(path)):
+        with self._exclusive(digest, path):
             record = self._catalogue.study(digest)
             held = record.lists.get(party) if record else None
-            if held is None or held.complete or held.committed != offset:
+            if held is None or held.complete or held.sha256 != sha256 or held.committed != offset:
                 raise _moved(f"pseudonym list of party '{party}'", offset, held.committed if held else 0)
             self._append(
                 path, offset, data, held.size, lambda committed: self._catalogue.commit_list(digest, party, committed)
@@ -159,7 +180,7 @@ class Intake:
         """
         files = self._store.study(digest)
         part, whole = files.pseudonyms(position, complete=False), files.pseudonyms(position, complete=True)
-        with self._exclusive(str(part)):
+        with self._exclusive(digest, part):
             record = self._catalogue.study(digest)
             held = record.lists.get(party) if record else None
             if held is not None and held.complete:
@@ -212,7 +233,7 @@ class Intake:
             record.digest + unit.to_bytes(4, "big") + size.to_bytes(8, "big") + sha256
         ).hexdigest()[:32]
         files = self._store.study(record.digest)
-        with self._exclusive(str(files.staging(unit))):
+        with self._exclusive(record.digest, files.staging(unit)):
             column_bytes = record.n_common * _item_bytes(effective.units[unit])
             earlier = next((item for item in self._catalogue.uploads(record.digest) if item.unit == unit), None)
             used = self.used_bytes(record, effective) - (earlier.size + column_bytes if earlier else 0)
@@ -232,7 +253,7 @@ class Intake:
         if upload is None:
             raise _moved("artifact", offset, 0)
         path = self._store.study(upload.study).staging(upload.unit)
-        with self._exclusive(str(path)):
+        with self._exclusive(upload.study, path):
             upload = self._catalogue.upload(upload_id)
             if upload is None or upload.committed != offset:
                 raise _moved("artifact", offset, upload.committed if upload else 0)
@@ -271,7 +292,7 @@ class Intake:
         if upload is None:
             return self._finished(upload_id)
         path = files.staging(upload.unit)
-        with self._exclusive(str(path)):
+        with self._exclusive(record.digest, path):
             upload = self._catalogue.upload(upload_id)
             if upload is None:
                 return self._finished(upload_id)
@@ -346,10 +367,11 @@ class Intake:
         staging = self._store.study(digest).root / "staging"
         if not staging.is_dir():
             return
-        wanted = {os.fspath(self._store.study(digest).staging(item.unit)) for item in self._catalogue.uploads(digest)}
         for path in staging.iterdir():
-            if os.fspath(path) not in wanted:
-                remove_durably(path)
+            with self._exclusive(digest, path):  # the ports may be open already, and an upload may have just begun
+                uploads = self._catalogue.uploads(digest)
+                if path not in {self._store.study(digest).staging(item.unit) for item in uploads}:
+                    remove_durably(path)
 
 
 def _problem_of_list(path: Path, held: StoredList) -> str:

@@ -121,6 +121,10 @@ def write_durably(path: Path, data: bytes | memoryview) -> None:
         try:
             _write_all(descriptor, data)
             os.fsync(descriptor)
+        except OSError:
+            with contextlib.suppress(OSError):
+                beside.unlink()  # on a full disk every block counts
+            raise
         finally:
             os.close(descriptor)
         replace_durably(beside, path)

@@ -31,6 +31,7 @@ from verticil.party.control.ledger import Release
 from verticil.party.control.session import Plan, Step, plan
 from verticil.party.control.site import AUTOMATIC, Site
 from verticil.party.control.state import Artifact, StudyRecord
+from verticil.party.exchange.disclosure import outward
 from verticil.party.exchange.spool import Spool
 from verticil.party.exchange.upload import Alignment, fetch_alignment, send_artifact, send_pseudonyms
 from verticil.party.records.linkage import common_from_bitmap
@@ -160,7 +161,7 @@ class Delivery:
     async def _tell_failure(self, coordinator: Coordinator, record: StudyRecord) -> None:
         self._holding = self._rows = None
         if record.failure is not None:
-            report = coordinator_pb2.ReportRequest(study_digest=record.digest, failure=to_detail(record.failure))
+            report = coordinator_pb2.ReportRequest(study_digest=record.digest, failure=to_detail(outward(record.failure)))
             await coordinator.report(report)
         await asyncio.to_thread(self._site.state.failure_told, record.digest)
 

@@ -11,7 +11,7 @@ fault with a count, also when they are equal only after normalisation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,8 +71,8 @@ class Records:
         counts: one for each variable, in the order they were asked for.
     """
 
-    ids: tuple[str, ...]
-    codes: Mapping[str, Codes]
+    ids: tuple[str, ...] = field(repr=False)
+    codes: Mapping[str, Codes] = field(repr=False)
     counts: tuple[ColumnCounts, ...]
 
     @property

@@ -95,8 +95,8 @@ class DatasetRule:
 class TextColumn:
     """A part of a column: `distinct` texts, and for every row the position of its text there, int32."""
 
-    distinct: tuple[str, ...]
-    index: NDArray[np.int32]
+    distinct: tuple[str, ...] = field(repr=False)
+    index: NDArray[np.int32] = field(repr=False)
 
     def texts(self) -> list[str]:
         """The text of every row."""

@@ -82,6 +82,11 @@ NORMALISE_STEPS: Final = ("nfkc", "trim", "casefold", "digits-only")
 _STUDY_ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _PARTY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")  # what a certificate can carry, see transport.identity
 _BIDI_CONTROLS: Final = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
+_INVISIBLE: Final = frozenset(
+    map(chr, (0xAD, 0x61C, 0x180E, 0x200B, 0x200E, 0x200F, *range(0x2060, 0x2070), 0xFEFF, *range(0xFFF9, 0x10000)))
+) - {"\ufffc", "\ufffd"} | frozenset(map(chr, range(0xE0000, 0xE0080)))
+"""Letters that are not seen: with them two categories, or two studies' names, could look the same to the person who approves.
+The joiners U+200C and U+200D are not among them: Persian and the languages of India are written with them."""
 
 
 def check(study: Study, *, source: str) -> None:
@@ -206,7 +211,11 @@ def _check_bins(bins: tuple[float, ...], *, integer: bool, where: str) -> None:
         if not low < high:
             _fail(where, f"bin edges {number} and {number + 1} are {low:g} and {high:g}, expected increasing edges")
         if high - low < _NARROWEST:
-            _fail(where, f"bin {number} is {high - low:g} wide, expected at least {_NARROWEST:g}", hint="use a larger unit")
+            _fail(
+                where,
+                f"bin {number} is {high - low:g} wide, expected at least {_NARROWEST:g}",
+                hint="use a larger unit",
+            )
     if max(map(abs, bins)) > _FARTHEST:
         _fail(where, f"a bin edge is beyond {_FARTHEST:g}", hint='use a smaller unit, or outside = "clamp"')
     if integer and not all(edge.is_integer() for edge in bins):
@@ -219,13 +228,17 @@ def _check_text(where: str, text: str, *, limit: int = MAX_TEXT, lines: bool = F
         _fail(where, f"got '{text[:MAX_TEXT]}', expected a text without blanks at its ends")
     if len(text) > limit:
         _fail(where, f"{len(text)} letters, expected at most {limit}")
+    _check_letters(where, text, also="\n\t" if lines else "")
+
+
+def _check_letters(where: str, text: str, *, also: str = "") -> None:
     for position, letter in enumerate(text, 1):
-        if lines and letter in "\n\t":
+        if letter in also:
             continue
         if (
             unicodedata.category(letter) in {"Cc", "Cs", "Zl", "Zp"}
             or unicodedata.bidirectional(letter) in _BIDI_CONTROLS
-            or letter in "\ufffe\uffff"
+            or letter in _INVISIBLE
         ):
             _fail(where, f"letter {position} is U+{ord(letter):04X}, expected printed text without control characters")
 
@@ -314,6 +327,7 @@ class _Rules:
             self.fail(f"{where}: missing.spellings", f"expected 1 to 1000 texts of at most {MAX_TEXT} letters")
         self.distinct(f"{where}: missing.spellings", missing.spellings)
         for spelling in missing.spellings:
+            _check_letters(f"{self.source}: {where}: missing.spellings", spelling, also="\t")
             if spelling in labels and spelling != missing.category:
                 self.fail(f"{where}: missing.spellings", f"'{spelling}' is a category of its own")
 

@@ -8,6 +8,7 @@ itself by a content security policy.
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -143,6 +144,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "rows": [_row(column, owner_index) for column in statement.columns],
         "total": _total(statement),
         "example": _example(statement),
+        "unchanged": _unchanged(statement),
         "prior": wording.percent(PRIOR, 0),
         "nodes": nodes,
         "edges": edges,
@@ -195,6 +197,16 @@ def _total(statement: PrivacyStatement) -> dict[str, object]:
     }
 
 
+def _unchanged(statement: PrivacyStatement) -> dict[str, object]:
+    """The columns without noise: what the page says of noise must not be said of them."""
+    names = [name for column in statement.columns if column.unchanged for name in column.variables]
+    return {
+        "names": names,
+        "they": "it is" if len(names) == 1 else "they are",
+        "every": all(column.unchanged for column in statement.columns),
+    }
+
+
 def _example(statement: PrivacyStatement) -> Row | None:
     """The bounded column with the largest factor: the statement in words is about it."""
     bounded = [column for column in statement.columns if column.bounded and column.epsilon > 0]
@@ -209,7 +221,8 @@ def _network(content: ReleaseContent, owner_index: Mapping[str, int]) -> tuple[l
     names = [_shortened(variable.name) for variable in schema.variables]
     owners = [_shortened(variable.owner) for variable in schema.variables]
     widths = [
-        max(72.0, 22 + _LETTER * max(len(name), 0.85 * len(owner))) for name, owner in zip(names, owners, strict=True)
+        max(72.0, 22 + _LETTER * max(_letters(name), 0.85 * _letters(owner)))
+        for name, owner in zip(names, owners, strict=True)
     ]
     drawing = layout.arrange(dag, widths)
     nodes = [
@@ -226,6 +239,11 @@ def _network(content: ReleaseContent, owner_index: Mapping[str, int]) -> tuple[l
         for curve in drawing.curves
     ]
     return edges, nodes, drawing
+
+
+def _letters(text: str) -> float:
+    """The width of a text in average letters; Chinese, Japanese and Korean letters are wide."""
+    return sum(1.9 if unicodedata.east_asian_width(letter) in "WF" else 1.0 for letter in text)
 
 
 def _shortened(text: str) -> str:

@@ -1,0 +1,34 @@
+"""What the other side may read of a failure here.
+
+A failure's message is written for the site's own people: it counts rows ("of 817 rows, values without a declared category:
+column 'sex' 2"), names columns that nobody asked about ("did you mean 'salary'?") and places in party.toml. A count of rows is
+an exact statistic of the table, chosen by whoever wrote the study's categories, and no noise is on it. So of faults of the
+local table, machine and configuration only the code leaves; `verticil party status` and the log have the rest. Refusals name
+limits, columns of the study and epsilons, never counts of people, and leave as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from verticil.shared.errors import VerticilError, from_code
+
+__all__ = ["outward"]
+
+_FAMILIES: Final = {
+    "DataFault": "its table, or its machine, does not serve this study",
+    "Misuse": "its configuration does not serve this study",
+}
+_CODES: Final = {"LINKAGE_TOO_SMALL": "it has fewer people in common with the others than it accepts"}
+_HINT: Final = "the party's own people see the details: verticil party status"
+
+
+def outward(error: VerticilError) -> VerticilError:
+    """The error as it may leave the site.
+
+    >>> from verticil.shared.errors import DataFault
+    >>> str(outward(DataFault("DATA_ID_DUPLICATE", "people.csv: 3 of 817 rows repeat an id")))
+    "DATA_ID_DUPLICATE: its table, or its machine, does not serve this study (hint: the party's own people see the details: verticil party status)"
+    """
+    message = _CODES.get(error.code) or _FAMILIES.get(error.family)
+    return error if message is None else from_code(error.code, message, hint=_HINT)
