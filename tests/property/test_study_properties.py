@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import difflib
+import itertools
 import json
 import re
 import tempfile
@@ -56,6 +57,7 @@ def documents(draw: st.DrawFn) -> str:
         if draw(st.booleans()):
             numbers = st.floats(-1e12, 1e12, allow_nan=False)
             edges = sorted(draw(st.lists(numbers, min_size=3, max_size=6, unique_by=lambda x: x + 0.0)))
+            assume(all(high - low >= 1e-15 for low, high in itertools.pairwise(edges)))
             lines.append(f"bins = [{', '.join(map(repr, edges))}]")
             lines.append(f'outside = "{draw(st.sampled_from(["error", "clamp"]))}"')
         else:

@@ -16,6 +16,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -978,3 +979,172 @@ async def test_leaving_while_a_process_learns_kills_it_and_the_next_start_learns
     async with federation.restarted():
         task = await federation.party("north").until(digest, lambda task: task.state >= State.PUBLISHED)
         assert task.state == State.PUBLISHED
+
+
+# -- what a reviewer tried ---------------------------------------------------------------------------------------------------
+
+
+async def turns(n: int = 200) -> None:
+    """Let everything that is ready go on, worker threads included."""
+    for _ in range(n):
+        await asyncio.to_thread(lambda: None)
+
+
+async def test_what_cannot_be_deleted_is_tried_again_now_and_then_not_without_end(federation: Federation) -> None:
+    """An ended study whose files cannot be deleted must not keep the miner busy, nor the other studies from going on."""
+    async with federation.node:
+        digest = await federation.to_upload(make_study())
+        columns = federation.node.store.study(digest).root / "columns"
+        columns.rename(columns.with_name("elsewhere"))
+        columns.symlink_to("elsewhere")  # which shutil.rmtree refuses
+        await federation.control().cancel_study(control_pb2.CancelStudyRequest(study_digest=digest))
+        await federation.settled(digest, "linkage_removed")
+        await turns()
+        generation = federation.node.changes.generation
+        await turns()
+        assert federation.node.changes.generation == generation
+        assert not federation.node.catalogue.study(digest).columns_removed
+        columns.unlink()
+        await federation.settled(digest, "columns_removed")
+
+
+class PausingKey:
+    """A signing key that pauses when it signs a manifest, in a worker thread."""
+
+    def __init__(self, key: SigningKey) -> None:
+        self._key = key
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def sign(self, body: bytes) -> common_pb2.Signed:
+        if body.startswith(b"{\n"):
+            self.reached.set()
+            assert self.go_on.wait(30)
+        return self._key.sign(body)
+
+
+async def test_a_study_withdrawn_while_its_release_is_signed_leaves_nothing(federation: Federation) -> None:
+    """A thread cannot be stopped: what it writes after the cancellation must not come back after the deletion."""
+    federation.node.close()
+    key = PausingKey(federation.keys.signing["miner"])
+    federation.keys = dataclasses.replace(federation.keys, signing={**federation.keys.signing, "miner": key})  # type: ignore[dict-item]
+    federation.node = federation.make()
+    study = make_study()
+    async with federation.node:
+        digest = await federation.to_upload(study)
+        for party in federation.parties:
+            for unit in study.units_of(party.name):
+                await party.upload(digest, unit)
+        assert await asyncio.to_thread(key.reached.wait, 30)
+        await federation.control().cancel_study(control_pb2.CancelStudyRequest(study_digest=digest))
+        await turns(20)
+        key.go_on.set()
+        await federation.settled(digest, "columns_removed")
+        await turns(20)
+        assert (await federation.summary(digest)).state == State.WITHDRAWN
+        assert not any(path.is_file() for path in federation.node.store.study(digest).root.rglob("*"))
+
+
+async def test_a_clock_that_was_set_back_does_not_spoil_the_release(federation: Federation) -> None:
+    """A receipt is never later than the publication, or no reader would accept the release."""
+    study = make_study()
+    async with federation.node:
+        digest = await federation.to_upload(study)
+        for party in federation.parties:
+            for unit in study.units_of(party.name):
+                if unit == len(study.units) - 1:
+                    federation.clock.now -= dt.timedelta(seconds=40)
+                await party.upload(digest, unit)
+        task = await federation.party("north").until(digest, lambda task: task.state >= State.PUBLISHED)
+        assert (task.state, task.failure.message) == (State.PUBLISHED, "")
+
+
+async def test_of_studies_with_one_id_submitted_at_once_one_is_under_way(federation: Federation) -> None:
+    async with federation.node:
+        studies = [dataclasses.replace(make_study(), title=f"Trial {number}") for number in range(12)]
+        codes = await asyncio.gather(*(refused(federation.submit(study)) for study in studies))
+        assert sorted(codes) == ["STUDY_EXISTS"] * 11 + ["accepted"]
+
+
+async def test_of_different_approvals_sent_at_once_one_counts_and_the_others_are_told(federation: Federation) -> None:
+    study = make_study()
+    async with federation.node:
+        digest = await federation.submit(study)
+        north = federation.party("north")
+        codes = await asyncio.gather(*(refused(north.approve(study, minimum=10 + n)) for n in range(8)))
+        assert sorted(codes) == ["STUDY_MISMATCH"] * 7 + ["accepted"]
+        recorded = json.loads(federation.node.catalogue.study(digest).approvals["north"].body)
+        assert recorded["minimum_common_records"] == 10 + codes.index("accepted")
+        assert await refused(north.approve(study, minimum=recorded["minimum_common_records"])) == "accepted"
+
+
+async def test_a_declaration_that_makes_the_study_too_large_to_tell_is_refused(federation: Federation) -> None:
+    """Else no poll of any party of the study would be answered any more: its reply would be above 4 MiB."""
+    k = 420
+    study = make_study()
+    variable = dataclasses.replace(study.schema.variables[0], labels=tuple(f"c{i}" for i in range(k)))
+    plain = dataclasses.replace(study.units[0], scheme="none", transition=quantize(np.eye(k)))
+    noisy = dataclasses.replace(study.units[0], transition=quantize(symmetric(k, epsilon=5.0)))
+    study = dataclasses.replace(
+        study,
+        schema=Schema(variables=(variable, *study.schema.variables[1:])),
+        units=(plain, *study.units[1:]),
+    )
+    declared = study.with_declaration({0: noisy})
+    assert len(canonical.to_bytes(study)) < 2**20 < 3 * 2**20 < len(canonical.to_bytes(declared)) < 2**22
+    async with federation.node:
+        digest = await federation.submit(study)
+        north = federation.party("north")
+        statement = approval_body(
+            proposal_digest=digest, party="north", units={0: noisy, 1: study.units[1]},
+            fingerprints=dict.fromkeys((0, 1), "ab" * 32), minimum_common_records=10, approver="a person",
+            approved_at=NOW, expires=study.expires,
+        )  # fmt: skip
+        report = coordinator_pb2.ReportRequest(
+            study_digest=digest, approval=federation.keys.signing["north"].sign(statement)
+        )
+        assert await refused(north.wire.report(report)) == "MESSAGE_INVALID"
+        for party in federation.parties:
+            await party.approve(study)
+        assert (await north.poll()).ByteSize() < 4 * 2**20
+        assert (await north.task(digest)).state == State.ALIGNING
+
+
+async def test_one_party_cannot_take_every_place_for_streams(tmp_path: Path, keys: Keys) -> None:
+    federation = Federation(tmp_path, keys)
+    federation.node.close()
+    federation.limits = Limits(disk_reserve_bytes=0, max_concurrent_uploads=3)
+    federation.node = federation.make()
+    async with federation.node:
+        digest = await federation.to_upload(make_study())
+        north, data = federation.party("north"), pack(codes_of(0), 3)
+        begun = await north.begin(await north.task(digest), 0, data)
+        endless = asyncio.Event()
+
+        async def stalled() -> AsyncIterator[common_pb2.Chunk]:
+            yield chunk(data, 0, 7, begun.upload_id)
+            await endless.wait()
+
+        streams = [asyncio.create_task(north.wire.put_chunks(stalled())) for _ in range(6)]
+        await turns(20)
+        async with asyncio.timeout(20):
+            await federation.party("south").upload(digest, 2)
+        for stream in streams:
+            stream.cancel()
+        await asyncio.gather(*streams, return_exceptions=True)
+
+
+async def test_a_chunk_above_the_limit_is_refused_before_the_next_one_is_taken(federation: Federation) -> None:
+    async with federation.node:
+        digest = await federation.to_upload(make_study())
+        north = federation.party("north")
+        begun = await north.begin(await north.task(digest), 0, pack(codes_of(0), 3))
+        sent = 0
+
+        async def large() -> AsyncIterator[common_pb2.Chunk]:
+            nonlocal sent
+            for _ in range(8):
+                sent += 1
+                yield common_pb2.Chunk(upload_id=begun.upload_id, data=bytes(4_000_000))
+
+        assert await refused(north.wire.put_chunks(large())) == "CHUNK_CORRUPT"
+        assert sent == 1

@@ -58,14 +58,14 @@ COMMANDS: dict[str, str] = {
     "pki init": "pki init --federation trial --out {disk}/pki",
     "pki issue": "pki issue clinic --role party --ca {made}/pki --out {disk}/clinic",
     "linkage new-key": "linkage new-key {disk}/secrets/linkage.key",
-    "party init": "party init --name clinic --dir {disk}/clinic --federation {made}/pki/federation.toml --table {made}/clinic.csv",
+    "party init": "party init --name a --dir {disk}/a --federation {made}/pki/federation.toml --table {made}/clinic.csv",
     "miner init": "miner init --dir {disk}/miner --federation {made}/pki/federation.toml",
     "study draft": "study draft clinic={made}/clinic.csv insurer={made}/insurer.csv --out {disk}/study.toml",
 }
 RESUMED = {"party init"}  # what it has made by then is whole, and is kept
 
 
-@pytest.mark.parametrize("pages", range(4))
+@pytest.mark.parametrize("pages", range(3))
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands_on_a_full_disk(
     name: str, pages: int, small_disk: Any, made: Path, capsys: pytest.CaptureFixture[str]
@@ -129,7 +129,7 @@ def staging(folder: Path) -> Callable[[], object]:
 
 def column(folder: Path) -> Callable[[], object]:
     write_durably(folder / "000.u8", b"old")
-    return lambda: (write_durably(folder / "000.u8", NOISE), (folder / "000.u8.new").unlink(missing_ok=True))
+    return lambda: write_durably(folder / "000.u8", NOISE)
 
 
 FRAME = pd.DataFrame({"noise": np.frombuffer(NOISE, dtype=np.uint32)})
@@ -147,7 +147,7 @@ WRITERS: dict[str, Callable[[Path], Callable[[], object]]] = {
 }
 
 
-@pytest.mark.parametrize("pages", [0, 1, 3, 8, 20])
+@pytest.mark.parametrize("pages", [0, 3, 20])
 @pytest.mark.parametrize("name", WRITERS)
 def test_writers_on_a_full_disk(name: str, pages: int, small_disk: Any) -> None:
     act = WRITERS[name](small_disk.path)
@@ -157,15 +157,13 @@ def test_writers_on_a_full_disk(name: str, pages: int, small_disk: Any) -> None:
         act()
     assert (caught.value.code, caught.value.exit_code) == ("DISK_FULL", 1)
     assert caught.value.hint
-    after = contents(small_disk.path)
-    after.pop("000.u8.new", None)  # a file beside the real one is overwritten the next time
-    assert after == before
+    assert contents(small_disk.path) == before
     small_disk.free()
     act()
     assert contents(small_disk.path) != before
 
 
-@pytest.mark.parametrize("pages", [0, 3, 30])
+@pytest.mark.parametrize("pages", [0, 3, 8])
 def test_a_release_on_a_full_disk(pages: int, small_disk: Any, release_content: Any) -> None:
     small_disk.fill(leave=pages * PAGE)
     with pytest.raises(DataFault) as caught:

@@ -22,6 +22,7 @@ from verticil.shared.release.verification import verify_release
 from verticil.shared.transport.authority import create_authority, issue
 from verticil.shared.transport.identity import Role
 from verticil.shared.transport.signing import SigningKey
+from verticil.wire.v1 import common_pb2
 
 MADE = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)  # authority: 365 days, certificates: 90
 
@@ -362,3 +363,24 @@ def test_no_such_release(tmp_path, house):
 def test_parts_that_do_not_belong_together_are_no_content(content, changes):
     with pytest.raises(ValueError, match=r"."):
         dataclasses.replace(content, **changes)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "manifest.sig"])
+def test_a_huge_manifest_is_not_even_read(release, house, name):
+    with (release / name).open("ab") as file:
+        file.truncate(40 * 2**20)
+    with pytest.raises(GateFailed, match=f"{name}: 41943040 bytes, expected at most 33554432"):
+        verify_release(release, ca_certificate=house.ca)
+
+
+def test_swapped_receipts_are_found(content, house, tmp_path):
+    """A receipt's signature over another receipt's body."""
+    first, second, *rest = content.receipts
+    swapped = [
+        common_pb2.Signed(body=one.body, signature=other.signature, certificate=one.certificate)
+        for one, other in ((first, second), (second, first))
+    ]
+    directory = write_release(tmp_path / "release", dataclasses.replace(content, receipts=(*swapped, *rest)))
+    sign_release(directory, house.miner, ca_certificate=house.ca)
+    with pytest.raises(GateFailed, match=r"receipts\[0\]: the signature is not one of"):
+        verify_release(directory, ca_certificate=house.ca)

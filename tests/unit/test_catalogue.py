@@ -96,6 +96,13 @@ def test_a_study_that_ended_is_not_published(catalogue, end):
     assert catalogue.study(STUDY).published_at is None
 
 
+def test_a_study_that_was_denied_does_not_fail_as_well(catalogue):
+    catalogue.add_denial(STUDY, "a", "no")
+    version = catalogue.study(STUDY).version
+    assert not catalogue.fail(STUDY, Failure(code="INTERNAL", message="", hint=""))
+    assert (catalogue.study(STUDY).failure, catalogue.study(STUDY).version) == (None, version)
+
+
 def test_a_published_study_does_not_end_otherwise(catalogue):
     assert catalogue.publish(STUDY, [], at="2026-11-21T10:00:00Z")
     catalogue.fail(STUDY, Failure(code="INTERNAL", message="", hint=""))

@@ -184,3 +184,11 @@ def test_impossible_parameters_are_refused(arguments):
 def test_impossible_weights_are_refused(weights):
     with pytest.raises(ValueError, match="finite weights"):
         SearchProblem(weights=weights, n_states=(2, 2), max_parents=1, max_family_cells=10)
+
+
+def test_without_parents_there_is_only_the_network_without_edges():
+    """`max_parents = 0` is a study that the rules accept: independent columns."""
+    weights = np.array([[0.0, 1.0], [1.0, 0.0]])
+    problem = SearchProblem(weights=weights, n_states=(2, 2), max_parents=0, max_family_cells=100)
+    result = run_search(GeneticSearch(population=4, selected=2, generations=3), problem, seed=1)
+    assert (result.dag.parents, result.fitness, result.dropped_edges) == (((), ()), 0.0, ())

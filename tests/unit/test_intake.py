@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import datetime as dt
 import errno
+import functools
 import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -218,6 +221,8 @@ def test_a_crash_at_every_point_and_a_repetition_give_the_same_files_and_receipt
 
 PROGRAM = """
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 sys.path.insert(0, {tests!r})
 import importlib.util
 spec = importlib.util.spec_from_file_location("test_intake", {path!r})
@@ -423,3 +428,78 @@ def test_one_process_holds_a_state_directory(tmp_path):
     two.unlock()
     with pytest.raises(ValueError, match="32 bytes"):
         one.study(b"../../etc")
+
+
+def test_nothing_is_taken_in_after_the_end_and_the_end_waits_for_what_is_being_written(tmp_path):
+    """Files that are deleted at a study's end must not come back by a call that was let in before it."""
+    with Opened(tmp_path) as opened:
+        held = opened.begin_list()
+        started, go_on = threading.Event(), threading.Event()
+
+        class Slow(bytes):
+            """Data that make the writer wait."""
+
+            def __len__(self) -> int:
+                started.set()
+                assert go_on.wait(10)
+                return super().__len__()
+
+        with ThreadPoolExecutor(2) as pool:
+            append = functools.partial(opened.intake.append_list, DIGEST, "north", 0, sha256=held.sha256)
+            writing = pool.submit(append, offset=0, data=Slow(PSEUDONYMS[:4096]))
+            assert started.wait(10)
+            ending = pool.submit(opened.intake.end, DIGEST)
+            assert not writing.done()
+            go_on.set()
+            ending.result(10)
+            assert writing.done()
+        opened.store.study(DIGEST).remove_linkage()
+        for late in (
+            lambda: append(offset=4096, data=PSEUDONYMS[4096:]),
+            lambda: opened.intake.complete_list(DIGEST, "north", 0),
+            opened.begin_list,
+        ):
+            with pytest.raises(PeerFault, match="has ended"):
+                late()
+        assert files_of(tmp_path) == {}
+
+
+def test_cleaning_up_at_the_start_leaves_an_upload_that_has_just_begun(tmp_path):
+    with Opened(tmp_path) as opened:
+        opened.align()
+        begun = opened.begin(0)
+        opened.intake.append_upload(begun.upload_id, offset=0, data=ARTIFACTS[0][:100])
+        abandoned = opened.store.study(DIGEST).staging(1)
+        abandoned.write_bytes(b"of an upload that was forgotten")
+        opened.intake.remove_abandoned(DIGEST)
+        assert not abandoned.exists()
+        opened.intake.append_upload(begun.upload_id, offset=100, data=ARTIFACTS[0][100:])
+        assert opened.finish(begun.upload_id).artifact_sha256 == hashlib.sha256(ARTIFACTS[0]).digest()
+
+
+def test_a_full_disk_keeps_no_half_written_file(tmp_path):
+    """A real disk fault: the limit on a file's size, which comes as an OSError in the middle of the writing."""
+    script = (
+        "import resource, signal, sys; from pathlib import Path; from verticil.miner.storage.store import write_durably\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "try:\n    write_durably(Path(sys.argv[1]), bytes(5000))\n"
+        "except Exception as error:\n    print(error.code)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "000.u8")], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "DISK_FULL"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bytes_that_the_miner_lost_are_not_the_partys_fault(tmp_path):
+    """OFFSET_MISMATCH is tried again by a party; ARTIFACT_INVALID would end its study."""
+    with Opened(tmp_path) as opened:
+        opened.align()
+        begun = opened.begin(0)
+        opened.intake.append_upload(begun.upload_id, offset=0, data=ARTIFACTS[0])
+        opened.store.study(DIGEST).staging(0).unlink()
+        with pytest.raises(PeerFault) as caught:
+            opened.finish(begun.upload_id)
+        assert caught.value.code == "OFFSET_MISMATCH"
+        assert opened.send(0).artifact_sha256 == hashlib.sha256(ARTIFACTS[0]).digest()

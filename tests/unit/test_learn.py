@@ -117,6 +117,11 @@ def test_a_forbidden_edge_is_not_in_the_network_and_its_reverse_may_be():
     assert not {(0, 1), (1, 2), (2, 1)} & set(edges)
 
 
+def test_a_study_without_parents_is_learned():
+    study = study_of(max_parents=0)
+    assert learn(chain(500), study).network.dag.edges() == ()
+
+
 def test_the_limit_on_family_cells_holds():
     assert learn(chain(20_000), study_of(max_family_cells=7)).network.dag.edges() in {((0, 1),), ((1, 0),)}
 

@@ -130,3 +130,12 @@ def test_what_does_not_hold_is_refused(data, damage, message):
     with pytest.raises(GateFailed, match=message) as caught:
         model_json.read(damage(data))
     assert (caught.value.code, caught.value.exit_code) == ("RELEASE_INVALID", 6)
+
+
+@pytest.mark.parametrize("number", [b"1" + b"0" * 400, b"1e999", b"-1e999"])
+def test_a_number_that_no_double_holds_is_refused(data, number):
+    start = data.index(b'"estimate":[[') + len(b'"estimate":[[')
+    end = data.index(b",", start)
+    with pytest.raises(GateFailed, match="a double can hold") as caught:
+        model_json.read(data[:start] + number + data[end:])
+    assert caught.value.code == "RELEASE_INVALID"

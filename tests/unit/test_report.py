@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from verticil.shared.model.graph import Dag
-from verticil.shared.model.transition import quantize, symmetric
+from verticil.shared.model.transition import identity, quantize, symmetric
 from verticil.shared.release.report import layout, wording
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
@@ -295,3 +295,44 @@ def test_layout_has_no_crossing_where_none_is_needed():
 
 def test_examples_in_the_docstrings():
     assert doctest.testmod(wording).failed == 0
+
+
+def _with_schemes(content, matrices):
+    units = tuple(
+        dataclasses.replace(unit, transition=quantize(matrix(unit.transition.n_states)))
+        for unit, matrix in zip(content.study.units, matrices, strict=True)
+    )
+    return _with_study(content, dataclasses.replace(content.study, units=units))
+
+
+def test_of_columns_that_are_sent_as_they_are_nothing_is_said_that_holds_for_noise_only(page, release_content):
+    words = _words(page)
+    assert "but for region, sent to the miner as it is" in words
+    assert "Of region, the true values were sent to the miner, without noise. Of all other columns, each" in words
+    assert "True values of region, person by person the organisation that holds them, and the miner" in words
+    assert "True values of all other columns only the organisation that holds them" in words
+    assert "Where a limit is given below, it holds for them too" in words
+
+    words = _words(render(_with_schemes(release_content, [identity] * 5)))
+    assert "No value was changed: every column was sent to the miner as it is." in words
+    assert "There is no limit on what these values tell about a person." in words
+    for claim in (
+        "drawn at random",
+        "kept its true values",
+        "carries the noise",
+        "only the organisation",
+        "One column,",
+    ):
+        assert claim not in words
+
+    words = _words(render(_bounded(release_content)))
+    assert "Each organisation kept its true values." in words
+    assert "so the limits below hold for them too, for every person" in words
+    assert "True values only the organisation that holds them" in words
+    assert "without noise" not in words
+
+
+def test_names_in_a_row_are_isolated_from_each_other(release_content):
+    """A right-to-left name must not change places with its neighbours."""
+    outline = _outline(render(release_content))
+    assert [tag for tag, _ in outline.tags].count("bdi") >= len(release_content.study.schema)

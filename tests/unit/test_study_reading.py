@@ -137,6 +137,8 @@ WARD = '[[randomization]]\nvariables = ["ward"]\n'
         ),
         ("2.5, 10]", "2.5, 2.5]", "STUDY_INVALID", "expected increasing edges"),
         ("2.5, 10]", "2.5, inf]", "STUDY_INVALID", "not finite"),
+        ("2.5, 10]", "2.5, 1e19]", "STUDY_INVALID", "a bin edge is beyond 1e+15"),
+        ("[0, 1, 2.5", "[0, 1e-300, 2.5", "STUDY_INVALID", "bin 1 is 1e-300 wide"),
         ("2.5, 10]", "2.5, 10]\ninteger = true", "STUDY_INVALID", "expected whole edges"),
         ('name = "claims"', 'name = "ward"', "STUDY_INVALID", "'ward' is declared twice"),
         ("epsilon = 2.0", "epsilon = -1", "MATRIX_INVALID", "epsilon is -1"),

@@ -189,3 +189,13 @@ def test_decoding_refuses_what_does_not_fit():
     hollow = Schema(variables=(Variable(name="x", owner="a", labels=("a", "b"), bins=(0.2, 0.8, 2), integer=True),))
     with pytest.raises(ValueError, match="no whole number"):
         decode(hollow, [np.zeros(1, np.uint8)], np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("integer", [True, False])
+def test_the_256th_bin_is_a_bin_like_any_other(integer):
+    """256 bins have codes of one byte, and the upper edge of the last one is edge 256."""
+    edges = tuple(map(float, range(257)))
+    variable = Variable(name="x", owner="a", labels=tuple(map(str, range(256))), bins=edges, integer=integer)
+    codes = np.arange(256, dtype=np.uint8)
+    numbers = decode(Schema(variables=(variable,)), [codes], np.random.default_rng(0))["x"].to_numpy()
+    np.testing.assert_array_equal(np.floor(numbers), codes)

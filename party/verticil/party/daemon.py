@@ -345,6 +345,7 @@ class PartyNode:
                         "INTERNAL", fault.message.replace("the other side", "this party"), hint=fault.hint
                     )
                     await self._fail(digest, here)
+                    await asyncio.sleep(backoff.next_seconds())  # a step that fails whatever is tried must not spin
 
     async def _try_again(self, error: VerticilError, digest: bytes) -> bool:
         """What an error means for a study. True: wait a while and repeat the step; False: the study's turn comes by itself."""

@@ -286,7 +286,11 @@ class Coordinator:
             raise PeerFault("OFFSET_MISMATCH", "upload: no such upload", hint="begin the upload again")
         record = self._session.record(study)
         if self._session.proposal(record).units[upload.unit].owner != party:
-            raise PeerFault("NOT_OWNER", f"upload: belongs to another party than '{party}'")
+            raise PeerFault(
+                "NOT_OWNER",
+                f"upload: belongs to another party than '{party}'",
+                hint="a party uploads its own columns only",
+            )
         return record, upload
 
     async def PutChunks(self, identity: Identity, requests: AsyncIterator[common_pb2.Chunk]) -> common_pb2.ChunkAck:

@@ -338,7 +338,7 @@ class Session:
         size = len(canonical.to_bytes(self.proposal(record).with_declaration(units)))
         if size > MAX_EFFECTIVE_BYTES:
             raise PeerFault(
-                "RESOURCE_EXHAUSTED",
+                "MESSAGE_INVALID",  # not to be tried again
                 f"study '{record.study_id}': {size} bytes with the declared matrices, expected at most {MAX_EFFECTIVE_BYTES}",
                 hint="declare matrices for fewer categories, or as the study proposes them",
             )

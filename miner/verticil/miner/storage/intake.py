@@ -284,7 +284,7 @@ class Intake:
 
         Raises:
             PeerFault: OFFSET_MISMATCH, bytes are missing; ARTIFACT_INVALID, digest, header, count, padding or a code is wrong
-                (the upload is forgotten and may begin again).
+                (the upload is forgotten and may begin again, also when acknowledged bytes are lost).
             DataFault: DISK_FULL.
         """
         files = self._store.study(record.digest)
@@ -341,7 +341,13 @@ class Intake:
 
     def _store_column(self, files: StudyFiles, path: Path, upload: Upload, unit: Unit, n_common: int) -> bytes:
         name = f"unit {upload.unit} ({', '.join(unit.variables)})"
-        if not path.exists() or path.stat().st_size != upload.size or _sha256(path) != upload.sha256:
+        if not path.exists() or path.stat().st_size < upload.size:
+            raise PeerFault(
+                "OFFSET_MISMATCH",
+                f"{name}: the miner no longer has the bytes that it had acknowledged",
+                hint="begin the upload again",
+            )
+        if _sha256(path) != upload.sha256:
             raise PeerFault(
                 "ARTIFACT_INVALID",
                 f"{name}: the bytes do not have the announced SHA-256",

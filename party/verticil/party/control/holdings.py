@@ -23,7 +23,7 @@ from verticil.party.control.policy import Column
 from verticil.party.control.secret import secret_id
 from verticil.party.records import linkage, perturb
 from verticil.party.records.source import DatasetRule, header, read_records
-from verticil.shared.errors import Misuse, Refusal
+from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.model import privacy
 from verticil.shared.model.schema import Variable
 from verticil.shared.study.document import Study, Unit
@@ -151,8 +151,10 @@ def read_holding(
             codes = {name: column[ours] for name, column in codes.items()}
             codes |= {name: column[theirs] for name, column in records.codes.items()}
     if tags is None:
-        raise Misuse(
-            "CONFIG_INVALID", f"{config.path.name}: party '{config.name}' has no variable in study '{study.id}'"
+        raise PeerFault(
+            "PARTY_UNKNOWN",
+            f"study '{study.id}': party '{config.name}' is not in it, expected one of {', '.join(study.parties)}",
+            hint="name in party.toml must be the party's name in the study",
         )
     values, order = linkage.pseudonyms(linkage_key, linkage.linkage_context(proposal_digest), ids)
     return Holding(tags=tags, codes=codes, fingerprints=fingerprints, pseudonyms=values, order=order)

@@ -137,7 +137,9 @@ def _of_variables(policy: Policy, study: Study, party: str, columns: Mapping[str
     for position in study.schema.owned_by(party):
         variable = study.schema[position]
         denied = [
-            name for name in dict.fromkeys((variable.name, columns[variable.name].source)) if name in policy.deny_columns
+            name
+            for name in dict.fromkeys((variable.name, columns[variable.name].source))
+            if name in policy.deny_columns
         ]
         if denied:
             found.append(

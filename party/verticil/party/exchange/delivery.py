@@ -161,7 +161,9 @@ class Delivery:
     async def _tell_failure(self, coordinator: Coordinator, record: StudyRecord) -> None:
         self._holding = self._rows = None
         if record.failure is not None:
-            report = coordinator_pb2.ReportRequest(study_digest=record.digest, failure=to_detail(outward(record.failure)))
+            report = coordinator_pb2.ReportRequest(
+                study_digest=record.digest, failure=to_detail(outward(record.failure))
+            )
             await coordinator.report(report)
         await asyncio.to_thread(self._site.state.failure_told, record.digest)
 

@@ -27,8 +27,8 @@ def outward(error: VerticilError) -> VerticilError:
     """The error as it may leave the site.
 
     >>> from verticil.shared.errors import DataFault
-    >>> str(outward(DataFault("DATA_ID_DUPLICATE", "people.csv: 3 of 817 rows repeat an id")))
-    "DATA_ID_DUPLICATE: its table, or its machine, does not serve this study (hint: the party's own people see the details: verticil party status)"
+    >>> outward(DataFault("DATA_ID_DUPLICATE", "people.csv: 3 of 817 rows repeat an id")).message
+    'its table, or its machine, does not serve this study'
     """
     message = _CODES.get(error.code) or _FAMILIES.get(error.family)
     return error if message is None else from_code(error.code, message, hint=_HINT)

@@ -104,7 +104,11 @@ def read_declarations(tables: Sequence[Table], study: Study, party: str) -> dict
             continue
         variable = study.schema[study.schema.index(name)]
         if variable.owner != party:
-            table.fail("variables", f"'{name}' belongs to '{variable.owner}', expected a column of '{party}'")
+            table.fail(
+                "variables",
+                f"'{name}' belongs to '{variable.owner}', expected a column of '{party}'",
+                hint="a party declares noise for its own columns only",
+            )
         unit = schemes.unit_for(table, variable)
         index = study.unit_of(name)
         check_not_weaker(unit, study.units[index])

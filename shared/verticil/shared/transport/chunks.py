@@ -25,6 +25,7 @@ CHUNK_LIMIT: Final = 524_288
 """Most plain bytes in one chunk."""
 STREAM_LIMIT: Final = 33_554_432
 """Most plain bytes in one stream."""
+_AGAIN: Final = "send it again from the committed offset"
 
 
 def make_chunks(
@@ -103,14 +104,14 @@ def plain_data(chunk: common_pb2.Chunk) -> bytes:
     elif chunk.encoding == common_pb2.ENCODING_ZLIB:
         plain = _inflated(chunk.data, where)
     else:
-        raise PeerFault("CHUNK_CORRUPT", f"{where}: got encoding {chunk.encoding}, expected identity (0) or zlib (1)")
+        raise PeerFault(
+            "CHUNK_CORRUPT", f"{where}: got encoding {chunk.encoding}, expected identity (0) or zlib (1)", hint=_AGAIN
+        )
     if not 1 <= len(plain) <= CHUNK_LIMIT:
         got = "no bytes" if not plain else f"more than {CHUNK_LIMIT} bytes"
-        raise PeerFault("CHUNK_CORRUPT", f"{where}: got {got}, expected 1 to {CHUNK_LIMIT}")
+        raise PeerFault("CHUNK_CORRUPT", f"{where}: got {got}, expected 1 to {CHUNK_LIMIT}", hint=_AGAIN)
     if (crc := zlib.crc32(plain)) != chunk.crc32:
-        raise PeerFault(
-            "CHUNK_CORRUPT", f"{where}: CRC-32 is {crc:08x}, expected {chunk.crc32:08x}", hint="send it again"
-        )
+        raise PeerFault("CHUNK_CORRUPT", f"{where}: CRC-32 is {crc:08x}, expected {chunk.crc32:08x}", hint=_AGAIN)
     return plain
 
 
@@ -119,10 +120,10 @@ def _inflated(data: bytes, where: str) -> bytes:
     try:
         plain = inflater.decompress(data, CHUNK_LIMIT + 1)
     except zlib.error:
-        raise PeerFault("CHUNK_CORRUPT", f"{where}: not a zlib stream") from None
+        raise PeerFault("CHUNK_CORRUPT", f"{where}: not a zlib stream", hint=_AGAIN) from None
     if len(plain) <= CHUNK_LIMIT and (not inflater.eof or inflater.unused_data):
         problem = "has bytes after its end" if inflater.eof else "is cut off"
-        raise PeerFault("CHUNK_CORRUPT", f"{where}: the zlib stream {problem}")
+        raise PeerFault("CHUNK_CORRUPT", f"{where}: the zlib stream {problem}", hint=_AGAIN)
     return plain
 
 
@@ -165,7 +166,9 @@ class ChunkReader:
         end = chunk.offset + len(plain)
         if end > self._size:
             raise PeerFault(
-                "CHUNK_CORRUPT", f"chunk at offset {chunk.offset}: ends at {end}, expected at most {self._size}"
+                "CHUNK_CORRUPT",
+                f"chunk at offset {chunk.offset}: ends at {end}, expected at most {self._size}",
+                hint=_AGAIN,
             )
         if end > self._end:
             raise PeerFault(

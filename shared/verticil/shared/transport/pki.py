@@ -240,7 +240,11 @@ def load_credentials(
         ("name", identity.name, name),
     ):
         if expected is not None and got != expected:
-            raise PeerFault("IDENTITY_REFUSED", f"{certificate}: {what} is '{got}', expected '{expected}'")
+            raise PeerFault(
+                "IDENTITY_REFUSED",
+                f"{certificate}: {what} is '{got}', expected '{expected}'",
+                hint="use the certificate that was issued to this node",
+            )
     key_pem = read_private_file(key, what="private key")
     _check_pair(leaf, key_pem, certificate=certificate, key=key)
     return Credentials(

@@ -1,0 +1,1 @@
+"""Published experiments, run again through the product's own randomization, counting and estimators."""

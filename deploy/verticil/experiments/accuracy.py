@@ -1,0 +1,143 @@
+"""How far parameters learned from randomized records are from those of the records themselves.
+
+Tables of many runs are estimated at once: the run is an axis that is not randomized. Notation of `verticil.shared.model`:
+N the true counts of a family, N^ their unbiased estimate, theta_jk = N_jk / N_j.
+
+Expected deviation (the records fixed, randomization alone; Theorem 2 of Ma & Sivakumar with the delta method):
+
+    Var(theta^_jk) = g C_jj g^T,  g_l = (delta_kl - theta_jk) / N_j,  C_jj = Cov_pram[N^_j.]
+
+Conditional Kullback-Leibler distance (their section 6.2; P(j) and theta of the records themselves) and its expectation where
+theta^ is near theta:
+
+    CKL = sum_j P(j) sum_k theta_jk ln(theta_jk / theta^_jk),      E[CKL] ~ 1/2 sum_j P(j) sum_k Var(theta^_jk) / theta_jk
+
+The logarithm needs theta^ > 0, which the unbiased estimate does not promise: see `CLIP`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.shared.model.kronecker import apply_axes, family_covariance_blocks, forward_matrices, inverse_matrices
+from verticil.shared.model.parameters import family_parameters
+from verticil.shared.model.transition import Transition
+
+__all__ = [
+    "CLIP",
+    "Distances",
+    "conditional",
+    "distances",
+    "estimated_rows",
+    "expected_deviation",
+    "expected_distance",
+    "log_slope",
+    "sampled_from",
+]
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+CLIP: Final = 1e-6
+"""Estimates below this are raised to it, and the row is scaled to sum to 1 again, before a logarithm is taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Distances:
+    """The conditional Kullback-Leibler distances of some runs.
+
+    Attributes:
+        each: (runs,), nats.
+        clipped: share of the runs in which an estimate was below `CLIP` or could not be formed.
+    """
+
+    each: Floats
+    clipped: float
+
+
+def conditional(counts: Counts | Floats) -> Floats:
+    """theta_jk = N_jk / N_j, along the last axis; NaN where N_j is not positive."""
+    totals = counts.sum(axis=-1, keepdims=True)
+    theta: Floats = np.divide(counts, totals, out=np.full(counts.shape, np.nan), where=totals > 0)
+    return theta
+
+
+def estimated_rows(released: Counts, channels: Sequence[Transition]) -> Floats:
+    """Unbiased counts of every run: (runs, K_parent_1, .., K_child) becomes (runs, J, K)."""
+    estimated = apply_axes(released, [None, *inverse_matrices(channels)])
+    return estimated.reshape(len(released), -1, released.shape[-1])
+
+
+def expected_deviation(true: Counts, channels: Sequence[Transition]) -> Floats:
+    """Standard deviation of theta^ over randomizations of fixed records: (J, K)."""
+    n_states = true.shape[-1]
+    mean_released = apply_axes(true, forward_matrices(channels))
+    blocks = family_covariance_blocks(mean_released, channels, sampling=False)
+    rows = true.reshape(-1, n_states)
+    gradient = (np.eye(n_states) - conditional(rows)[:, :, None]) / rows.sum(axis=1)[:, None, None]  # [j, k, l]
+    variance = np.einsum("jkl,jlm,jkm->jk", gradient, blocks, gradient)
+    deviation: Floats = np.sqrt(np.maximum(variance, 0.0))
+    return deviation
+
+
+def expected_distance(true: Counts, channels: Sequence[Transition]) -> float:
+    """The expected conditional Kullback-Leibler distance to second order."""
+    rows = true.reshape(-1, true.shape[-1])
+    theta = conditional(rows)
+    weights = rows.sum(axis=1) / rows.sum()
+    return float(0.5 * (weights[:, None] * expected_deviation(true, channels) ** 2 / theta).sum())
+
+
+def distances(true: Counts, released: Counts, channels: Sequence[Transition]) -> Distances:
+    """The distance of every run's inverse estimate.
+
+    Args:
+        true: (K_parent_1, .., K_child), counts of the records as they are, all positive.
+        released: (runs, K_parent_1, .., K_child).
+        channels: matrix of each axis.
+    """
+    estimated = estimated_rows(released, channels)
+    theta = conditional(estimated)
+    lost = np.isnan(theta)
+    # What is left to say about a child whose parent configuration was estimated away: its share among all records.
+    share = np.maximum(estimated.sum(axis=1, keepdims=True), 0.0)
+    theta = np.where(lost, share / share.sum(axis=-1, keepdims=True), theta)
+    clipped = (lost | (theta < CLIP)).any(axis=(1, 2))
+    return Distances(each=_divergence(true, theta), clipped=float(clipped.mean()))
+
+
+def sampled_from(true: Counts, released: Counts, channels: Sequence[Transition], *, prior_count: float = 0.5) -> Floats:
+    """The distance of every run's MAP-EM estimate, which is what the product samples from: (runs,)."""
+    parents = range(true.ndim - 1)
+    fitted = [
+        family_parameters(table, channels, true.ndim - 1, parents, prior_count=prior_count, level=0.95).probability
+        for table in released
+    ]
+    return _divergence(true, np.array(fitted))
+
+
+def log_slope(sizes: Sequence[int], means: Sequence[float]) -> float:
+    """Least-squares slope of ln(mean) against ln(n).
+
+    >>> round(log_slope([100, 200, 400], [0.04, 0.02, 0.01]), 12)
+    -1.0
+    """
+    x, y = np.log(np.asarray(sizes, dtype=np.float64)), np.log(np.asarray(means))
+    x = x - x.mean()
+    return float((x * y).sum() / (x * x).sum())
+
+
+def _divergence(true: Counts, theta: Floats) -> Floats:
+    """CKL of each run's rows: theta (runs, J, K)."""
+    rows = true.reshape(-1, true.shape[-1])
+    exact = conditional(rows)
+    weights = rows.sum(axis=1) / rows.sum()
+    positive = np.maximum(theta, CLIP)
+    positive = positive / positive.sum(axis=-1, keepdims=True)
+    each: Floats = (weights[:, None] * exact * np.log(exact / positive)).sum(axis=(1, 2))
+    return each

@@ -1,0 +1,255 @@
+"""A miner that tells nonsense, and every way on which bytes leave: what a party's daemon does on the wire and in its ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import hashlib
+import importlib.util
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+
+from verticil.party import daemon, office
+from verticil.party.control.site import Site
+from verticil.shared.study.states import State
+from verticil.shared.transport.pki import utc_now
+from verticil.wire.v1 import common_pb2
+
+_NAME = "party_session_for_privacy_review"
+_spec = importlib.util.spec_from_file_location(_NAME, Path(__file__).with_name("test_party_session.py"))
+assert _spec is not None
+assert _spec.loader is not None
+session = importlib.util.module_from_spec(_spec)
+sys.modules[_NAME] = session
+_spec.loader.exec_module(session)
+
+# Two parties, a miner and the wire between them, as in the tests of the session.
+pki, federation, manual = session.pki, session.federation, session.manual
+STUDY = session.STUDY
+
+
+def rows_of(federation, name: str) -> set[tuple[str, str]]:
+    """(variables, artifact) of every row, read from outside through the file: what a power cut would leave."""
+    with contextlib.closing(sqlite3.connect(federation.root / name / "state" / "party.sqlite")) as connection:
+        return {(v, bytes(a).hex()) for v, a in connection.execute("SELECT variables, artifact_sha256 FROM ledger")}
+
+
+# ---- the ledger before the first byte
+
+
+async def test_every_byte_of_a_unit_has_its_row_before_it_on_every_way(federation):
+    """First upload, broken streams, a daemon that dies between randomizing and sending, a second study: always the row first."""
+    begun: dict[str, str] = {}  # upload id -> artifact
+    seen: list[str] = []
+    broken: set[str] = set()
+    dead = asyncio.Event()
+
+    def interfere(name: str, wire) -> None:
+        if name != "north":
+            return
+        inner = wire._inner
+        begin, put = inner.begin_upload, inner.put_chunks
+
+        async def begin_upload(request):
+            assert request.sha256.hex() in {artifact for _, artifact in rows_of(federation, "north")}
+            seen.append("begin")
+            reply = await begin(request)
+            begun[reply.upload_id] = request.sha256.hex()
+            return reply
+
+        async def put_chunks(chunks):
+            async def looking():
+                async for chunk in chunks:
+                    assert begun[chunk.upload_id] in {artifact for _, artifact in rows_of(federation, "north")}
+                    seen.append("chunk")
+                    yield chunk
+
+            return await put(looking())
+
+        inner.begin_upload, inner.put_chunks = begin_upload, put_chunks
+
+        async def break_once(call: str) -> None:
+            if call in {"begin_upload", "put_chunks.message", "finish_upload"} and call not in broken:
+                broken.add(call)
+                dead.set()
+                await asyncio.Event().wait()
+
+        wire.before = break_once
+
+    federation.interfere = interfere
+    digest = await federation.submit()
+    federation.start()
+    finish = asyncio.create_task(federation.until(digest, State.ESTIMATING))
+    async with asyncio.timeout(30):
+        while not finish.done():
+            waiting = asyncio.create_task(dead.wait())
+            await asyncio.wait({finish, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            if dead.is_set():
+                dead.clear()
+                await federation.kill("north")
+                federation.start("north")
+    assert broken == {"begin_upload", "put_chunks.message", "finish_upload"}
+    await session.finished(federation, digest)
+    again = await federation.submit(STUDY.replace('"trial"', '"again"', 1))
+    before = len(federation.ledger("north"))
+    federation.start()
+    await session.finished(federation, again)
+    rows = federation.ledger("north")
+    assert [row.charged for row in rows[before:]] == [0.0, 0.0]
+    assert sum(row.charged for row in rows) == pytest.approx(4.0)
+    assert {"begin", "chunk"} <= set(seen)
+
+
+async def test_a_miner_that_goes_back_to_an_ended_study_gets_the_same_bytes_and_a_row_each_time(federation):
+    """It says that the study was withdrawn, then that it is not: nothing is drawn anew, nothing goes without a row."""
+    shown: list[int] = []
+
+    def falsify(reply) -> None:
+        for task in reply.tasks:
+            if task.state == State.PREPARING and not shown:
+                shown.append(task.state)
+                task.state = State.WITHDRAWN
+                task.version = 1
+
+    federation.interfere = session.lies("poll", falsify)
+    digest = await federation.submit()
+    federation.start()
+    await session.finished(federation, digest)
+    assert shown
+    assert [row.charged for row in federation.ledger("north")] == pytest.approx([2.0, 2.0])
+
+
+# ---- other common people
+
+
+async def test_two_studies_with_other_common_people_show_the_same_values(federation):
+    """Differencing: north's values of those who are in both studies are the same, so the difference tells nothing of them."""
+    first = await federation.submit()
+    federation.start()
+    await session.finished(federation, first)
+    path = federation.root / "south" / "people.csv"
+    header, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([header, *(row for row in rows if not row.startswith("person-0007,"))]) + "\n")
+    text = STUDY.replace('"trial"', '"second"', 1).replace("epsilon = 2.0", "epsilon = 2.0\n[[randomization]]\n"
+        'variables = ["income", "region"]\nscheme = "symmetric"\nepsilon = 1.5')  # fmt: skip
+    second = await federation.submit(text)
+    federation.start()
+    await session.finished(federation, second)
+    before = dict(zip(session.order_of(first), federation.released(first, 0).tolist(), strict=True))
+    kept = [person for person in session.order_of(second) if person != "person-0007"]
+    after = dict(zip(kept, federation.released(second, 0).tolist(), strict=True))
+    assert len(after) == session.N_COMMON - 1
+    assert all(before[person] == value for person, value in after.items())
+    assert [row.charged for row in federation.ledger("north")][2:] == [0.0, 0.0]
+
+
+# ---- what leaves when something is wrong
+
+
+async def test_no_count_of_rows_leaves_with_a_failure(federation):
+    """The categories are the analyst's choice: "3 values without a category" would be an exact count of whom he asks about."""
+    path = federation.root / "north" / "people.csv"
+    text = path.read_text()
+    n_smokers = text.count(",yes")
+    digest = await federation.submit(STUDY.replace('["no", "yes", "unknown"]', '["no", "unknown"]'))
+    federation.start()
+    summary = await federation.until(digest, State.FAILED)
+    assert summary.failure.code == "DATA_CATEGORY_UNSEEN"
+    await federation.stop()
+    for told in (f"{summary.failure.message} {summary.failure.hint}".encode(), federation.sent("north")):
+        for number in (n_smokers, len(session.ids("north"))):
+            assert f" {number}".encode() not in told
+        assert b"people.csv" not in told
+    facts = await asyncio.to_thread(office.status, federation.config("north"))
+    assert f"'smoker' {n_smokers}" in facts["studies"][0]["failure"]["message"]  # at home it is all there
+
+
+# ---- expiry while waiting
+
+
+async def test_a_study_that_expires_while_it_waits_sends_nothing_more(federation):
+    now = {"shift": dt.timedelta()}
+
+    def interfere(name: str, wire) -> None:
+        async def look(call: str) -> None:
+            if name == "north" and wire.reported and wire.reported[-1] == "confirmed_common_sha256":
+                now["shift"] = dt.timedelta(days=2)
+
+        wire.before = look
+
+    federation.interfere = interfere
+    today = utc_now().date() + dt.timedelta(days=1)  # the miner's clock is right: there the study goes on
+    digest = await federation.submit(STUDY.replace("2099-12-31", today.isoformat()))
+    federation.start("south")
+    federation.stops["north"] = asyncio.Event()
+    federation.tasks["north"] = asyncio.create_task(
+        daemon.run_party(
+            federation.config("north"),
+            lambda: federation.wire("north"),
+            stop=federation.stops["north"],
+            clock=lambda: utc_now() + now["shift"],
+        )
+    )
+    summary = await federation.until(digest, State.FAILED)
+    assert summary.failure.code == "STUDY_EXPIRED"
+    assert not {"begin_upload", "put_chunks"} & set(federation.calls("north"))
+    assert federation.ledger("north") == ()
+
+
+# ---- nonsense from the miner
+
+
+def _unknown_state(task) -> None:
+    task.state = 77
+
+
+def _huge_version(task) -> None:
+    task.version = 2**64 - 1
+
+
+def _half_a_letter(task) -> None:
+    task.proposal = task.proposal.replace(b'"spellings":[""]', b'"spellings":["\\ud800"]')
+    task.study_digest = hashlib.sha256(task.proposal).digest()
+
+
+@pytest.mark.parametrize("change", [_unknown_state, _huge_version, _half_a_letter])
+async def test_a_task_that_makes_no_sense_stops_neither_the_daemon_nor_the_next_study(federation, change):
+    told: list[bytes] = []
+
+    def falsify(reply) -> None:
+        for task in reply.tasks:
+            if not told or task.study_digest == told[0]:
+                told.append(bytes(task.study_digest))
+                change(task)
+
+    federation.interfere = session.lies("poll", falsify)
+    first = await federation.submit()
+    federation.start()
+    if change is _half_a_letter:  # the miner knows no study of that digest: its own stays where it was
+        await federation.until_stage("south", "waiting for the other parties' approval")
+    else:
+        assert (await federation.until(first, State.FAILED)).failure.code == "MESSAGE_INVALID"
+    assert not federation.tasks["north"].done()
+    federation.interfere = lambda name, wire: None
+    federation.wires["north"][-1].falsify = lambda _, reply: reply
+    again = await federation.submit(STUDY.replace('"trial"', '"second"', 1))
+    await session.finished(federation, again)
+
+
+async def test_a_foreign_failure_code_reaches_no_terminal_as_it_is(manual):
+    def falsify(reply) -> None:
+        for task in reply.tasks:
+            task.state = State.FAILED
+            task.failure.CopyFrom(common_pb2.ErrorDetail(code="\x1b[2J\x1b]0;approved\x07", message="x"))
+
+    manual.interfere = session.lies("poll", falsify)
+    await manual.submit()
+    manual.start("north")
+    await manual.until_stage("north", "failed: MESSAGE_INVALID")
+    with Site.open(manual.config("north")) as site:
+        assert site.state.studies()[0].task.failure == "MESSAGE_INVALID"
