@@ -26,6 +26,7 @@ LAYERS = {
     "verticil.party.records.perturb": 1,
     "verticil.miner.learning": 1,
     "verticil.miner.evaluation": 1,
+    "verticil.experiments": 1,
     "verticil.shared.study": 2,
     "verticil.shared.study.reading": 3,
     "verticil.shared.study.draft": 3,
@@ -72,18 +73,32 @@ def within(module: str, *packages: str) -> bool:
 
 
 def crossing(project: Imports) -> list[str]:
+    outside = ("verticil.cli", "verticil.simulation", "verticil.experiments")
     forbidden = {
-        "verticil.party": ("verticil.miner", "verticil.cli", "verticil.simulation"),
-        "verticil.miner": ("verticil.party", "verticil.cli", "verticil.simulation"),
-        "verticil.shared": ("verticil.party", "verticil.miner", "verticil.cli", "verticil.simulation"),
+        "verticil.party": ("verticil.miner", *outside),
+        "verticil.miner": ("verticil.party", *outside),
+        "verticil.shared": ("verticil.party", "verticil.miner", *outside),
+        "verticil.simulation": ("verticil.experiments",),
     }
     return [
         f"{module} imports {target}"
         for module, targets in project.items()
-        for wing, outside in forbidden.items()
+        for wing, others in forbidden.items()
         if within(module, wing)
         for target in targets
-        if within(target, *outside)
+        if within(target, *others)
+    ]
+
+
+def beyond_numerics(project: Imports) -> list[str]:
+    """Experiments run through the numerics of all wings, and through nothing else of them."""
+    allowed = ("verticil.experiments", "verticil.shared", "verticil.party.records", "verticil.miner.learning")
+    return [
+        f"{module} imports {target}"
+        for module, targets in project.items()
+        if within(module, "verticil.experiments")
+        for target in targets
+        if within(target, "verticil") and target in project and not within(target, *allowed)
     ]
 
 
@@ -124,6 +139,10 @@ RULES: list[tuple[Callable[[Imports], list[str]], str, str]] = [
     (crossing, "verticil.miner.planted", "verticil.party.config"),
     (crossing, "verticil.shared.planted", "verticil.party.config"),
     (crossing, "verticil.shared.planted", "verticil.cli.main"),
+    (crossing, "verticil.miner.planted", "verticil.experiments.networks"),
+    (beyond_numerics, "verticil.experiments.planted", "verticil.miner.daemon"),
+    (beyond_numerics, "verticil.experiments.planted", "verticil.cli.main"),
+    (impure, "verticil.experiments.planted", "pathlib"),
     (impure, "verticil.shared.model.planted", "grpc"),
     (impure, "verticil.shared.model.planted", "asyncio"),
     (impure, "verticil.miner.learning.planted", "pathlib"),
@@ -136,7 +155,9 @@ RULES: list[tuple[Callable[[Imports], list[str]], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("rule", [crossing, impure, upward, relative_or_star], ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize(
+    "rule", [crossing, beyond_numerics, impure, upward, relative_or_star], ids=lambda rule: rule.__name__
+)
 def test_project_keeps_the_rule(project: dict[str, frozenset[str]], rule: Callable[[Imports], list[str]]) -> None:
     assert rule(project) == []
 

@@ -165,6 +165,7 @@ class Federations:
             create_authority(home / folder, name, at=past, days=3650)
             for node, role, hosts in (
                 ("alice", Role.PARTY, []),
+                ("bob", Role.PARTY, []),
                 ("lee", Role.ANALYST, []),
                 ("miner", Role.MINER, ["localhost", "127.0.0.1"]),
                 ("elsewhere", Role.MINER, ["miner.example.org"]),
@@ -699,6 +700,24 @@ async def test_more_calls_than_allowed_are_turned_away(nodes: Federations) -> No
             await alice.hello(hello())
         polling.cancel()
         await asyncio.wait([polling])
+
+
+async def test_one_caller_cannot_keep_the_others_out(nodes: Federations) -> None:
+    async with (
+        serving(nodes.credentials("miner"), maximum_concurrent_rpcs=8) as (port, miner),
+        party(port, nodes.credentials("alice")) as alice,
+        party(port, nodes.credentials("bob")) as bob,
+    ):
+        waiting = coordinator_pb2.PollRequest(wait_seconds=60)
+        polls = [asyncio.create_task(alice.poll(waiting)) for _ in range(2)]
+        await asyncio.wait_for(miner.parked.wait(), 5)
+        for _ in range(20):
+            with fails("RESOURCE_EXHAUSTED", "as many as allowed"):
+                await asyncio.gather(alice.poll(waiting), alice.poll(waiting))
+        await bob.hello(hello())
+        miner.release.set()
+        await asyncio.gather(*polls)
+        await alice.hello(hello())  # what has ended does not count
 
 
 def test_every_channel_option_is_one_that_this_grpc_knows() -> None:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 from verticil.shared.config import load_federation
@@ -116,12 +117,16 @@ async def carry_out(
     return CarriedOut(study=study, n_common=summary.n_common, verified=verified)
 
 
+def _end(_signal: int, _frame: FrameType | None) -> None:
+    sys.exit(143)
+
+
 def main() -> int:
     """Carry the study out; nothing is done again when the release is there already."""
     parser = argparse.ArgumentParser(description="Submit the demonstration's study and fetch its release.")
     parser.add_argument("--folder", type=Path, required=True)
     folder: Path = parser.parse_args().folder
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as the first process of a container there is no default
+    signal.signal(signal.SIGTERM, _end)  # as the first process of a container there is no default
     try:
         asyncio.run(carry_out(folder, folder / "release", step=lambda line: print(line, flush=True)))  # noqa: T201
     except Misuse as error:

@@ -18,7 +18,7 @@ from typing import Final
 
 from verticil.shared.errors import DataFault, Misuse, VerticilError
 
-__all__ = ["create_file", "create_files", "is_database_full", "is_disk_full", "write_fault"]
+__all__ = ["create_file", "create_files", "is_database_full", "is_disk_full", "sync_directory", "write_fault"]
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -85,7 +85,7 @@ def create_files(files: Mapping[Path, tuple[bytes, int]], *, exists_hint: str) -
                 file.flush()
                 os.fsync(descriptor)
         for folder in {path.parent for path in made}:
-            _sync(folder)
+            sync_directory(folder)
     except BaseException as error:
         for remainder in made:
             with contextlib.suppress(OSError):
@@ -97,8 +97,9 @@ def create_files(files: Mapping[Path, tuple[bytes, int]], *, exists_hint: str) -
         raise
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync_directory(directory: Path) -> None:
+    """Make the names in `directory` durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.disk import is_database_full, is_disk_full
+from verticil.shared.disk import is_database_full, is_disk_full, sync_directory
 from verticil.shared.errors import DataFault, PeerFault
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "full_disk_is_an_error",
     "remove_durably",
     "replace_durably",
-    "sync_directory",
     "write_durably",
 ]
 
@@ -62,15 +61,6 @@ def full_disk_is_an_error(where: str) -> Generator[None]:
         if is_database_full(error):
             raise problem from error
         raise
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in `directory` durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _write_all(descriptor: int, data: bytes | memoryview) -> None:

@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 
 from verticil.party.control.database import disk_fault
+from verticil.shared.disk import sync_directory
 from verticil.shared.errors import DataFault
 
 __all__ = ["Spool"]
@@ -64,7 +65,7 @@ class Spool:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(part, target)
-            self._sync_folder()
+            sync_directory(self.directory)
         except OSError as error:
             with contextlib.suppress(OSError):
                 part.unlink()
@@ -88,10 +89,3 @@ class Spool:
         """Remove bytes that nobody needs any more; the same values can always be made again."""
         with contextlib.suppress(FileNotFoundError):
             self.path(sha256).unlink()
-
-    def _sync_folder(self) -> None:
-        descriptor = os.open(self.directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -23,7 +23,7 @@ import pandas as pd
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from verticil.shared.disk import is_disk_full
+from verticil.shared.disk import is_disk_full, sync_directory
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.formats import bif, datapackage, model_json, xmlbif
 from verticil.shared.formats.json_document import Json, to_text
@@ -82,10 +82,10 @@ def write_release(directory: Path, content: ReleaseContent) -> Path:
         staging.mkdir()
         _write_files(staging, content)
         _write_bytes(staging / MANIFEST, to_text(_manifest(staging, content)))
-        _sync_directory(staging)
+        sync_directory(staging)
         _refuse_existing(directory)
         staging.replace(directory)
-        _sync_directory(directory.parent)
+        sync_directory(directory.parent)
     except OSError as error:
         if is_disk_full(error):
             raise DataFault(
@@ -127,7 +127,7 @@ def sign_release(directory: Path, signer: Signer, *, ca_certificate: bytes) -> N
     staging = directory.with_name(f".{directory.name}.{SIGNATURE}")
     _write_bytes(staging, to_text(document))
     staging.replace(directory / SIGNATURE)
-    _sync_directory(directory)
+    sync_directory(directory)
 
 
 def _write_files(folder: Path, content: ReleaseContent) -> None:
@@ -236,11 +236,3 @@ def _refuse_existing(directory: Path) -> None:
         raise Misuse(
             "FILE_EXISTS", f"{directory}: exists already", hint="a release is never overwritten: give a new folder"
         )
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

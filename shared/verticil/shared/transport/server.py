@@ -4,7 +4,8 @@ Three gates stand before a service, and each is shut unless it is opened: TLS ac
 authority issued for this purpose; the caller's identity is the URI in that certificate, read anew for each call together with
 its validity; the role table says who may call the method. A service object (see `coordinator`) then gets the identity
 and the parsed request. A `VerticilError` goes back as `ErrorDetail` in the trailing metadata, anything else as INTERNAL without
-text. Limits: 4 MiB a message, `maximum_concurrent_rpcs` calls at a time, an idle time for streams in either direction.
+text. Limits: 4 MiB a message, `maximum_concurrent_rpcs` calls at a time, a quarter of them for one caller, an idle time for
+streams in either direction.
 
 The server belongs to the event loop in which it was started. Nothing here computes or touches the disk.
 """
@@ -16,6 +17,7 @@ import contextlib
 import datetime as dt
 import functools
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn, Protocol, TypeVar, cast
@@ -83,6 +85,17 @@ _FAMILY_STATUS: Final[dict[str, grpc.StatusCode]] = {
 """For generic tools only; our own callers read the `ErrorDetail`. Everything else is FAILED_PRECONDITION: not to be retried."""
 
 
+class _TooManyCalls(PeerFault):
+    """The caller has as many calls under way as one may have. What else it streams is not waited for."""
+
+    def __init__(self, n_calls: int) -> None:
+        super().__init__(
+            "RESOURCE_EXHAUSTED",
+            f"{n_calls} calls of this caller are under way, as many as allowed",
+            hint="try again later",
+        )
+
+
 class _Context(Protocol):
     """What is used of gRPC's context of a call."""
 
@@ -127,7 +140,8 @@ class RpcServer:
         credentials: the server's own; the certificate must carry the host that callers dial.
         bindings: the services.
         idle_timeout_seconds: a stream that makes no progress for so long is ended.
-        maximum_concurrent_rpcs: further calls are answered with RESOURCE_EXHAUSTED.
+        maximum_concurrent_rpcs: further calls are answered with RESOURCE_EXHAUSTED; so are those of a caller who has a quarter of
+            them under way.
         roles: full method name -> roles that may call it; what is not there, nobody may call.
         clock: the time that certificates are checked against at each call.
     """
@@ -153,6 +167,7 @@ class RpcServer:
         self._server: grpc.aio.Server | None = None
         self._health = HealthService(binding.descriptor.full_name for binding in self._bindings)
         self._running: set[asyncio.Task[object]] = set()
+        self._calls: Counter[str] = Counter()
 
     async def start(self) -> int:
         """Begin to serve.
@@ -265,7 +280,7 @@ class RpcServer:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
         outcome = await self._outcome(method, context, work)
-        if before_ending is not None:
+        if before_ending is not None and not isinstance(outcome, _TooManyCalls):
             await before_ending()
         if isinstance(outcome, VerticilError):
             await _abort(context, outcome)
@@ -279,12 +294,29 @@ class RpcServer:
             identity = self._caller(context)
             caller = identity.uri
             check_access(identity, method, federation=self._credentials.identity.federation, roles=self._roles)
+            self._admit(identity.uri)
             return await work(identity)
         except VerticilError as error:
             _log.info("%s by %s: %s", method, caller, error)
             return error
         except Exception as error:  # noqa: BLE001 (a caller is never told of what we did not foresee)
             return without_text(error, method=method)
+
+    def _admit(self, caller: str) -> None:
+        """Count a call until its task ends, so that no caller can keep the others out."""
+        task = asyncio.current_task()
+        if task is None:
+            return
+        if self._calls[caller] >= max(1, self._maximum // 4):
+            raise _TooManyCalls(self._calls[caller])
+
+        def ended(_task: asyncio.Task[object]) -> None:
+            self._calls[caller] -= 1
+            if not self._calls[caller]:
+                del self._calls[caller]
+
+        self._calls[caller] += 1
+        task.add_done_callback(ended)
 
     def _caller(self, context: _Context) -> Identity:
         certificates = context.auth_context().get("x509_pem_cert", ())
