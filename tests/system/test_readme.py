@@ -25,7 +25,7 @@ def blocks(kind: str) -> list[tuple[str, str]]:
 
 def test_every_block_is_run_by_something() -> None:
     assert len(FENCE.findall(README)) == len(BLOCK.findall(README))
-    assert len(blocks("run")) == 7
+    assert len(blocks("run")) == 8
 
 
 def test_the_two_commands_install_what_they_then_run() -> None:

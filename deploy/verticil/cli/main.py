@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import Abort, TyperException
 
-from verticil.cli import demo, health, linkage, miner, party, pki, release, simulate, study
+from verticil.cli import demo, health, linkage, miner, party, pki, release, reproduce, simulate, study
 from verticil.cli.output import Format, report, report_error
 from verticil.shared.disk import is_disk_full
 from verticil.shared.errors import DataFault, VerticilError
@@ -36,6 +36,9 @@ app.command(
     name="simulate",
     epilog="Example: verticil simulate study.toml --data clinic=clinic.csv --data insurer=insurer.csv --out trial --compare",
 )(simulate.simulate_command)
+app.command(name="reproduce", epilog="Example: verticil reproduce ma-sivakumar --table 2 --runs 1000")(
+    reproduce.reproduce
+)
 app.command(name="healthcheck", epilog="Example: verticil healthcheck --config miner.toml")(health.healthcheck)
 app.add_typer(
     study.app,

@@ -12,7 +12,8 @@ theta^ is near theta:
 
     CKL = sum_j P(j) sum_k theta_jk ln(theta_jk / theta^_jk),      E[CKL] ~ 1/2 sum_j P(j) sum_k Var(theta^_jk) / theta_jk
 
-The logarithm needs theta^ > 0, which the unbiased estimate does not promise: see `CLIP`.
+The logarithm needs theta^ > 0, which the unbiased estimate does not promise: see `CLIP`. The paper does not say what it did
+there; wherever some runs are clipped, the mean depends on the clip, the median hardly.
 """
 
 from __future__ import annotations
@@ -43,8 +44,12 @@ __all__ = [
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-CLIP: Final = 1e-6
-"""Estimates below this are raised to it, and the row is scaled to sum to 1 again, before a logarithm is taken."""
+CLIP: Final = 1e-3
+"""Inverse estimates below this are raised to it, and the row is scaled to sum to 1 again, before a logarithm is taken.
+
+A choice, not the paper's: of seven tried, from 1e-6 to 1e-2, this one came nearest to independent simulations of the same
+networks. Where runs are clipped (p = .3 and above; D at p = .2) the mean distance is a property of the clip as much as of the method:
+D at p = .3 goes from 0.043 at 1e-2 to 0.135 at 1e-6."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,7 +113,9 @@ def distances(true: Counts, released: Counts, channels: Sequence[Transition]) ->
     share = np.maximum(estimated.sum(axis=1, keepdims=True), 0.0)
     theta = np.where(lost, share / share.sum(axis=-1, keepdims=True), theta)
     clipped = (lost | (theta < CLIP)).any(axis=(1, 2))
-    return Distances(each=_divergence(true, theta), clipped=float(clipped.mean()))
+    raised = np.maximum(theta, CLIP)
+    raised /= raised.sum(axis=-1, keepdims=True)
+    return Distances(each=_divergence(true, raised), clipped=float(clipped.mean()))
 
 
 def sampled_from(true: Counts, released: Counts, channels: Sequence[Transition], *, prior_count: float = 0.5) -> Floats:
@@ -133,11 +140,9 @@ def log_slope(sizes: Sequence[int], means: Sequence[float]) -> float:
 
 
 def _divergence(true: Counts, theta: Floats) -> Floats:
-    """CKL of each run's rows: theta (runs, J, K)."""
+    """CKL of each run's rows: theta (runs, J, K), positive."""
     rows = true.reshape(-1, true.shape[-1])
     exact = conditional(rows)
     weights = rows.sum(axis=1) / rows.sum()
-    positive = np.maximum(theta, CLIP)
-    positive = positive / positive.sum(axis=-1, keepdims=True)
-    each: Floats = (weights[:, None] * exact * np.log(exact / positive)).sum(axis=(1, 2))
+    each: Floats = (weights[:, None] * exact * np.log(exact / theta)).sum(axis=(1, 2))
     return each

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verticil.experiments import accuracy, published
 from verticil.experiments.networks import FIGURE_2, FIGURE_3, Design, PrintedNetwork
@@ -24,6 +25,7 @@ from verticil.experiments.randomization import (
     draw_records,
     drawn_tables,
     family_channels,
+    released_columns,
     row_level_tables,
     true_table,
 )
@@ -57,6 +59,7 @@ ROW_LEVEL_RUNS: Final = 10
 EM_RUNS: Final = 20
 """At most so many of figure 4's runs are also estimated by MAP-EM, which takes milliseconds a table."""
 
+Floats = NDArray[np.float64]
 Progress = Callable[[str], None]
 
 
@@ -119,6 +122,9 @@ class Table2:
         model: which variables were randomized.
         records: in the data set.
         runs: randomizations.
+        released: the randomized variables that leave their site.
+        epsilon: of a record, the sum over `released`. For Model I it bounds only what a peer learns from these columns: the
+            parameters of local variables are exact functions of the records.
         undefined: runs in which some parent configuration had no positive estimated count; they are left out of its cells.
         cells: in the order of the network's nodes, and of the printed lists.
     """
@@ -126,6 +132,8 @@ class Table2:
     model: Model
     records: int
     runs: int
+    released: tuple[str, ...]
+    epsilon: float
     undefined: int
     cells: tuple[Cell, ...]
 
@@ -144,7 +152,7 @@ class Point:
         theory: the expectation to second order, which knows no clipping.
         em_mean: of the MAP-EM estimates' distances, over the first `em_runs` runs; None where there are none.
         em_runs: see `em_mean`.
-        row_level_mean: over `row_level_runs` record-level randomizations; None where `mean` is itself of such.
+        row_level_mean, row_level_median: over `row_level_runs` record-level randomizations; None where `mean` is itself of such.
         row_level_runs: see `row_level_mean`.
     """
 
@@ -160,6 +168,7 @@ class Point:
     em_mean: float | None = None
     em_runs: int = 0
     row_level_mean: float | None = None
+    row_level_median: float | None = None
     row_level_runs: int = 0
 
 
@@ -246,7 +255,16 @@ def table_2(
                     paper_within=bool(abs(theirs[0] - printed[j, state]) < 4 * scatter + 0.005) if theirs else None,
                 )
             )
-    return Table2(model=model, records=records, runs=runs, undefined=int(undefined.sum()), cells=tuple(cells))
+    sent = released_columns(network, design, model)
+    return Table2(
+        model=model,
+        records=records,
+        runs=runs,
+        released=sent,
+        epsilon=privacy.total_epsilon(privacy.epsilon(design[name]) for name in sent),
+        undefined=int(undefined.sum()),
+        cells=tuple(cells),
+    )
 
 
 def figure_4(
@@ -278,7 +296,6 @@ def figure_4(
         for name in FIGURE_NODES:
             channels = family_channels(network, design, name, Model.central)
             tables = released[name][0]
-            fitted = accuracy.sampled_from(true[name], tables[:EM_RUNS], channels)
             points.append(
                 _point(
                     accuracy.distances(true[name], tables, channels),
@@ -286,8 +303,7 @@ def figure_4(
                     p=p,
                     records=records,
                     theory=accuracy.expected_distance(true[name], channels),
-                    em_mean=float(fitted.mean()),
-                    em_runs=len(fitted),
+                    em=accuracy.sampled_from(true[name], tables[:EM_RUNS], channels),
                 )
             )
     return tuple(points)
@@ -331,7 +347,6 @@ def figure_5(
             for number, n in enumerate(sizes):
                 true = true_table(network, data, name, n=n)
                 tables = drawn_tables(true, channels, runs=runs, generator=generator)
-                beside = accuracy.distances(true, released[name][number], channels).each
                 points.append(
                     _point(
                         accuracy.distances(true, tables, channels),
@@ -339,8 +354,7 @@ def figure_5(
                         p=p,
                         records=n,
                         theory=accuracy.expected_distance(true, channels),
-                        row_level_mean=float(beside.mean()),
-                        row_level_runs=row_level_runs,
+                        row_level=accuracy.distances(true, released[name][number], channels).each,
                     )
                 )
     return tuple(points)
@@ -369,10 +383,8 @@ def _point(
     p: float,
     records: int,
     theory: float,
-    em_mean: float | None = None,
-    em_runs: int = 0,
-    row_level_mean: float | None = None,
-    row_level_runs: int = 0,
+    em: Floats | None = None,
+    row_level: Floats | None = None,
 ) -> Point:
     return Point(
         node=node,
@@ -384,8 +396,9 @@ def _point(
         median=float(np.median(found.each)),
         clipped=found.clipped,
         theory=theory,
-        em_mean=em_mean,
-        em_runs=em_runs,
-        row_level_mean=row_level_mean,
-        row_level_runs=row_level_runs,
+        em_mean=None if em is None else float(em.mean()),
+        em_runs=0 if em is None else len(em),
+        row_level_mean=None if row_level is None else float(row_level.mean()),
+        row_level_median=None if row_level is None else float(np.median(row_level)),
+        row_level_runs=0 if row_level is None else len(row_level),
     )

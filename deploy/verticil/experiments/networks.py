@@ -66,7 +66,9 @@ class PrintedNetwork:
         for node in self.nodes:
             rows = self.theta(node.name)
             if not np.allclose(rows.sum(axis=1), 1.0, rtol=0, atol=1e-9):
-                raise ValueError(f"node {node.name}: the printed probabilities of a parent configuration do not sum to 1")
+                raise ValueError(
+                    f"node {node.name}: the printed probabilities of a parent configuration do not sum to 1"
+                )
 
     def node(self, name: str) -> Node:
         """The node of that name."""

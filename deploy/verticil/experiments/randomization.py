@@ -25,7 +25,16 @@ from verticil.shared.model.kronecker import apply_axes, forward_matrices
 from verticil.shared.model.transition import Transition, identity, quantize
 from verticil.shared.release.synthesis import sample_codes
 
-__all__ = ["Model", "Records", "draw_records", "drawn_tables", "family_channels", "row_level_tables", "true_table"]
+__all__ = [
+    "Model",
+    "Records",
+    "draw_records",
+    "drawn_tables",
+    "family_channels",
+    "released_columns",
+    "row_level_tables",
+    "true_table",
+]
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 Counts = NDArray[np.int64]
@@ -84,6 +93,19 @@ def family_channels(network: PrintedNetwork, design: Design, child: str, model: 
     )
 
 
+def released_columns(network: PrintedNetwork, design: Design, model: Model) -> tuple[str, ...]:
+    """The randomized variables that leave their site under a model, in the order of the network's nodes."""
+    sent = {
+        name
+        for node in network.nodes
+        for name, channel in zip(
+            network.family(node.name), family_channels(network, design, node.name, model), strict=True
+        )
+        if not channel.is_identity
+    }
+    return tuple(node.name for node in network.nodes if node.name in sent)
+
+
 def row_level_tables(
     network: PrintedNetwork,
     design: Design,
@@ -124,17 +146,13 @@ def row_level_tables(
             for name in sorted({name for (_, name), sent in randomized.items() if sent})
         }
         for child, table in tables.items():
-            columns = [
-                (released if randomized[child, name] else records.codes)[name] for name in network.family(child)
-            ]
+            columns = [(released if randomized[child, name] else records.codes)[name] for name in network.family(child)]
             for number, (start, stop) in enumerate(zip((0, *ends), ends, strict=False)):
                 table[number, run] = family_table([column[start:stop] for column in columns], network.shape(child))
     return {child: table.cumsum(axis=0) for child, table in tables.items()}
 
 
-def drawn_tables(
-    true: Counts, channels: Sequence[Transition], *, runs: int, generator: np.random.Generator
-) -> Counts:
+def drawn_tables(true: Counts, channels: Sequence[Transition], *, runs: int, generator: np.random.Generator) -> Counts:
     """Draw the released counts of one family.
 
     Args:

@@ -1,0 +1,310 @@
+"""``verticil reproduce``: a paper's experiments, theirs beside ours."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from verticil.cli.files import new_folder
+from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, jsonable, text_console
+from verticil.shared.disk import create_files
+from verticil.shared.errors import Misuse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import Console
+
+    from verticil.experiments.ma_sivakumar import Point, Randomized, Table2
+
+__all__ = ["reproduce"]
+
+DEFAULT_RUNS = {"table 2": 5, "figure 4": 10, "figure 5": 1_000}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What the asked experiments gave."""
+
+    table_2: Table2 | None
+    points: Mapping[str, tuple[Point, ...]]
+
+
+class Paper(StrEnum):
+    """Whose experiments."""
+
+    ma_sivakumar = "ma-sivakumar"
+
+
+class ModelName(StrEnum):
+    """The paper's Model II or Model I."""
+
+    central = "central"
+    peer = "peer"
+
+
+def reproduce(
+    paper: Annotated[Paper, typer.Argument(metavar="PAPER", help="ma-sivakumar.")],
+    table: Annotated[int | None, typer.Option("--table", min=2, max=2, help="Only table 2.")] = None,
+    figure: Annotated[int | None, typer.Option("--figure", min=4, max=5, help="Only figure 4 or 5.")] = None,
+    runs: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=1_000_000,
+            help="Randomizations; default: 5 for table 2 and 10 for figure 4, as in the paper, 1,000 draws for figure 5.",
+        ),
+    ] = None,
+    model: Annotated[
+        ModelName,
+        typer.Option(help="central: Model II. peer: Model I, table 2 only; the paper's figures are of Model II."),
+    ] = ModelName.central,
+    seed: Annotated[int, typer.Option(min=0, help="Of the data sets and the keys.")] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for numbers.json and the figures; default: where there are figures, a new one here."),
+    ] = None,
+    form: FormatOption = Format.text,
+) -> None:
+    """Run a paper's experiments through this program's own randomization and estimators, and print theirs beside ours.
+
+    Everything is computed on data drawn from the paper's networks; nobody's records are involved.
+    """
+    wanted = _wanted(table, figure, model)
+    draws = any(name.startswith("figure") for name in wanted)
+    if draws and find_spec("matplotlib") is None:
+        raise Misuse("USAGE", "drawing figures needs matplotlib", hint="pip install 'verticil[experiments]'")
+    folder = new_folder(out or _free_folder(paper)) if out or draws else None
+    try:
+        found = _run(wanted, runs=runs, model=model, seed=seed)
+        payload: dict[str, object] = {"paper": paper.value, "seed": seed, "model": model.value, **_payload(found)}
+        files = _write(folder, payload, found) if folder else []
+    except BaseException:
+        if folder is not None and not any(folder.iterdir()):
+            folder.rmdir()
+        raise
+    payload["files"] = [str(path) for path in files]
+    if emit(payload, form=form):
+        return
+    console = text_console()
+    _print_results(console, found)
+    if files:
+        console.print(f"\nwritten: {', '.join(map(str, files))}", markup=False)
+
+
+def _run(wanted: Sequence[str], *, runs: int | None, model: ModelName, seed: int) -> Found:
+    from verticil.experiments import ma_sivakumar
+    from verticil.experiments.randomization import Model
+
+    progress = errors_console()
+
+    def step(text: str) -> None:
+        progress.print(text, markup=False, style="dim")
+
+    number = {name: runs or DEFAULT_RUNS[name] for name in wanted}
+    table_2: Table2 | None = None
+    points: dict[str, tuple[Point, ...]] = {}
+    if "table 2" in wanted:
+        table_2 = ma_sivakumar.table_2(runs=number["table 2"], seed=seed, model=Model(model.value), progress=step)
+    if "figure 4" in wanted:
+        points["figure 4"] = ma_sivakumar.figure_4(runs=number["figure 4"], seed=seed, progress=step)
+    if "figure 5" in wanted:
+        points["figure 5"] = ma_sivakumar.figure_5(runs=number["figure 5"], seed=seed, progress=step)
+    return Found(table_2=table_2, points=points)
+
+
+def _payload(found: Found) -> dict[str, object]:
+    from verticil.experiments import ma_sivakumar, published
+    from verticil.experiments.accuracy import CLIP
+
+    payload: dict[str, object] = {}
+    if found.table_2:
+        payload["table_1"] = [dataclasses.asdict(row) for row in ma_sivakumar.table_1()]
+        payload["table_2"] = dataclasses.asdict(found.table_2)
+    for name, points in found.points.items():
+        payload["clip"] = CLIP
+        payload[name.replace(" ", "_")] = [dataclasses.asdict(point) for point in points]
+    if "figure 5" in found.points:
+        payload["figure_5_slopes"] = ma_sivakumar.slopes(found.points["figure 5"])
+    payload["inferred"] = _inferred(found)
+    payload["errata"] = [dataclasses.asdict(erratum) for erratum in published.ERRATA]
+    return payload
+
+
+def _inferred(found: Found) -> list[str]:
+    from verticil.experiments.networks import FIGURE_2, FIGURE_3
+
+    return [*(FIGURE_2.inferred if found.table_2 else ()), *(FIGURE_3.inferred if found.points else ())]
+
+
+def _wanted(table: int | None, figure: int | None, model: ModelName) -> list[str]:
+    if model is ModelName.peer and figure is not None:
+        raise Misuse(
+            "USAGE",
+            f"--figure {figure} --model peer: expected central",
+            hint="the paper shows its figures for Model II, and does not say which site holds which variable of Fig. 3",
+        )
+    chosen = [f"table {table}"] * (table is not None) + [f"figure {figure}"] * (figure is not None)
+    return chosen or (list(DEFAULT_RUNS) if model is ModelName.central else ["table 2"])
+
+
+def _free_folder(paper: Paper) -> Path:
+    number, path = 1, Path(paper.value)
+    while path.exists():
+        number += 1
+        path = Path(f"{paper.value}-{number}")
+    return path
+
+
+def _write(folder: Path, payload: Mapping[str, object], found: Found) -> list[Path]:
+    numbers = json.dumps(jsonable(payload), ensure_ascii=False, indent=1) + "\n"
+    contents = {folder / "numbers.json": numbers.encode("utf-8")}
+    if found.points:
+        from verticil.experiments.figures import draw_figure_4, draw_figure_5
+
+        draw = {"figure 4": draw_figure_4, "figure 5": draw_figure_5}
+        for name, points in found.points.items():
+            stem = name.replace(" ", "-")
+            contents[folder / f"{stem}.svg"] = draw[name](points, "svg")
+            contents[folder / f"{stem}.png"] = draw[name](points, "png")
+    create_files(
+        {path: (content, 0o644) for path, content in contents.items()}, exists_hint="name another folder with --out"
+    )
+    return list(contents)
+
+
+def _table(title: str, *headings: str) -> Table:
+    shown = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    for position, heading in enumerate(headings):
+        shown.add_column(heading, justify="left" if position == 0 or heading == "scheme" else "right", no_wrap=True)
+    return shown
+
+
+def _print_results(console: Console, found: Found) -> None:
+    from verticil.experiments import ma_sivakumar, published
+    from verticil.experiments.accuracy import CLIP
+
+    if found.table_2:
+        _print_table_1(console, ma_sivakumar.table_1())
+        _print_table_2(console, found.table_2)
+    if "figure 4" in found.points:
+        _print_figure_4(console, found.points["figure 4"], clip=CLIP)
+    if "figure 5" in found.points:
+        _print_figure_5(console, found.points["figure 5"], clip=CLIP)
+    console.print("\n[bold]Inferred, not read in the paper[/] (its drawings are not in its text)")
+    for sentence in _inferred(found):
+        console.print(f"  {sentence}", markup=False)
+    console.print("\n[bold]Errata of the paper[/]")
+    for erratum in published.ERRATA:
+        console.print(f"  {erratum.where}: printed: {erratum.printed}. Right: {erratum.corrected}.", markup=False)
+
+
+def _print_table_1(console: Console, rows: Sequence[Randomized]) -> None:
+    shown = _table("Table 1: the randomization", "variables", "scheme", "gamma, theirs", "ours", "epsilon", "K")
+    for row in rows:
+        printed, ours = f"{row.printed_gamma:g}", f"{row.gamma:.3g}"
+        mark = "" if abs(row.printed_gamma - row.gamma) < 0.005 else " (erratum)"
+        shown.add_row(
+            ", ".join(row.variables), row.scheme, printed, ours + mark, epsilon_text(row.epsilon), str(row.k_measure)
+        )
+    console.print(shown)
+
+
+def _print_table_2(console: Console, found: Table2) -> None:
+    with_theirs = found.cells[0].paper_mean is not None
+    console.print(
+        f"\nrandomized columns that leave their site: {', '.join(found.released)}; epsilon of a record, their sum: "
+        f"{epsilon_text(found.epsilon)}"
+    )
+    if not with_theirs:
+        console.print(
+            "Model I: the parameters of local variables are exact functions of the records; no epsilon covers them"
+        )
+    shown = _table(
+        f"\nTable 2, Model {'II' if with_theirs else 'I'}: mean (standard deviation x 100) over {found.runs:,} randomizations "
+        f"of {found.records:,} records" + ("; theirs over 5" if with_theirs else ""),
+        "parameter",
+        "theta",
+        "theirs" if with_theirs else "Model II expected",
+        "from the records",
+        "ours",
+        "expected",
+    )
+    for cell in found.cells:
+        given = ", ".join(f"{parent} = {code}" for parent, code in cell.given.items())
+        theirs = f"({100 * cell.central_deviation:.2f})"
+        if cell.paper_mean is not None and cell.paper_deviation is not None:
+            theirs = f"{cell.paper_mean:.3g} ({100 * cell.paper_deviation:.2f})"
+        shown.add_row(
+            f"P({cell.node} = {cell.state}{' | ' + given if given else ''})",
+            f"{cell.theta:g}",
+            theirs,
+            f"{cell.target:.4f}",
+            f"{cell.mean:.4f} ({100 * cell.deviation:.2f})" + ("" if cell.within else " !"),
+            f"({100 * cell.expected_deviation:.2f})",
+        )
+    console.print(shown)
+    inside = sum(cell.within for cell in found.cells)
+    console.print(
+        f"ours: {inside} of {len(found.cells)} means within 4 expected deviations / sqrt({found.runs}) + 0.003 of the "
+        "records' own parameter"
+    )
+    if with_theirs:
+        theirs_inside = sum(cell.paper_within is True for cell in found.cells)
+        console.print(
+            f"theirs: {theirs_inside} of {len(found.cells)} within 4 deviations of theta, for 5 runs and their own draw of the "
+            "records, + 0.005"
+        )
+    if found.undefined:
+        console.print(f"{found.undefined} runs had a parent configuration without a positive estimated count")
+
+
+def _print_figure_4(console: Console, points: Sequence[Point], *, clip: float) -> None:
+    shown = _table(
+        f"\nFigure 4: conditional KL distance in nats, {points[0].records:,} records, {points[0].runs:,} randomizations record "
+        f"by record; inverse estimates, clipped at {clip:g}",
+        *("node", "p", "mean", "sd", "median", "theory", "runs clipped", f"MAP-EM, {points[0].em_runs} runs"),
+    )
+    for point in points:
+        shown.add_row(
+            point.node,
+            f"{point.p:g}",
+            *(f"{value:.2e}" for value in (point.mean, point.deviation, point.median, point.theory)),
+            f"{point.clipped:.1%}",
+            "" if point.em_mean is None else f"{point.em_mean:.2e}",
+        )
+    console.print(shown)
+
+
+def _print_figure_5(console: Console, points: Sequence[Point], *, clip: float) -> None:
+    from verticil.experiments.ma_sivakumar import slopes
+
+    sizes = sorted({point.records for point in points})
+    shown = _table(
+        f"\nFigure 5: mean conditional KL distance in nats by the number of records; inverse estimates, clipped at {clip:g}; "
+        "slope of its logarithm over the upper half",
+        *("node", "p", "means of", *(f"{size:,}" for size in sizes), "slope"),
+    )
+    slope = slopes(tuple(points))
+    for node, p in dict.fromkeys((point.node, point.p) for point in points):
+        curve = [point for point in points if (point.node, point.p) == (node, p)]
+        rows: dict[str, list[float] | list[float | None]] = {
+            f"{curve[0].runs:,} draws": [point.mean for point in curve],
+            f"{curve[0].row_level_runs} runs by record": [point.row_level_mean for point in curve],
+            "theory": [point.theory for point in curve],
+        }
+        for number, (name, means) in enumerate(rows.items()):
+            first = (node, f"{p:g}") if number == 0 else ("", "")
+            numbers = ("" if mean is None else f"{mean:.2e}" for mean in means)
+            shown.add_row(*first, name, *numbers, f"{slope[node][p]:.3f}" if number == 0 else "")
+    console.print(shown)
+    console.print(
+        "-1 is expected where no run is clipped; numbers.json has every point's deviation, median and clipped share"
+    )
