@@ -297,7 +297,9 @@ class RpcServer:
             self._admit(identity.uri)
             return await work(identity)
         except VerticilError as error:
-            _log.info("%s by %s: %s", method, caller, error)
+            # Asking too early is part of the protocol, and no news.
+            level = logging.DEBUG if error.code == "NOT_READY" else logging.INFO
+            _log.log(level, "%s by %s: %s", method, caller, error)
             return error
         except Exception as error:  # noqa: BLE001 (a caller is never told of what we did not foresee)
             return without_text(error, method=method)
