@@ -20,7 +20,7 @@ from verticil.shared.formats.json_document import Json
 from verticil.shared.formats.model_json import STRUCTURE_STATEMENT
 from verticil.shared.formats.privacy_statement import PRIOR, ColumnStatement, PrivacyStatement, privacy_statement
 from verticil.shared.release.content import FILES, ReleaseContent
-from verticil.shared.release.report import layout, projection, wording
+from verticil.shared.release.report import layout, probabilities, projection, wording
 
 __all__ = ["render"]
 
@@ -57,7 +57,6 @@ class Bar:
 
     label: str
     estimate: str
-    error: str
     interval: str
     synthetic: str
     synthetic_width: float
@@ -157,6 +156,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         ],
         "shares": _shares(content, owner_index),
         "bar_width": _BAR_WIDTH,
+        "tables": probabilities.family_tables(content),
         "level": f"{100 * level:g}%",
         "structure_statement": STRUCTURE_STATEMENT,
         "n_unstable": n_unstable,
@@ -271,8 +271,7 @@ def _shares(content: ReleaseContent, owner_index: Mapping[str, int]) -> list[Sha
         bars = tuple(
             Bar(
                 label=variable.labels[k],
-                estimate=wording.share(estimate[k]),
-                error=wording.share(error[k]),
+                estimate=wording.with_error(estimate[k], error[k]),
                 interval=wording.interval(low[k], high[k]),
                 synthetic=wording.share(synthetic[k]),
                 synthetic_width=synthetic[k] * scale,
