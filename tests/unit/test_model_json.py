@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
@@ -11,6 +12,7 @@ import rfc8785
 
 from verticil.shared.errors import GateFailed
 from verticil.shared.formats import model_json
+from verticil.shared.model.network import Projection
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,53 @@ def test_what_a_cell_says(release_content, data):
         "registry",
     ]
     assert [marginal["variable"] for marginal in document["marginals"]] == list(release_content.network.schema.names)
+
+
+def test_every_parameter_and_share_has_an_error_and_an_interval(release_content, data):
+    document = json.loads(data)
+    for ours, family in zip(release_content.network.families, document["families"], strict=True):
+        assert np.array(family["standard_error"], dtype=float).shape == ours.probability.shape
+        for row, given in enumerate(ours.unstable):
+            for state in np.flatnonzero(~given):
+                assert family["standard_error"][row][state] > 0
+                assert family["interval"][row][state] is not None
+    for marginal, variable in zip(document["marginals"], document["variables"], strict=True):
+        for key in ("estimate", "standard_error", "interval"):
+            assert len(marginal[key]) == len(variable["labels"])
+            assert None not in marginal[key]
+
+
+def test_what_was_projected_is_said_and_read_back(release_content, context):
+    network = release_content.network
+    families = tuple(
+        dataclasses.replace(family, projection=Projection(mass_moved=0.125 * position, negative_cells=position))
+        for position, family in enumerate(network.families)
+    )
+    told = dataclasses.replace(network, families=families)
+    data = model_json.write(told, release_content.marginals, context)
+    document = json.loads(data)
+    assert document["families"][3]["projection"] == {"mass_moved": 0.375, "negative_cells": 3}
+    assert document["parameters"]["projection"]["estimator"] == "em"
+    assert [family.projection for family in model_json.read(data).families] == [f.projection for f in families]
+    for family in document["families"]:
+        del family["projection"]  # a model of the first version
+    old = model_json.read(json.dumps(document).encode())
+    assert [family.projection for family in old.families] == [None] * len(families)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "words"), [("em", "constrained EM"), ("clip", "set to 0"), ("simplex", "by least squares")]
+)
+def test_the_estimator_is_named(release_content, context, estimator, words):
+    study = dataclasses.replace(
+        context.study, parameters=dataclasses.replace(context.study.parameters, estimator=estimator)
+    )
+    data = model_json.write(
+        release_content.network, release_content.marginals, dataclasses.replace(context, study=study)
+    )
+    parameters = json.loads(data)["parameters"]
+    assert words in parameters["probability"]
+    assert parameters["projection"]["estimator"] == estimator
 
 
 def test_the_privacy_figures(data):

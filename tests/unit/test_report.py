@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from verticil.shared.model.graph import Dag
+from verticil.shared.model.network import Projection
 from verticil.shared.model.transition import identity, quantize, symmetric
-from verticil.shared.release.report import layout, wording
+from verticil.shared.release.report import layout, probabilities, wording
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
 
@@ -197,8 +198,53 @@ def test_shares_show_estimate_interval_and_synthetic_side_by_side(release_conten
     share = np.bincount(release_content.codes[4], minlength=2) / 400
     words = _words(page)
     estimate, low, high = share[0] - 0.05, share[0] - 0.07, share[0] - 0.03
-    assert f"north & east {100 * estimate:.1f}% {100 * low:.1f}–{100 * high:.1f}% {100 * share[0]:.1f}%" in words
+    interval = f"{100 * low:.1f}–{100 * high:.1f}%"
+    assert f"north & east {100 * estimate:.1f} ± 1.0% {interval} {100 * share[0]:.1f}%" in words
     assert "In 1 category the synthetic share lies outside the interval." in words
+
+
+def test_every_probability_has_its_error_and_interval(release_content, page, monkeypatch):
+    words = _words(page)
+    smoker, schema = release_content.network.families[1], release_content.study.schema
+    assert "smoker given age : 6 probabilities" in words
+    table = words.split("smoker given age : 6 probabilities")[1].split("income given")[0]
+    for label, unstable, *cells in zip(
+        schema[0].labels, smoker.unstable[:, 0], smoker.probability, smoker.estimate, smoker.standard_error, strict=True
+    ):
+        (p, _), (estimate, _), (error, _) = cells
+        stated = f"{label} no {wording.share(p)} {wording.share(estimate)} {wording.share(error)}"
+        low, high = (
+            ends[list(schema[0].labels).index(label), 0] for ends in (smoker.interval_low, smoker.interval_high)
+        )
+        assert f"{stated} {'n/a' if unstable else wording.interval(low, high)}" in table
+    # age 3, smoker 6, income 12, weight 3, region 4: the third does not fit, the others do
+    monkeypatch.setattr(probabilities, "MAX_ROWS", 16)
+    assert [len(table.configurations) for table in probabilities.family_tables(release_content)] == [1, 3, 0, 1, 2]
+    assert _words(render(release_content)).count("Too many for this page") == 1
+
+
+def test_what_was_moved_to_make_probabilities(release_content, page):
+    assert "From estimates to probabilities" not in _words(page)  # a model that does not know it
+    moved = (0.0, 0.01, 0.25, 0.001, 0.02)
+    network = release_content.network
+    families = tuple(
+        dataclasses.replace(family, projection=Projection(mass_moved=share, negative_cells=position))
+        for position, (family, share) in enumerate(zip(network.families, moved, strict=True))
+    )
+    content = dataclasses.replace(release_content, network=dataclasses.replace(network, families=families))
+    words = _words(render(content))
+    cells = sum(family.probability.size for family in families)
+    assert f"10 of the {cells} counts in the tables of all columns were negative" in words
+    assert "made from the most probable counts that are not negative (constrained EM, with a prior)" in words
+    assert "this counts 5.6% of the people in another cell" in words  # .281 / 5
+    order = ["income age", "region income", "smoker age", "weight nothing", "age nothing"]
+    table = words.split("The tables that were changed most:")[1].split("Standard errors")[0]
+    assert sorted(order, key=table.index) == order
+    assert "income age, smoker 12 2 25.0% region income 4 4 2.0%" in table
+    for estimator, method in (("clip", "set to zero"), ("simplex", "least squares")):
+        study = content.study
+        parameters = dataclasses.replace(study.parameters, estimator=estimator)
+        assert method in _words(render(_with_study(content, dataclasses.replace(study, parameters=parameters))))
 
 
 def test_a_variable_with_many_categories_shows_the_most_frequent(release_content):
@@ -240,7 +286,7 @@ def test_a_variable_with_many_categories_shows_the_most_frequent(release_content
         marginals=(*release_content.marginals[:region], marginal),
         codes=(*release_content.codes[:region], codes),
     )
-    words = _words(render(content))
+    words = _words(render(content)).split("Every probability of the network")[0]
     assert "20 rarer categories are not shown" in words
     assert "district 59" in words
     assert "district 39" not in words

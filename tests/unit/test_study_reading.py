@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import math
 import subprocess
@@ -12,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from verticil.shared.config import Table
-from verticil.shared.errors import Misuse, Refusal
+from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.model import privacy
+from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_declarations, read_study
 
@@ -179,7 +181,8 @@ def test_bad_studies_are_refused_with_reason(tmp_path: Path, old: str, new: str,
         ('[structure]\nforbidden = [["ward"]]', "STUDY_INVALID", 'each ["parent", "child"]'),
         ("[structure]\nmax_family_cells = 2", "STUDY_INVALID", "at least the 3 categories"),
         ("[structure.genetic]\nselected = 201", "STUDY_INVALID", "selected: got 201, expected 1 to 200"),
-        ('[parameters]\nestimator = "clip"', "STUDY_UNSUPPORTED", "parameters.estimator: 'clip'"),
+        ('[parameters]\nestimator = "mean"', "STUDY_INVALID", "got 'mean', expected one of em, inverse, clip, simplex"),
+        ('[parameters]\nestimator = "inverse"', "STUDY_INVALID", "got 'inverse', whose counts can be negative"),
         ("[parameters]\ninterval_level = nan", "STUDY_INVALID", "interval_level: got nan"),
         ('[release]\nsynthetic_records = "all"', "STUDY_INVALID", 'expected "common" or a whole number'),
         ('[[randomization]]\njointly = ["ward", "claims"]', "STUDY_UNSUPPORTED", "'jointly' is not yet supported"),
@@ -207,6 +210,20 @@ def test_bad_sections_are_refused_with_reason(tmp_path: Path, more: str, code: s
     with pytest.raises(Misuse) as caught:
         read(tmp_path, SMALL + more + "\n")
     assert (caught.value.code, words in caught.value.message) == (code, True), caught.value.message
+
+
+@pytest.mark.parametrize("estimator", ["em", "clip", "simplex"])
+def test_every_estimator_of_a_distribution_is_accepted(tmp_path: Path, estimator: str):
+    study = read(tmp_path, SMALL + f'[parameters]\nestimator = "{estimator}"\n')
+    assert study.parameters.estimator == estimator
+    assert canonical.from_bytes(canonical.to_bytes(study)) == study
+
+
+def test_a_study_with_the_inverse_is_not_taken_off_the_wire_either(tmp_path: Path):
+    study = read(tmp_path, SMALL)
+    bad = dataclasses.replace(study, parameters=dataclasses.replace(study.parameters, estimator="inverse"))
+    with pytest.raises(PeerFault, match="whose counts can be negative"):
+        canonical.from_bytes(canonical.to_bytes(bad))
 
 
 def test_a_column_without_a_scheme_is_refused(tmp_path: Path):

@@ -18,7 +18,7 @@ from verticil.miner.learning.counting import Codes
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.protocol import LearningCancelled, SearchProblem, SearchResult, run_search
 from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.model import parameters
+from verticil.shared.model import estimation, parameters
 from verticil.shared.model.network import Family, Marginal, Network
 from verticil.shared.model.rounding import round_network
 from verticil.shared.model.transition import Transition
@@ -179,6 +179,7 @@ def _family(
         parents,
         prior_count=study.parameters.prior_count,
         level=study.parameters.interval_level,
+        estimator=estimation.ESTIMATORS[study.parameters.estimator],
     )
 
 

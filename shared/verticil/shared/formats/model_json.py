@@ -26,7 +26,7 @@ from verticil.shared.errors import GateFailed
 from verticil.shared.formats.json_document import Json, Node, parse
 from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Marginal, Network
+from verticil.shared.model.network import Family, Marginal, Network, Projection
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.study.document import Study
 
@@ -43,6 +43,12 @@ _LAYOUT: Final = (
     "Tables have one row for each configuration of the parents (in the order of their categories, the last parent fastest) "
     "and one column for each category of the child. null: not estimable."
 )
+
+_PROBABILITY: Final[Mapping[str, str]] = {
+    "em": "maximum a posteriori by the constrained EM counts",
+    "clip": "the unbiased counts, negative ones set to 0 and the others rescaled, with the prior",
+    "simplex": "the nearest counts to the unbiased ones that are not negative, by least squares, with the prior",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +107,7 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
         },
         "parameters": {
             "layout": _LAYOUT,
-            "probability": "what is sampled from: maximum a posteriori by the constrained EM counts",
+            "probability": f"what is sampled from: {_PROBABILITY[study.parameters.estimator]}",
             "estimate": "unbiased: from the inverse of the randomization, not clipped, so it can lie outside 0 to 1",
             "standard_error": "of the estimate; sampling and randomization together",
             "interval": "from the estimate, then cut to 0 to 1; null where unstable",
@@ -109,6 +115,12 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
             "interval_level": study.parameters.interval_level,
             "prior_count": study.parameters.prior_count,
             "statement": STRUCTURE_STATEMENT,
+            "projection": {
+                "estimator": study.parameters.estimator,
+                "mass_moved": "half the L1 distance between the family's unbiased counts and those behind its probabilities, "
+                "the prior's included, as a share of n_common",
+                "negative_cells": "how many of the family's unbiased counts are negative",
+            },
         },
         "families": [_family(family, names) for family in network.families],
         "marginals": [_marginal(marginal, names) for marginal in marginals],
@@ -195,6 +207,9 @@ def _family(family: Family, names: tuple[str, ...]) -> Json:
         "standard_error": _numbers(family.standard_error),
         "interval": _intervals(family.interval_low, family.interval_high),
         "unstable": unstable,
+        "projection": None
+        if family.projection is None
+        else {"mass_moved": family.projection.mass_moved, "negative_cells": family.projection.negative_cells},
     }
 
 
@@ -230,6 +245,7 @@ def _read_family(node: Node, positions: Mapping[str, int], schema: Schema) -> Fa
         if len(grid) != shape[0] or any(len(row) != shape[1] for row in grid):
             node[key].fail(f"expected {shape[0]} rows of {shape[1]} entries")
     ends = np.array(intervals, dtype=np.float64).reshape((*shape, 2))
+    projection = node.get("projection")  # absent in models of the first version
     return Family(
         child=child,
         parents=parents,
@@ -239,6 +255,11 @@ def _read_family(node: Node, positions: Mapping[str, int], schema: Schema) -> Fa
         interval_low=ends[..., 0],
         interval_high=ends[..., 1],
         unstable=np.array(unstable, dtype=np.bool_).reshape(shape),
+        projection=None
+        if projection is None
+        else Projection(
+            mass_moved=projection["mass_moved"].number(), negative_cells=projection["negative_cells"].integer()
+        ),
     )
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.schema import Schema
 
-__all__ = ["Family", "Marginal", "Network"]
+__all__ = ["Family", "Marginal", "Network", "Projection"]
 
 Floats = NDArray[np.float64]
 
@@ -25,6 +25,20 @@ def _readonly(array: Floats) -> Floats:
     return array
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """How far a family's counts had to be moved to become a distribution, the prior's mass included.
+
+    Attributes:
+        mass_moved: half the L1 distance between the unbiased counts and those behind `Family.probability`, as a share of the
+            people.
+        negative_cells: how many of the unbiased counts are negative.
+    """
+
+    mass_moved: float
+    negative_cells: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Family:
     """The conditional probabilities of one variable given its parents. All arrays have the shape (J, K).
@@ -32,11 +46,12 @@ class Family:
     Attributes:
         child: position of the variable in the schema.
         parents: positions of its parents, ascending.
-        probability: what is sampled from (MAP by the EM counts); rows sum to 1, no negative.
+        probability: what is sampled from (by default MAP by the EM counts); rows sum to 1, no negative.
         estimate: the unbiased estimate from the inverse, not clipped; NaN where the parent configuration has no positive count.
         standard_error: total form (sampling and randomization), delta method; NaN where `estimate` is.
         interval_low, interval_high: from `estimate` and `standard_error`, then cut to [0, 1]; NaN where unstable.
         unstable: bool; the parent configuration's estimated count is below 3 of its standard deviations.
+        projection: from `estimate`'s counts to those of `probability`; None where it is not known.
     """
 
     child: int
@@ -47,6 +62,7 @@ class Family:
     interval_low: Floats
     interval_high: Floats
     unstable: NDArray[np.bool_]
+    projection: Projection | None = None
 
     def __post_init__(self) -> None:
         for name in ("probability", "estimate", "standard_error", "interval_low", "interval_high"):

@@ -1,6 +1,7 @@
 """A family's conditional probabilities with their uncertainty, one-way shares, and the network's own marginals.
 
-Two answers for every cell. `probability`, what is sampled from: the ratio of MAP-EM counts, always a distribution.
+Two answers for every cell. `probability`, what is sampled from: the ratio of projected counts (MAP-EM unless another
+estimator is asked for), always a distribution.
 `estimate`: the ratio of unbiased counts N^_jk / N^_j, with a standard error by the delta method from the exact covariance
 (sampling and randomization; Ma & Sivakumar, section 5). With theta = N^_jk / N^_j, m_jy = sum of the released counts with
 child category y, weighted by the squares of the parents' inverses at j, and z the child's P^-1,
@@ -23,7 +24,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.estimation import em_projection, marginal_estimate
+from verticil.shared.model.estimation import Estimator, em_projection, marginal_estimate
 from verticil.shared.model.kronecker import (
     Counts,
     apply_axes,
@@ -31,7 +32,7 @@ from verticil.shared.model.kronecker import (
     inverse_matrices,
     variance_total,
 )
-from verticil.shared.model.network import Family, Marginal, Network
+from verticil.shared.model.network import Family, Marginal, Network, Projection
 from verticil.shared.model.transition import Transition
 
 __all__ = ["MAX_CLIQUE_CELLS", "family_parameters", "marginal_parameters", "network_marginals"]
@@ -40,6 +41,9 @@ Floats = NDArray[np.float64]
 
 UNSTABLE_BELOW = 3.0
 """Standard deviations of a parent configuration's estimated count."""
+
+_ROUNDING = 1e-9
+"""Share of the records: a count of zero that went through the inverse of another axis is zero only up to rounding."""
 
 MAX_CLIQUE_CELLS = 2_000_000
 """Largest table that `network_marginals` builds."""
@@ -53,6 +57,7 @@ def family_parameters(
     *,
     prior_count: float,
     level: float,
+    estimator: Estimator = em_projection,
 ) -> Family:
     """Estimate the conditional probabilities of one variable.
 
@@ -63,9 +68,10 @@ def family_parameters(
         parents: positions of its parents, ascending.
         prior_count: Dirichlet pseudo-count of every cell, for `probability` only.
         level: of the intervals.
+        estimator: of the counts behind `probability`; the estimate and its intervals are the inverse's with any.
 
     Raises:
-        ValueError: the shapes do not fit, or there is no record.
+        ValueError: the shapes do not fit, there is no record, or the estimator gives a negative probability.
     """
     if observed.ndim != len(parents) + 1 or len(transitions) != observed.ndim:
         raise ValueError(
@@ -74,13 +80,12 @@ def family_parameters(
         )
     n_states = observed.shape[-1]
     n = float(observed.sum())
-    fitted = em_projection(observed, transitions, prior_count=prior_count).reshape(-1, n_states)
+    fitted = estimator(observed, transitions, prior_count=prior_count).reshape(-1, n_states)
     counts = estimate_counts(observed, transitions).reshape(-1, n_states)
     of_parents = observed.sum(axis=-1)
     totals = counts.sum(axis=1)
     deviation = np.sqrt(variance_total(of_parents, transitions[:-1])).reshape(-1)
-    # A count of zero that went through the inverse of another axis is zero only up to rounding.
-    present = totals > 1e-9 * n
+    present = totals > _ROUNDING * n
     unstable = ~present | (totals < UNSTABLE_BELOW * deviation)
     divisor = np.where(present, totals, np.nan)[:, None]
     estimate = counts / divisor
@@ -95,6 +100,10 @@ def family_parameters(
         interval_low=np.where(unstable[:, None], np.nan, low),
         interval_high=np.where(unstable[:, None], np.nan, high),
         unstable=np.repeat(unstable[:, None], n_states, axis=1),
+        projection=Projection(
+            mass_moved=float(np.abs(counts - fitted).sum()) / (2 * n),
+            negative_cells=int(np.count_nonzero(counts < -_ROUNDING * n)),
+        ),
     )
 
 

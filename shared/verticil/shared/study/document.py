@@ -77,7 +77,7 @@ class StructureRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterRule:
-    """How parameters are estimated: `estimator` (em in this version), Dirichlet pseudo-count per cell, level of intervals."""
+    """How parameters are estimated: `estimator` (em, clip, simplex), Dirichlet pseudo-count per cell, level of intervals."""
 
     estimator: str
     prior_count: float

@@ -278,10 +278,8 @@ def _structure(table: Table) -> StructureRule:
 
 def _parameters(table: Table) -> ParameterRule:
     table.only("estimator", "prior_count", "interval_level")
-    estimator = table.choice("estimator", rules.ESTIMATORS, "em")
-    rules.check_supported(rules.ESTIMATORS, estimator, where=f"{table.source}: parameters.estimator")
     return ParameterRule(
-        estimator=estimator,
+        estimator=table.choice("estimator", rules.ESTIMATORS, "em"),
         prior_count=table.value(float, "prior_count", 0.5),
         interval_level=table.value(float, "interval_level", 0.95),
     )

@@ -76,7 +76,7 @@ METHODS: Final = {
     "auto": False,
 }
 SCORES: Final = {"mutual-information": True}
-ESTIMATORS: Final = {"em": True, "inverse": False, "clip": False, "simplex": False}
+ESTIMATORS: Final = ("em", "inverse", "clip", "simplex")
 NORMALISE_STEPS: Final = ("nfkc", "trim", "casefold", "digits-only")
 
 _STUDY_ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -397,11 +397,17 @@ class _Rules:
 
     def numbers(self, study: Study) -> None:
         parameters = study.parameters
-        check_supported(ESTIMATORS, parameters.estimator, where=f"{self.source}: parameters.estimator")
         if parameters.estimator not in ESTIMATORS:
             self.fail(
                 "parameters.estimator",
                 f"got '{parameters.estimator[:MAX_TEXT]}', expected one of {', '.join(ESTIMATORS)}",
+            )
+        if parameters.estimator == "inverse":
+            self.fail(
+                "parameters.estimator",
+                "got 'inverse', whose counts can be negative: no records can be drawn from such a model; "
+                "expected em, clip or simplex",
+                hint="keep em; the inverse's estimate of every parameter is published beside it, with its interval",
             )
         self.within("parameters.prior_count", parameters.prior_count, 1e-6, 1e6)
         self.within("parameters.interval_level", parameters.interval_level, 0.5, 0.9999)

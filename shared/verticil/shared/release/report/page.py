@@ -20,7 +20,7 @@ from verticil.shared.formats.json_document import Json
 from verticil.shared.formats.model_json import STRUCTURE_STATEMENT
 from verticil.shared.formats.privacy_statement import PRIOR, ColumnStatement, PrivacyStatement, privacy_statement
 from verticil.shared.release.content import FILES, ReleaseContent
-from verticil.shared.release.report import layout, wording
+from verticil.shared.release.report import layout, probabilities, projection, wording
 
 __all__ = ["render"]
 
@@ -156,10 +156,12 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         ],
         "shares": _shares(content, owner_index),
         "bar_width": _BAR_WIDTH,
+        "tables": probabilities.family_tables(content),
         "level": f"{100 * level:g}%",
         "structure_statement": STRUCTURE_STATEMENT,
         "n_unstable": n_unstable,
         "n_rows": n_rows,
+        "projection": projection.summarize(content),
         "files": FILES,
         "facts": _facts(content),
     }
@@ -260,6 +262,7 @@ def _shares(content: ReleaseContent, owner_index: Mapping[str, int]) -> list[Sha
         low = cast("list[float]", marginal.interval_low.tolist())
         high = cast("list[float]", marginal.interval_high.tolist())
         estimate = cast("list[float]", marginal.estimate.tolist())
+        error = cast("list[float]", marginal.standard_error.tolist())
         top = max([value for value in (*synthetic, *high, *estimate) if not math.isnan(value)], default=1.0)
         scale = _BAR_WIDTH / max(top * 1.04, 1e-9)
         order = range(variable.n_states)
@@ -268,7 +271,7 @@ def _shares(content: ReleaseContent, owner_index: Mapping[str, int]) -> list[Sha
         bars = tuple(
             Bar(
                 label=variable.labels[k],
-                estimate=wording.share(estimate[k]),
+                estimate=wording.with_error(estimate[k], error[k]),
                 interval=wording.interval(low[k], high[k]),
                 synthetic=wording.share(synthetic[k]),
                 synthetic_width=synthetic[k] * scale,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["at_least", "at_most", "count", "factor", "interval", "percent", "share"]
+__all__ = ["at_least", "at_most", "count", "factor", "interval", "percent", "share", "with_error"]
 
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SLACK = 1e-9  # binary rounding must not lift 0.6 to 60.1 %
@@ -76,6 +76,15 @@ def share(value: float) -> str:
         return "n/a"
     text = f"{100 * value:.1f}%"
     return "0.0%" if text == "-0.0%" else text.replace("-", "−")
+
+
+def with_error(value: float, error: float) -> str:
+    """An estimated share with its standard error.
+
+    >>> with_error(0.4213, 0.004), with_error(-0.004, 0.0113), with_error(math.nan, math.nan)
+    ('42.1 ± 0.4%', '−0.4 ± 1.1%', 'n/a')
+    """
+    return "n/a" if math.isnan(value) else f"{share(value).removesuffix('%')} ± {share(error)}"
 
 
 def interval(low: float, high: float) -> str:

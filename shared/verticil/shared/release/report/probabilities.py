@@ -1,0 +1,99 @@
+"""Every conditional probability of the network as the report shows it: with its estimate, standard error and interval.
+
+A page of hundreds of thousands of rows opens in no browser, so the tables are shown in the columns' order as long as the rows
+stay below a limit; `model.json` has all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Final, cast
+
+from verticil.shared.model.network import Family
+from verticil.shared.model.schema import Schema
+from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.report import wording
+
+__all__ = ["MAX_ROWS", "Cell", "Configuration", "FamilyTable", "family_tables"]
+
+MAX_ROWS: Final = 20_000
+"""Probabilities that the page shows at most: about 3 MB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One probability, in words."""
+
+    category: str
+    probability: str
+    estimate: str
+    error: str
+    interval: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """The probabilities of a column's categories given one category of each parent."""
+
+    given: tuple[str, ...]
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyTable:
+    """One column's probabilities; no configuration where the table is not shown."""
+
+    name: str
+    parents: tuple[str, ...]
+    n_cells: str
+    configurations: tuple[Configuration, ...]
+
+
+def family_tables(content: ReleaseContent) -> tuple[FamilyTable, ...]:
+    """The tables of all columns, in their order."""
+    schema = content.study.schema
+    tables: list[FamilyTable] = []
+    left = MAX_ROWS
+    for family in content.network.families:
+        shown = family.probability.size <= left
+        left -= family.probability.size if shown else 0
+        tables.append(
+            FamilyTable(
+                name=schema[family.child].name,
+                parents=tuple(schema[parent].name for parent in family.parents),
+                n_cells=wording.count(family.probability.size, "probability", "probabilities"),
+                configurations=_configurations(family, schema) if shown else (),
+            )
+        )
+    return tuple(tables)
+
+
+def _configurations(family: Family, schema: Schema) -> tuple[Configuration, ...]:
+    given = itertools.product(*(schema[parent].labels for parent in family.parents))
+    arrays = (family.probability, family.estimate, family.standard_error, family.interval_low, family.interval_high)
+    rows = zip(*(cast("list[list[float]]", array.tolist()) for array in arrays), strict=True)
+    return tuple(
+        Configuration(
+            given=labels,
+            cells=tuple(
+                Cell(
+                    category=category,
+                    probability=wording.share(probability),
+                    estimate=wording.share(estimate),
+                    error=_error(error),
+                    interval=wording.interval(low, high),
+                )
+                for category, probability, estimate, error, low, high in zip(
+                    schema[family.child].labels, *row, strict=True
+                )
+            ),
+        )
+        for labels, row in zip(given, rows, strict=True)
+    )
+
+
+def _error(value: float) -> str:
+    """A standard error; above 1000 % there is nothing to tell."""
+    return wording.share(value) if math.isnan(value) or value <= 10 else "over 1000%"
