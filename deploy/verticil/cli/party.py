@@ -154,12 +154,17 @@ def _print_columns(columns: Sequence[Mapping[str, object]]) -> None:
     for column in columns:
         shown.add_row(
             ", ".join(cast("Sequence[str]", column["variables"])),
-            str(column["scheme"]),
+            f"{column['scheme']}: {column['two_level']}" if "two_level" in column else str(column["scheme"]),
             str(column["categories"]),
             epsilon_text(column["epsilon"]),
             f"{100 * cast('float', column['kept']):.0f} %",
         )
     text_console().print(shown)
+    if any("two_level" in column for column in columns):
+        text_console().print(
+            "two-level: epsilon is that of both responses together; the group is randomized too, nothing leaves exactly",
+            style="dim",
+        )
 
 
 @app.command("status", epilog="Example: verticil party status --config party.toml")

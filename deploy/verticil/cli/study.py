@@ -135,6 +135,7 @@ def check(
         "ok": not findings if strict else not errors,
         "n": table.n,
         "columns": [dataclasses.asdict(row) for row in table.rows],
+        "breach": None if document.breach is None else dataclasses.asdict(document.breach),
         "epsilon_per_party": dict(table.party_totals),
         "epsilon_per_person": table.total_epsilon,
         "findings": [dataclasses.asdict(finding) for finding in findings],
@@ -178,6 +179,18 @@ def _print_check(study: Study, table: StudyTable, findings: list[Finding], diges
         "cond: condition number; ± share: half of a 95 % interval; links: records that a pair of such columns is worth",
         style="dim",
     )
+    for row in table.rows:
+        if row.two_level is not None:
+            console.print(
+                f"{row.variable}: two-level, {row.two_level.text}; the table has the epsilon of both together."
+                " The group is randomized too: nothing is released exactly",
+                markup=False,
+            )
+    if study.breach is not None:
+        console.print(
+            f"every column keeps the breach rule: by what is sent of it, no belief of {study.breach.prior:g} becomes"
+            f" {study.breach.posterior:g} (odds x below {study.breach.gamma_limit:.4g})"
+        )
     for party, total in table.party_totals:
         console.print(f"  {party:24} epsilon per person {epsilon_text(total)}")
     total = table.total_epsilon

@@ -16,6 +16,7 @@ from verticil.party.control.policy import Policy
 from verticil.party.records.source import ColumnRule, DatasetRule
 from verticil.shared.config import Federation, Table, load_federation, read_toml
 from verticil.shared.errors import Misuse
+from verticil.shared.study.rules import breach_from
 from verticil.shared.transport.identity import is_name
 
 __all__ = ["PartyConfig", "PeerRule", "load_party", "require_marked_authority"]
@@ -174,6 +175,7 @@ def _policy(table: Table) -> Policy:
             "Literal['refuse', 'sticky', 'fresh']",
             table.choice("on_data_change", ("refuse", "sticky", "fresh"), "refuse"),
         ),
+        breach=breach_from(table, "breach"),
     )
     n_approvers = len(set(policy.approvers))
     if policy.approvers and policy.approvers_needed > n_approvers:

@@ -224,6 +224,8 @@ def _columns(config: PartyConfig, study: Study, charges: Mapping[int, float]) ->
             "epsilon": _number(privacy.epsilon(unit.transition)),
             "kept": float(unit.transition.probabilities.diagonal().min()),
         }
+        if unit.two_level is not None:
+            row["two_level"] = unit.two_level.text
         if index in charges:
             row["charge_now"] = _number(charges[index])
         rows.append(row)
@@ -385,6 +387,7 @@ allow_infinite = []                      # variables that may be sent with schem
 minimum_common_records = 1000
 minimum_parties = 2
 max_categories = 50
+# breach = { prior = 0.1, posterior = 0.5 }   # refuse a column by which a belief of 0.1 can become 0.5, also if in allow_infinite
 deny_columns = ["ID"]                    # never leave, whatever a study calls them
 recipients = ["miner"]
 on_data_change = "refuse"                # refuse | sticky | fresh: a second release of changed data

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from verticil.shared.errors import Refusal
@@ -40,6 +41,8 @@ class Policy:
         max_categories: most categories of a variable of this party.
         deny_columns: source columns, or the study's names of variables, that never leave.
         recipients: who may receive randomized columns.
+        breach: what no unit, and no units of one local column together, may allow; None: no such rule. A variable in
+            `allow_infinite` is no exception.
         on_data_change: what a second release of changed data is: refused, or accepted with the same or with fresh noise.
     """
 
@@ -56,6 +59,7 @@ class Policy:
     deny_columns: tuple[str, ...]
     recipients: tuple[str, ...]
     on_data_change: Literal["refuse", "sticky", "fresh"]
+    breach: privacy.Breach | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +106,7 @@ def objections(policy: Policy, study: Study, party: str, columns: Mapping[str, C
         *_of_variables(policy, study, party, columns),
         *_of_epsilon(policy, study, party),
         *_of_columns(policy, study, party, columns),
+        *_of_breach(policy, study, party, columns),
     ]
     return tuple(found)
 
@@ -201,6 +206,35 @@ def _of_columns(policy: Policy, study: Study, party: str, columns: Mapping[str, 
         )
         for column, epsilons in units.items()
         if len(epsilons) > 1 and (total := finite_total(epsilons)) > limit + privacy.EPSILON_TOLERANCE
+    ]
+
+
+def _of_breach(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
+    rule = policy.breach
+    if rule is None:
+        return []
+    found: list[tuple[str, Fraction | None]] = []
+    behind: dict[Column, list[Fraction | None]] = {}
+    for index in study.units_of(party):
+        unit = study.units[index]
+        ratio = privacy.gamma(unit.transition)
+        found.append((f"column '{', '.join(unit.variables)}': gamma", ratio))
+        for variable in unit.variables:
+            behind.setdefault(columns[variable], []).append(ratio)
+    for column, ratios in behind.items():
+        finite = [ratio for ratio in ratios if ratio is not None]
+        if len(ratios) > 1 and len(finite) == len(ratios) and not any(map(rule.possible, ratios)):
+            what = f"local column '{column.source}' stands behind {len(ratios)} variables: gamma multiplies to"
+            found.append((what, math.prod(finite, start=Fraction(1))))
+    return [
+        Objection(
+            code="POLICY_REFUSED",
+            message=f"{what} {'infinite' if ratio is None else f'{float(ratio):.6g}'}, expected below {rule.gamma_limit:.6g},"
+            f" so that no belief of {rule.prior:g} becomes {rule.posterior:g}",
+            hint="declare stronger noise with [[randomization]] in party.toml; the limit is policy.breach",
+        )
+        for what, ratio in found
+        if rule.possible(ratio)
     ]
 
 

@@ -30,6 +30,7 @@ class ColumnStatement:
         variables: the column, or the columns that were randomized in one draw.
         owner: the party.
         scheme: how the matrix was declared.
+        two_level: both numbers of a two-level scheme in words; None for any other.
         n_states: K.
         k_measure: at least this many true categories are possible behind every released one.
         gamma: worst ratio of the odds after seeing the released value to the odds before; infinite without a bound.
@@ -43,6 +44,7 @@ class ColumnStatement:
     variables: tuple[str, ...]
     owner: str
     scheme: str
+    two_level: str | None
     n_states: int
     k_measure: int
     gamma: float
@@ -69,6 +71,7 @@ class ColumnStatement:
             "variables": list(self.variables),
             "owner": self.owner,
             "scheme": self.scheme,
+            **({} if self.two_level is None else {"two_level": self.two_level}),
             "n_states": self.n_states,
             "bounded": self.bounded,
             "epsilon": self.epsilon if self.bounded else None,
@@ -132,6 +135,7 @@ def _column(unit: Unit) -> ColumnStatement:
         variables=unit.variables,
         owner=unit.owner,
         scheme=unit.scheme,
+        two_level=None if unit.two_level is None else unit.two_level.text,
         n_states=measures.n_states,
         k_measure=measures.k_measure,
         gamma=measures.gamma,

@@ -26,6 +26,7 @@ from verticil.shared.model.transition import Transition
 
 __all__ = [
     "EPSILON_TOLERANCE",
+    "Breach",
     "ColumnPrivacy",
     "RandomizedUnit",
     "breach_free",
@@ -43,6 +44,9 @@ __all__ = [
 
 EPSILON_TOLERANCE: Final = 1e-9
 """Slack for comparing an epsilon with a limit: a declared epsilon of 3 comes back as 3 within a few units of 1e-16."""
+
+_NEARLY: Final = 1 - Fraction(1, 10**9)
+"""A gamma that reaches this part of its limit has reached it: quantization may leave it a hair below."""
 
 
 class RandomizedUnit(Protocol):
@@ -84,6 +88,50 @@ class ColumnPrivacy:
     condition_number: float
     prior: float
     max_posterior: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breach:
+    """A privacy breach that a design must not allow: a belief of at most `prior` becomes one of `posterior` or more.
+
+    By the amplification bound no release of a matrix allows it, nor the reverse for the complement, when
+    gamma < posterior (1 - prior) / (prior (1 - posterior)) (Evfimievski et al.). It is a rule for what is released in one
+    draw, or in several of known product gamma; it says nothing about columns that merely hang together.
+
+    Attributes:
+        prior: of the belief, before.
+        posterior: of the belief, after; 0 < prior < posterior < 1.
+
+    Raises:
+        ValueError: the beliefs are not in that order.
+
+    >>> Breach(prior=0.1, posterior=0.5).gamma_limit
+    9.0
+    """
+
+    prior: float
+    posterior: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.prior < self.posterior < 1:
+            raise ValueError(f"got {self.prior:g} and {self.posterior:g}, expected 0 < prior < posterior < 1")
+
+    @property
+    def gamma_limit(self) -> float:
+        """What gamma has to stay below."""
+        return float(self._limit())
+
+    def possible(self, ratio: Fraction | None) -> bool:
+        """Whether a release of this gamma (None: infinite) can be such a breach.
+
+        A gamma that reaches the limit but for rounding counts: the limit of (0.1, 0.5) is 9, and so is a declared gamma of 9.
+        """
+        return ratio is None or ratio >= self._limit() * _NEARLY
+
+    def _limit(self) -> Fraction:
+        # The numbers as they were written: 0.1 is meant as a tenth.
+        prior, posterior = Fraction(repr(self.prior)), Fraction(repr(self.posterior))
+        return posterior * (1 - prior) / (prior * (1 - posterior))
 
 
 def gamma(transition: Transition) -> Fraction | None:
@@ -146,15 +194,12 @@ def max_posterior(prior: float, *, gamma: float | Fraction | None = None, epsilo
 def breach_free(transition: Transition, prior: float, posterior: float) -> bool:
     """Whether no release lifts a belief from at most `prior` to `posterior` or more, nor the reverse for its complement.
 
-    gamma < posterior (1 - prior) / (prior (1 - posterior)), for 0 < prior < posterior < 1 (Evfimievski et al.).
+    See `Breach`.
 
     Raises:
         ValueError: the beliefs are not in that order.
     """
-    if not 0 < prior < posterior < 1:
-        raise ValueError(f"got {prior:g} and {posterior:g}, expected 0 < prior < posterior < 1")
-    ratio = gamma(transition)
-    return ratio is not None and ratio < posterior * (1 - prior) / (prior * (1 - posterior))
+    return not Breach(prior=prior, posterior=posterior).possible(gamma(transition))
 
 
 def column_privacy(unit: RandomizedUnit, *, prior: float = 0.15) -> ColumnPrivacy:

@@ -5,7 +5,7 @@ section 3). What is declared in floating point is quantized once, each row by la
 exact, and from then on the integers are the matrix: sampling compares 64-bit numbers with integer thresholds, and gamma
 is a ratio of integers, so the privacy statement is about the very distribution that is sampled from.
 
-The functions that make the declared matrices (`symmetric`, `binary`, `blocks`, `identity`) return float64 matrices;
+The functions that make the declared matrices (`symmetric`, `binary`, `blocks`, `two_level`, `identity`) return float64 matrices;
 `validate_matrix` says what is wrong with one; `quantize` makes the `Transition`. Privacy measures are in `privacy`.
 """
 
@@ -32,6 +32,7 @@ __all__ = [
     "identity",
     "quantize",
     "symmetric",
+    "two_level",
     "validate_matrix",
 ]
 
@@ -331,19 +332,74 @@ def blocks(
     >>> blocks([(0, 2), (1,)], 3, keep=0.75).tolist()
     [[0.75, 0.0, 0.25], [0.0, 1.0, 0.0], [0.25, 0.0, 0.75]]
     """
+    _check_partition(groups, n_states, where)
+    matrix = np.zeros((n_states, n_states))
+    for group in groups:
+        matrix[np.ix_(group, group)] = symmetric(
+            len(group), epsilon=epsilon, gamma=gamma, keep=keep, flip=flip, where=where
+        )
+    return matrix
+
+
+def two_level(
+    groups: Sequence[Sequence[int]],
+    n_states: int,
+    *,
+    epsilon_group: float,
+    epsilon_within: float,
+    where: str = "two-level",
+) -> Floats:
+    """The matrix of two symmetric responses one after the other: for the group, then for the value within it.
+
+    The group is reported with the K-ary symmetric response of `epsilon_group` over the groups. If the reported group is the
+    true one, the value within it is reported with the response of `epsilon_within` over the group's categories; if not, any
+    category of the reported group, each as likely. No cell is zero, so nothing is released exactly (a study refuses epsilons
+    that quantization or floating point would turn into a zero); `blocks` is the design whose group response is the identity.
+
+    The epsilon of both together is that of the matrix (`privacy.epsilon`), neither of the two numbers nor their sum. With
+    m = size of a group, p and q = probability of the true and of each other category within a group that was kept:
+    max over the groups of {epsilon_within (m >= 2), epsilon_group + ln(m p), |epsilon_group + ln(m q)| (m >= 2)}.
+
+    Args:
+        groups: positions of categories; every category in exactly one group; at least two groups, one of them of two categories.
+        n_states: K.
+        epsilon_group: > 0.
+        epsilon_within: > 0.
+        where: what messages start with.
+
+    Raises:
+        Misuse: MATRIX_INVALID, the groups are not a partition of the categories, there is one level only, or a number is out
+            of range.
+
+    >>> two_level([(0, 1), (2,)], 3, epsilon_group=math.log(4), epsilon_within=math.log(3)).round(12).tolist()
+    [[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.1, 0.1, 0.8]]
+    """
+    _check_partition(groups, n_states, where)
+    if len(groups) < 2 or max(map(len, groups)) < 2:
+        raise Misuse(
+            "MATRIX_INVALID",
+            f"{where}: {len(groups)} groups of {n_states} categories, expected at least two groups, one of them of two or more",
+            hint="with one level only, use 'symmetric'",
+        )
+    for name, number in (("epsilon_group", epsilon_group), ("epsilon_within", epsilon_within)):
+        _check(where, name, number, 0 < number < math.inf, "a finite number > 0")
+    between = symmetric(len(groups), epsilon=epsilon_group, where=where)
+    matrix = np.empty((n_states, n_states))
+    for i, true in enumerate(groups):
+        for j, reported in enumerate(groups):
+            matrix[np.ix_(true, reported)] = between[i, j] / len(reported)
+        matrix[np.ix_(true, true)] = between[i, i] * symmetric(len(true), epsilon=epsilon_within, where=where)
+    return matrix
+
+
+def _check_partition(groups: Sequence[Sequence[int]], n_states: int, where: str) -> None:
     if sorted(state for group in groups for state in group) != list(range(n_states)):
         raise Misuse(
             "MATRIX_INVALID",
             f"{where}: the groups are not a partition: expected each of {n_states} categories in one group",
         )
-    matrix = np.zeros((n_states, n_states))
-    for group in groups:
-        if len(group) == 0:
-            raise Misuse("MATRIX_INVALID", f"{where}: a group is empty, expected at least one category")
-        matrix[np.ix_(group, group)] = symmetric(
-            len(group), epsilon=epsilon, gamma=gamma, keep=keep, flip=flip, where=where
-        )
-    return matrix
+    if not all(groups):
+        raise Misuse("MATRIX_INVALID", f"{where}: a group is empty, expected at least one category")
 
 
 def identity(n_states: int) -> Floats:

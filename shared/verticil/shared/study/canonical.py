@@ -27,6 +27,7 @@ from verticil.shared.study.document import (
     ReleaseRule,
     StructureRule,
     Study,
+    TwoLevel,
     Unit,
 )
 
@@ -159,7 +160,7 @@ def _no_constant(name: str) -> float:
 
 def _to_json(study: Study) -> Json:
     structure, genetic = study.structure, study.structure.genetic
-    return {
+    document: dict[str, Json] = {
         "schema": 1,
         "id": study.id,
         "title": study.title,
@@ -196,6 +197,10 @@ def _to_json(study: Study) -> Json:
         },
         "release": {"synthetic_records": study.release.synthetic_records, "seed": study.release.seed},
     }
+    # Keys of later features stand only in studies that use them: all others keep their digest.
+    if study.breach is not None:
+        document["breach"] = {"prior": study.breach.prior, "posterior": study.breach.posterior}
+    return document
 
 
 def _variable_to_json(variable: Variable) -> Json:
@@ -214,12 +219,19 @@ def _variable_to_json(variable: Variable) -> Json:
 
 def unit_to_json(unit: Unit) -> dict[str, Json]:
     """One unit as a JSON object."""
-    return {
+    document: dict[str, Json] = {
         "variables": list(unit.variables),
         "party": unit.owner,
         "scheme": unit.scheme,
         "matrix": [[str(weight) for weight in row] for row in unit.transition.weights],
     }
+    if (levels := unit.two_level) is not None:
+        document["two_level"] = {
+            "groups": [list(group) for group in levels.groups],
+            "epsilon_group": levels.epsilon_group,
+            "epsilon_within": levels.epsilon_within,
+        }
+    return document
 
 
 # ---- reading ----------------------------------------------------------------------------------------------------------
@@ -260,6 +272,7 @@ def _study(table: Table) -> Study:
         release=ReleaseRule(
             synthetic_records=_optional(release, int, "synthetic_records"), seed=release.value(int, "seed")
         ),
+        breach=rules.breach_from(table, "breach"),
     )
     for part in (linkage, parameters, release, table):
         part.finish()
@@ -307,9 +320,25 @@ def unit_from(table: Table) -> Unit:
         owner=table.value(str, "party"),
         scheme=table.choice("scheme", rules.SCHEMES),
         transition=transition,
+        two_level=_two_level(table.table("two_level")) if table.has("two_level") else None,
     )
     table.finish()
     return unit
+
+
+def _two_level(table: Table) -> TwoLevel:
+    groups: list[tuple[int, ...]] = []
+    for row in table.rows("groups"):
+        if any(type(cell) is not int for cell in row):
+            table.fail("groups", "expected lists of positions of categories")
+        groups.append(cast("tuple[int, ...]", row))
+    levels = TwoLevel(
+        groups=tuple(groups),
+        epsilon_group=table.value(float, "epsilon_group"),
+        epsilon_within=table.value(float, "epsilon_within"),
+    )
+    table.finish()
+    return levels
 
 
 def _weight(cell: object) -> int:

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from verticil.shared.model.privacy import Breach
 from verticil.shared.model.schema import Schema
 from verticil.shared.model.transition import Transition
 
-__all__ = ["GeneticRule", "LinkageRule", "ParameterRule", "ReleaseRule", "StructureRule", "Study", "Unit"]
+__all__ = ["GeneticRule", "LinkageRule", "ParameterRule", "ReleaseRule", "StructureRule", "Study", "TwoLevel", "Unit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +36,46 @@ class LinkageRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TwoLevel:
+    """How a ``two-level`` matrix was declared. For the person who approves: its epsilon is that of the matrix.
+
+    Attributes:
+        groups: positions of categories, as declared.
+        epsilon_group: of the response that reports the group.
+        epsilon_within: of the response that reports the value within a group that was kept.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    epsilon_group: float
+    epsilon_within: float
+
+    @property
+    def text(self) -> str:
+        """Both numbers in words.
+
+        >>> TwoLevel(groups=((0, 1), (2,)), epsilon_group=1.0, epsilon_within=0.5).text
+        'epsilon 1 for the group (2 groups), 0.5 within it'
+        """
+        return f"epsilon {self.epsilon_group:.6g} for the group ({len(self.groups)} groups), {self.epsilon_within:.6g} within it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
     """What is randomized in one draw and shipped as one artifact: a column (or, later, a joint tuple) of one party.
 
     Attributes:
         variables: names, in the order of the product domain (first slowest).
         owner: the party.
-        scheme: symmetric, binary, blocks, matrix or none; for people, the matrix says it all.
+        scheme: symmetric, binary, blocks, two-level, matrix or none; for people, the matrix says it all.
         transition: the matrix, quantized.
+        two_level: how it was declared; with the scheme two-level only.
     """
 
     variables: tuple[str, ...]
     owner: str
     scheme: str
     transition: Transition
+    two_level: TwoLevel | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +133,7 @@ class Study:
         schema: the variables, in the column order of the release.
         units: every variable is in exactly one; in the order of their first variables.
         structure, parameters, release: what is learned and published.
+        breach: what no unit may allow; None: the study has no such rule.
     """
 
     id: str
@@ -120,6 +148,7 @@ class Study:
     structure: StructureRule
     parameters: ParameterRule
     release: ReleaseRule
+    breach: Breach | None = None
 
     def units_of(self, party: str) -> tuple[int, ...]:
         """Indices of the units that `party` owns."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from verticil.shared.model import privacy
 from verticil.shared.model.transition import Transition
-from verticil.shared.study.document import Study
+from verticil.shared.study.document import Study, TwoLevel
 
 __all__ = ["ColumnRow", "Finding", "StudyTable", "lint", "study_table"]
 
@@ -62,6 +62,7 @@ class ColumnRow:
         variable: its name.
         party: its owner.
         scheme: as declared.
+        two_level: both numbers of a two-level scheme; None for any other.
         n_states: K.
         gamma, epsilon: infinite when the column, or a part of it, is sent as it is.
         kept: probability of the true category, the smallest over the categories.
@@ -75,6 +76,7 @@ class ColumnRow:
     variable: str
     party: str
     scheme: str
+    two_level: TwoLevel | None
     n_states: int
     gamma: float
     epsilon: float
@@ -123,6 +125,7 @@ def study_table(study: Study, n: int | None = None) -> StudyTable:
                 variable=", ".join(unit.variables),
                 party=unit.owner,
                 scheme=unit.scheme,
+                two_level=unit.two_level,
                 n_states=column.n_states,
                 gamma=column.gamma,
                 epsilon=column.epsilon,
@@ -218,7 +221,12 @@ def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
                 where,
                 "for some true category another one is the likelier to be released: the released column reads wrong"
                 + (", p1 + p2 is above 1" if row.scheme == "binary" else ""),
-                "the estimates are right all the same; swap the categories if this is not meant",
+                "the estimates are right all the same; "
+                + (
+                    "make the groups more alike in size, or raise one of the two epsilons"
+                    if row.two_level
+                    else "swap the categories if this is not meant"
+                ),
             )
         if row.condition_number > _ILL_CONDITIONED:
             yield _warning(

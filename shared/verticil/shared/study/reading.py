@@ -47,7 +47,7 @@ def read_study(path: Path) -> Study:
     table = read_toml(path, code="STUDY_INVALID")
     table.only(
         "schema", "id", "title", "purpose", "model", "expires", "party", "linkage", "variable",
-        "randomization_default", "randomization", "structure", "parameters", "release",
+        "randomization_default", "randomization", "allocate", "breach", "structure", "parameters", "release",
     )  # fmt: skip
     model = table.choice("model", rules.MODELS, "central")
     rules.check_supported(rules.MODELS, model, where=f"{table.source}: model")
@@ -66,6 +66,7 @@ def read_study(path: Path) -> Study:
         structure=_structure(table.table("structure", optional=True)),
         parameters=_parameters(table.table("parameters", optional=True)),
         release=_release(table.table("release", optional=True)),
+        breach=rules.breach_from(table, "breach"),
     )
     rules.check(study, source=table.source)
     return study
@@ -221,13 +222,26 @@ def _units(table: Table, schema: Schema) -> tuple[Unit, ...]:
     if table.has("randomization_default"):
         default = table.table("randomization_default")
         schemes.check_keys(default)
-    units: list[Unit] = []
-    for variable in schema.variables:
-        rule = assigned.get(variable.name, default)
-        if rule is None:
-            table.fail("randomization", f"'{variable.name}' is in no table, and there is no [randomization_default]")
-        units.append(schemes.unit_for(rule, variable))
-    return tuple(units)
+    units = {
+        variable.name: schemes.unit_for(rule, variable)
+        for variable in schema.variables
+        if (rule := assigned.get(variable.name, default)) is not None
+    }
+    left = [variable for variable in schema.variables if variable.name not in units]
+    if table.has("allocate"):
+        if default is not None:
+            table.fail("allocate", "stands beside [randomization_default], expected one of the two")
+        if not isinstance(table.raw("allocate"), dict):
+            table.fail(
+                "allocate",
+                "expected a table",
+                hint='[allocate] with rule = "equal-contrast" and total_epsilon = NUMBER',
+            )
+        explicit = tuple(units.values())
+        units |= {u.variables[0]: u for u in schemes.allocated_units(table.table("allocate"), left, explicit)}
+    elif left:
+        table.fail("randomization", f"'{left[0].name}' is in no table, and there is no [randomization_default]")
+    return tuple(units[variable.name] for variable in schema.variables)
 
 
 def _assign(tables: Iterable[Table]) -> dict[str, Table]:

@@ -14,10 +14,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NoReturn
 
+import numpy as np
+
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse
+from verticil.shared.model.privacy import Breach, gamma
 from verticil.shared.model.schema import MAX_STATES, Missing, Variable
-from verticil.shared.model.transition import validate_matrix
+from verticil.shared.model.transition import SCALE, two_level, validate_matrix
 from verticil.shared.study.document import Study, Unit
 
 __all__ = [
@@ -33,6 +36,7 @@ __all__ = [
     "SCHEMES",
     "SCORES",
     "bin_labels",
+    "breach_from",
     "check",
     "check_supported",
     "edge_text",
@@ -50,6 +54,8 @@ MAX_PURPOSE: Final = 4000
 _FARTHEST: Final = 1e15
 _NARROWEST: Final = 1e-15
 """Bins must be such that numbers inside can be written."""
+_LISTED: Final = 5
+"""Columns named in one message."""
 MAX_SAFE: Final = 2**53 - 1
 """The largest whole number that RFC 8785 can write."""
 
@@ -62,9 +68,8 @@ SCHEMES: Final = {
     "blocks": True,
     "matrix": True,
     "none": True,
-    "two-level": False,
+    "two-level": True,
     "subset": False,
-    "allocate": False,
 }
 METHODS: Final = {
     "genetic": True,
@@ -106,6 +111,7 @@ def check(study: Study, *, source: str) -> None:
         rules.variable(variable, study.parties)
     rules.owners(study)
     rules.units(study)
+    rules.breach(study)
     rules.structure(study)
     rules.numbers(study)
 
@@ -155,6 +161,23 @@ def edges_from(table: Table, key: str) -> tuple[tuple[str, str], ...]:
             case _:
                 table.fail(key, 'expected edges, each ["parent", "child"]')
     return tuple(edges)
+
+
+def breach_from(table: Table, key: str) -> Breach | None:
+    """The rule at `key`, as in ``breach = {prior = 0.1, posterior = 0.5}``; an absent key is no rule.
+
+    Raises:
+        Misuse: the table's code.
+    """
+    if not table.has(key):
+        return None
+    rule = table.table(key)
+    rule.only("prior", "posterior")
+    prior, posterior = rule.value(float, "prior"), rule.value(float, "posterior")
+    try:
+        return Breach(prior=prior, posterior=posterior)
+    except ValueError as error:
+        return table.fail(key, str(error))
 
 
 def edge_text(edge: tuple[str, str]) -> str:
@@ -356,9 +379,30 @@ class _Rules:
             self.fail(
                 where, f"the matrix is {n_states} x {n_states}, expected {variable.n_states} x {variable.n_states}"
             )
-        if not _is_of_scheme(unit):
+        if (unit.scheme == "two-level") != (unit.two_level is not None):
+            self.fail(where, f"'two_level' goes with the scheme 'two-level' and with no other, got '{unit.scheme}'")
+        if not _is_of_scheme(unit, where=f"{self.source}: {where}"):
             self.fail(where, f"the matrix is not one of the scheme '{unit.scheme}'")
         validate_matrix(unit.transition.probabilities, where=f"{self.source}: {where}")
+
+    def breach(self, study: Study) -> None:
+        rule = study.breach
+        if rule is None:
+            return
+        found: list[str] = []
+        for unit in study.units:
+            ratio = gamma(unit.transition)
+            if rule.possible(ratio):
+                level = "infinite" if ratio is None else f"{float(ratio):.6g}"
+                found.append(f"column '{', '.join(unit.variables)}' has gamma {level}")
+        if found:
+            more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+            self.fail(
+                "breach",
+                f"{', '.join(found[:_LISTED])}{more}; expected gamma below {rule.gamma_limit:.6g}, "
+                f"so that no belief of {rule.prior:g} becomes {rule.posterior:g}",
+                hint=f"randomize more strongly (epsilon below {math.log(rule.gamma_limit):.4g}), or change the rule",
+            )
 
     def structure(self, study: Study) -> None:
         rule = study.structure
@@ -416,7 +460,7 @@ class _Rules:
         self.within("release.seed", study.release.seed, 0, MAX_SAFE)
 
 
-def _is_of_scheme(unit: Unit) -> bool:
+def _is_of_scheme(unit: Unit, *, where: str) -> bool:
     """Whether the matrix is what the scheme's name tells the person who approves. One unit of 2^64 is quantization."""
     weights = unit.transition.weights
     if unit.scheme == "none":
@@ -429,4 +473,16 @@ def _is_of_scheme(unit: Unit) -> bool:
         # The quantizer gives whole missing units to the first of equal remainders, so equal cells differ by one at most;
         # the diagonal of a large matrix takes up what the rounding of the others leaves.
         return max(others) - min(others) <= 1 and max(diagonal) - min(diagonal) <= len(weights)
+    if (levels := unit.two_level) is not None:
+        declared = two_level(
+            levels.groups,
+            len(weights),
+            epsilon_group=levels.epsilon_group,
+            epsilon_within=levels.epsilon_within,
+            where=where,
+        )
+        # Another machine's exp may differ in the last digit; quantization moves a cell by a few units of 2^-64.
+        # A cell of zero would release something exactly, which the scheme promises not to do.
+        difference = np.abs(unit.transition.probabilities - declared)
+        return bool((difference <= 1e-9 * declared + len(weights) / SCALE).all()) and all(map(all, weights))
     return True

@@ -91,6 +91,7 @@ class Row:
     epsilon: str
     bounded: bool
     unchanged: bool
+    two_level: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +185,7 @@ def _row(column: ColumnStatement, owner_index: Mapping[str, int]) -> Row:
         epsilon=_epsilon(column.epsilon),
         bounded=column.bounded,
         unchanged=column.unchanged,
+        two_level=column.two_level,
     )
 
 
