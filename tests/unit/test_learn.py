@@ -109,27 +109,6 @@ def test_same_columns_and_study_same_result_and_the_seed_is_in_it():
         np.testing.assert_array_equal(first.probability, second.probability)
 
 
-def test_the_default_estimator_gives_what_it_always_gave():
-    """Probabilities in units of 2^-24, computed before other estimators could be chosen."""
-    study = study_of(1.0)
-    assert study.parameters.estimator == "em"
-    network = learn(released(chain(4000), study), study).network
-    assert network.dag.parents == ((1, 2), (2,), (), ())
-    expected = [
-        [
-            [13083690, 3274942, 418584], [12842854, 2456272, 1478090],
-            [10844229, 3277908, 2655079], [6790033, 6571700, 3415483],
-            [4532763, 9295154, 2949299], [2390496, 5164331, 9222389],
-            [7405155, 6914269, 2457792], [2774514, 5831132, 8171570],
-        ],
-        [[15131555, 1645661], [3984275, 12792941], [10551553, 6225663], [6156771, 10620445]],
-        [[7823688, 5891115, 1646232, 1416181]],
-        [[8787501, 7989715]],
-    ]  # fmt: skip
-    for family, units in zip(network.families, expected, strict=True):
-        np.testing.assert_array_equal(family.probability * 2**24, units)
-
-
 def test_the_studys_estimator_makes_the_probabilities_and_nothing_else():
     study = study_of(1.0)
     columns = released(chain(4000), study)

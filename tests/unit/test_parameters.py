@@ -62,10 +62,10 @@ def test_the_worked_example_with_sampling_added():
     np.testing.assert_allclose(family.standard_error[:, 0], expected, atol=1e-5)
 
 
-def test_what_is_sampled_from_is_the_ratio_of_the_map_em_counts():
+def test_what_is_sampled_from_is_map_by_the_em_counts():
     observed = np.array([[5, 95, 3], [40, 2, 60]])
     transitions = [BINARY, ASYMMETRIC]
-    fitted = em_projection(observed, transitions, prior_count=0.5)
+    fitted = em_projection(observed, transitions) + 0.5
     family = family_parameters(observed, transitions, 1, (0,), prior_count=0.5, level=0.95)
     np.testing.assert_allclose(family.probability, fitted / fitted.sum(axis=1, keepdims=True), rtol=1e-12)
     assert (family.probability > 0).all()

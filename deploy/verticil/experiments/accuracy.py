@@ -25,6 +25,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.model.estimation import em_projection
 from verticil.shared.model.kronecker import apply_axes, family_covariance_blocks, forward_matrices, inverse_matrices
 from verticil.shared.model.parameters import family_parameters
 from verticil.shared.model.transition import Transition
@@ -38,7 +39,7 @@ __all__ = [
     "expected_deviation",
     "expected_distance",
     "log_slope",
-    "sampled_from",
+    "map_em_distances",
 ]
 
 Floats = NDArray[np.float64]
@@ -118,11 +119,15 @@ def distances(true: Counts, released: Counts, channels: Sequence[Transition]) ->
     return Distances(each=_divergence(true, raised), clipped=float(clipped.mean()))
 
 
-def sampled_from(true: Counts, released: Counts, channels: Sequence[Transition], *, prior_count: float = 0.5) -> Floats:
-    """The distance of every run's MAP-EM estimate, which is what the product samples from: (runs,)."""
+def map_em_distances(
+    true: Counts, released: Counts, channels: Sequence[Transition], *, prior_count: float = 0.5
+) -> Floats:
+    """The distance of every run's MAP-EM estimate, the prior in every step (`estimation.em_projection`): (runs,)."""
     parents = range(true.ndim - 1)
     fitted = [
-        family_parameters(table, channels, true.ndim - 1, parents, prior_count=prior_count, level=0.95).probability
+        family_parameters(
+            table, channels, true.ndim - 1, parents, prior_count=prior_count, level=0.95, estimator=em_projection
+        ).probability
         for table in released
     ]
     return _divergence(true, np.array(fitted))

@@ -303,7 +303,7 @@ def figure_4(
                     p=p,
                     records=records,
                     theory=accuracy.expected_distance(true[name], channels),
-                    em=accuracy.sampled_from(true[name], tables[:EM_RUNS], channels),
+                    em=accuracy.map_em_distances(true[name], tables[:EM_RUNS], channels),
                 )
             )
     return tuple(points)

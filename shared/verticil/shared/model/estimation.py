@@ -6,8 +6,15 @@ distributions pi,
 
     pi <- pi * P (f / (P^T pi)),   P applied axis by axis,
 
-which is the inverse wherever the inverse is positive, and stays on the boundary where it is not. With a Dirichlet prior
-(`prior_count` per cell) it is MAP-EM: each step adds the prior's mass.
+which is the inverse wherever the inverse is positive, and stays on the boundary where it is not.
+
+A Dirichlet prior (`prior_count` per cell) can enter in two places. `em_estimate`, which the product samples from, adds it once to
+the counts that the EM ended with: the posterior mean, were these counts observed. `em_projection` with a prior is MAP-EM, in
+which every step adds the prior's mass: the mode of the exact posterior. In small tables under strong noise MAP-EM has the smaller
+Kullback-Leibler distance (methods.md 1.3). In families of a thousand cells it does harm: the EM cannot tell the prior's records
+from real ones that the noise moved, and multiplies them, so that rare categories grow (on the shipped federation at epsilon 3 a
+category with a share of 0.0 % got 1.2 %). Measured there with fresh secrets, mean two-way distance MAP-EM / once: .0382 / .0321 at
+epsilon 3, .0917 / .0912 at 1; with 2,000 people .0818 / .0742 and .187 / .195.
 
 `ESTIMATORS` holds the ways from released counts to true ones that a study may name: ``em``, ``clip`` (negative counts become 0,
 the others are rescaled), ``simplex`` (the nearest distribution by least squares), and ``inverse``, which projects nothing. All
@@ -32,6 +39,7 @@ __all__ = [
     "Estimator",
     "clip",
     "clip_projection",
+    "em_estimate",
     "em_projection",
     "inverse_estimate",
     "marginal_estimate",
@@ -99,6 +107,11 @@ def simplex(counts: Floats) -> Floats:
     n_positive = int(np.count_nonzero(descending > lowered))
     nearest: Floats = np.maximum(counts - lowered[n_positive - 1], 0.0)
     return nearest
+
+
+def em_estimate(observed: Counts, transitions: Sequence[Transition], *, prior_count: float = 0.0) -> Floats:
+    """The most likely counts that are not negative (`em_projection`), the prior added once to them: see `Estimator`."""
+    return _with_prior(em_projection(observed, transitions), prior_count)
 
 
 def inverse_estimate(observed: Counts, transitions: Sequence[Transition], *, prior_count: float = 0.0) -> Floats:
@@ -193,7 +206,7 @@ def em_projection(
 
 
 ESTIMATORS: Final[Mapping[str, Estimator]] = MappingProxyType(
-    {"em": em_projection, "inverse": inverse_estimate, "clip": clip_projection, "simplex": simplex_projection}
+    {"em": em_estimate, "inverse": inverse_estimate, "clip": clip_projection, "simplex": simplex_projection}
 )
 """By the names that a study has for them."""
 

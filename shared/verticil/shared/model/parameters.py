@@ -1,7 +1,7 @@
 """A family's conditional probabilities with their uncertainty, one-way shares, and the network's own marginals.
 
-Two answers for every cell. `probability`, what is sampled from: the ratio of projected counts (MAP-EM unless another
-estimator is asked for), always a distribution.
+Two answers for every cell. `probability`, what is sampled from: MAP by the counts of the EM, or of another estimator that is
+asked for, with a Dirichlet prior (`estimation.em_estimate` says why it is added once); always a distribution.
 `estimate`: the ratio of unbiased counts N^_jk / N^_j, with a standard error by the delta method from the exact covariance
 (sampling and randomization; Ma & Sivakumar, section 5). With theta = N^_jk / N^_j, m_jy = sum of the released counts with
 child category y, weighted by the squares of the parents' inverses at j, and z the child's P^-1,
@@ -24,7 +24,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.estimation import Estimator, em_projection, marginal_estimate
+from verticil.shared.model.estimation import Estimator, em_estimate, marginal_estimate
 from verticil.shared.model.kronecker import (
     Counts,
     apply_axes,
@@ -57,7 +57,7 @@ def family_parameters(
     *,
     prior_count: float,
     level: float,
-    estimator: Estimator = em_projection,
+    estimator: Estimator = em_estimate,
 ) -> Family:
     """Estimate the conditional probabilities of one variable.
 
