@@ -28,7 +28,7 @@ def test_a_uri_reads_back_as_written(role: Role) -> None:
         "verticil://fed//a",
         "verticil:///party/a",
         "verticil://fed/PARTY/a",
-        "verticil://fed/root/a",
+        "verticil://fed/admin/a",
         "verticil://fed/party/a b",
         "verticil://fed/party/a\n",
         "verticil://fed/party/..",
