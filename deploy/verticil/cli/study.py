@@ -16,6 +16,7 @@ from rich.table import Table
 from verticil.cli.connection import CertificateOption, FederationOption, find_study, open_connection
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
 from verticil.shared.errors import Misuse
+from verticil.shared.study.states import State
 
 if TYPE_CHECKING:
     from verticil.shared.study.document import Study
@@ -44,17 +45,6 @@ def split_pairs(pairs: Sequence[str], *, option: str) -> dict[str, Path]:
     return found
 
 
-def state_name(state: int) -> str:
-    """A study's state in lower-case words.
-
-    >>> state_name(2)
-    'awaiting approval'
-    """
-    from verticil.wire.v1.common_pb2 import StudyState
-
-    return StudyState.Name(state).removeprefix("STUDY_STATE_").lower().replace("_", " ")  # type: ignore[arg-type]  # an enum's number
-
-
 def summary_payload(study: StudySummary) -> dict[str, object]:
     """A study's status for ``--format json``."""
     failure = study.failure
@@ -62,7 +52,7 @@ def summary_payload(study: StudySummary) -> dict[str, object]:
         "id": study.study_id,
         "digest": study.study_digest.hex(),
         "effective_digest": study.effective_digest.hex() or None,
-        "state": state_name(study.state),
+        "state": State(study.state).words,
         "detail": study.stage_detail,
         "title": study.title,
         "common_records": study.n_common or None,
@@ -87,7 +77,7 @@ def summary_payload(study: StudySummary) -> dict[str, object]:
 def print_summary(study: StudySummary) -> None:
     """A study's status for people: who has done what, and who is waited for."""
     console = text_console()
-    console.print(f"[bold]{study.study_id}[/]  {state_name(study.state)}", end="")
+    console.print(f"[bold]{study.study_id}[/]  {State(study.state).words}", end="")
     console.print(f"  {study.stage_detail}" if study.stage_detail else "", markup=False)
     console.print(f"digest {study.study_digest.hex()}", style="dim")
     if study.failure.code:
@@ -255,9 +245,9 @@ def submit(
             return reply.study_digest, reply.state
 
     digest, state = asyncio.run(run())
-    if not emit({"id": document.id, "digest": digest.hex(), "state": state_name(state)}, form=form):
+    if not emit({"id": document.id, "digest": digest.hex(), "state": State(state).words}, form=form):
         console = text_console()
-        console.print(f"submitted [bold]{document.id}[/], {state_name(state)}\ndigest {digest.hex()}")
+        console.print(f"submitted [bold]{document.id}[/], {State(state).words}\ndigest {digest.hex()}")
         console.print("each party's officers now see it with: verticil party status")
 
 
@@ -319,7 +309,7 @@ def list_studies(
         console.print("no studies yet; submit one with: verticil study submit FILE")
     for study in studies:
         console.print(
-            f"{study.study_id:30} {state_name(study.state):18} {study.study_digest.hex()[:12]}  {study.title}",
+            f"{study.study_id:30} {State(study.state).words:18} {study.study_digest.hex()[:12]}  {study.title}",
             markup=False,
         )
 
@@ -343,5 +333,5 @@ def cancel(
             return (await control.cancel_study(CancelStudyRequest(study_digest=digest))).state
 
     state = asyncio.run(run())
-    if not emit({"id": study_id, "state": state_name(state)}, form=form):
-        text_console().print(f"{study_id}: {state_name(state)}")
+    if not emit({"id": study_id, "state": State(state).words}, form=form):
+        text_console().print(f"{study_id}: {State(state).words}")

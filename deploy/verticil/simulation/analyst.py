@@ -22,6 +22,7 @@ from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.states import State
 from verticil.shared.transport.client import Connection
 from verticil.shared.transport.coordinator import Control
 from verticil.shared.transport.fetch import fetch_release
@@ -73,7 +74,7 @@ async def follow_study(
         request = control_pb2.GetStudyRequest(study_digest=digest, known_version=version, wait_seconds=WAIT_SECONDS)
         study = (await control.get_study(request)).study
         version = study.version
-        name = common_pb2.StudyState.Name(study.state).removeprefix("STUDY_STATE_").lower().replace("_", " ")
+        name = State(study.state).words
         line = name + (f": {study.stage_detail}" if study.stage_detail else "")
         if line != told:
             step(line)

@@ -44,6 +44,15 @@ class State(enum.IntEnum):
     WITHDRAWN = 22
     FAILED = 23
 
+    @property
+    def words(self) -> str:
+        """The state for people.
+
+        >>> State(2).words
+        'awaiting approval'
+        """
+        return self.name.lower().replace("_", " ")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
