@@ -112,6 +112,18 @@ class Transition:
             self._cache["inverse"] = _readonly(_inverse(self.probabilities))
         return self._cache["inverse"]
 
+    @property
+    def inverse_square(self) -> Floats:
+        """The elementwise square of `inverse`, shape (K, K), read-only: see `channel`."""
+        if "inverse_square" not in self._cache:
+            self._cache["inverse_square"] = _readonly(self.inverse**2)
+        return self._cache["inverse_square"]
+
+    @property
+    def codes_per_record(self) -> int:
+        """One."""
+        return 1
+
     def digest(self) -> bytes:
         """SHA-256 of the weights as compact JSON, a list of rows of decimal strings: 32 bytes."""
         text = json.dumps([[str(weight) for weight in row] for row in self.weights], separators=(",", ":"))

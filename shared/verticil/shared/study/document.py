@@ -9,15 +9,27 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from verticil.shared.model.privacy import Breach
 from verticil.shared.model.schema import Schema
+from verticil.shared.model.subset import Subset
 from verticil.shared.model.transition import Transition
 
-__all__ = ["GeneticRule", "LinkageRule", "ParameterRule", "ReleaseRule", "StructureRule", "Study", "TwoLevel", "Unit"]
+__all__ = [
+    "GeneticRule",
+    "LinkageRule",
+    "ParameterRule",
+    "ReleaseRule",
+    "ShareRule",
+    "StructureRule",
+    "Study",
+    "TwoLevel",
+    "Unit",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,21 +73,28 @@ class TwoLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What is randomized in one draw and shipped as one artifact: a column (or, later, a joint tuple) of one party.
+    """What is randomized in one draw and shipped as one artifact: a column, or a compound of several columns, of one party.
 
     Attributes:
-        variables: names, in the order of the product domain (first slowest).
+        variables: names, in the order of the product domain (first slowest); several of them are one compound.
         owner: the party.
-        scheme: symmetric, binary, blocks, two-level, matrix or none; for people, the matrix says it all.
-        transition: the matrix, quantized.
+        scheme: symmetric, binary, blocks, two-level, matrix, subset or none; for people, the channel says it all.
+        transition: the matrix, quantized; or subset selection. Its categories are those of the column, or of a compound's domain.
         two_level: how it was declared; with the scheme two-level only.
+        impossible: combinations of codes that are not in a compound's domain, ascending; none for a single column.
     """
 
     variables: tuple[str, ...]
     owner: str
     scheme: str
-    transition: Transition
+    transition: Transition | Subset
     two_level: TwoLevel | None = None
+    impossible: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def is_compound(self) -> bool:
+        """Whether several columns are randomized in one draw."""
+        return len(self.variables) > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +109,11 @@ class GeneticRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StructureRule:
-    """How the structure is found. `required` and `forbidden` are edges (parent, child) by name."""
+    """How the structure is found. `required` and `forbidden` are edges (parent, child) by name.
+
+    `parents` is the structure itself, with the method ``given`` only: (child, its parents) by name, one entry for each variable
+    in schema order, parents in schema order.
+    """
 
     method: str
     score: str
@@ -100,6 +123,7 @@ class StructureRule:
     required: tuple[tuple[str, str], ...]
     forbidden: tuple[tuple[str, str], ...]
     genetic: GeneticRule
+    parents: tuple[tuple[str, tuple[str, ...]], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,13 +144,28 @@ class ReleaseRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShareRule:
+    """What is done to a party's own statistics before it shares parameters; Model I only (methods.md section 4, Model I-DP).
+
+    Attributes:
+        epsilon, delta: of the Gaussian noise that each party adds to the counts behind everything it shares; None: no noise, and
+            what is shared is an exact function of the party's own raw data.
+        minimum_count: a parameter that rests on fewer people is replaced by a backed-off value; 0: none is.
+    """
+
+    epsilon: float | None = None
+    delta: float | None = None
+    minimum_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """A resolved study.
 
     Attributes:
         id: names the study for people; the digest names it for programs.
         title, purpose: for people.
-        model: ``central`` in this version.
+        model: ``central`` (Model II: a miner gets the randomized columns) or ``peer`` (Model I: the parties learn).
         expires: valid to the end of that day, UTC.
         parties: names in the declared order.
         linkage: how common people are found.
@@ -134,6 +173,7 @@ class Study:
         units: every variable is in exactly one; in the order of their first variables.
         structure, parameters, release: what is learned and published.
         breach: what no unit may allow; None: the study has no such rule.
+        share: Model I: what is done before parameters are shared; None in Model II only.
     """
 
     id: str
@@ -149,6 +189,7 @@ class Study:
     parameters: ParameterRule
     release: ReleaseRule
     breach: Breach | None = None
+    share: ShareRule | None = None
 
     def units_of(self, party: str) -> tuple[int, ...]:
         """Indices of the units that `party` owns."""
@@ -157,6 +198,13 @@ class Study:
     def unit_of(self, variable: str) -> int:
         """Index of the unit that holds `variable`."""
         return next(index for index, unit in enumerate(self.units) if variable in unit.variables)
+
+    def domain_of(self, index: int) -> tuple[tuple[int, ...], ...]:
+        """The combinations of codes that a unit's categories stand for: the product in C order without the impossible ones."""
+        unit = self.units[index]
+        states = [range(self.schema[self.schema.index(name)].n_states) for name in unit.variables]
+        removed = set(unit.impossible)
+        return tuple(combination for combination in itertools.product(*states) if combination not in removed)
 
     def with_declaration(self, units: Mapping[int, Unit]) -> Study:
         """The study with some units replaced by a party's own declaration (same variables, same owner)."""

@@ -466,3 +466,67 @@ class FinishUploadReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FinishUploadReply: _TypeAlias = FinishUploadReply  # noqa: Y015
+
+@_typing.final
+class PutScoresRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EFFECTIVE_FIELD_NUMBER: _builtins.int
+    INFORMATION_FIELD_NUMBER: _builtins.int
+    WAIT_SECONDS_FIELD_NUMBER: _builtins.int
+    effective: _builtins.bytes
+    """the effective study, canonical JSON"""
+    wait_seconds: _builtins.int
+    """at most 60"""
+    @_builtins.property
+    def information(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """1e-9 nats, of this party's pairs in the order of verticil.shared.study.pairs"""
+
+    def __init__(
+        self,
+        *,
+        effective: _builtins.bytes = ...,
+        information: _abc.Iterable[_builtins.int] | None = ...,
+        wait_seconds: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["effective", b"effective", "information", b"information", "wait_seconds", b"wait_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutScoresRequest: _TypeAlias = PutScoresRequest  # noqa: Y015
+
+@_typing.final
+class PutScoresReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WAITING_FOR_FIELD_NUMBER: _builtins.int
+    STRUCTURE_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def waiting_for(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """parties whose scores are missing"""
+
+    @_builtins.property
+    def structure(self) -> _common_pb2.Signed:
+        """body: canonical JSON, see verticil.shared.study.pairs"""
+
+    @_builtins.property
+    def failure(self) -> _common_pb2.ErrorDetail:
+        """the search failed"""
+
+    def __init__(
+        self,
+        *,
+        waiting_for: _abc.Iterable[_builtins.str] | None = ...,
+        structure: _common_pb2.Signed | None = ...,
+        failure: _common_pb2.ErrorDetail | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "structure", b"structure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "structure", b"structure", "waiting_for", b"waiting_for"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutScoresReply: _TypeAlias = PutScoresReply  # noqa: Y015

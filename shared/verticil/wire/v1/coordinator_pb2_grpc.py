@@ -81,6 +81,11 @@ class CoordinatorStub:
                 request_serializer=verticil_dot_wire_dot_v1_dot_common__pb2.GetReleaseRequest.SerializeToString,
                 response_deserializer=verticil_dot_wire_dot_v1_dot_common__pb2.ReleasePart.FromString,
                 _registered_method=True)
+        self.PutScores = channel.unary_unary(
+                '/verticil.wire.v1.Coordinator/PutScores',
+                request_serializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutScoresRequest.SerializeToString,
+                response_deserializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutScoresReply.FromString,
+                _registered_method=True)
 
 
 class CoordinatorServicer:
@@ -143,6 +148,14 @@ class CoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PutScores(self, request, context):
+        """Model I with a learned structure: the scores of the pairs that this party scores. When every party's are there, the search
+        runs; ask again (the same request) for the structure. No column ever comes here.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -190,6 +203,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.GetRelease,
                     request_deserializer=verticil_dot_wire_dot_v1_dot_common__pb2.GetReleaseRequest.FromString,
                     response_serializer=verticil_dot_wire_dot_v1_dot_common__pb2.ReleasePart.SerializeToString,
+            ),
+            'PutScores': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutScores,
+                    request_deserializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutScoresRequest.FromString,
+                    response_serializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutScoresReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -436,6 +454,33 @@ class Coordinator:
             '/verticil.wire.v1.Coordinator/GetRelease',
             verticil_dot_wire_dot_v1_dot_common__pb2.GetReleaseRequest.SerializeToString,
             verticil_dot_wire_dot_v1_dot_common__pb2.ReleasePart.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutScores(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/verticil.wire.v1.Coordinator/PutScores',
+            verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutScoresRequest.SerializeToString,
+            verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutScoresReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -45,6 +45,10 @@ class CoordinatorStub:
     PutChunks: _grpc.StreamUnaryMultiCallable[_common_pb2.Chunk, _common_pb2.ChunkAck]
     FinishUpload: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.FinishUploadRequest, _coordinator_pb2.FinishUploadReply]
     GetRelease: _grpc.UnaryStreamMultiCallable[_common_pb2.GetReleaseRequest, _common_pb2.ReleasePart]
+    PutScores: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.PutScoresRequest, _coordinator_pb2.PutScoresReply]
+    """Model I with a learned structure: the scores of the pairs that this party scores. When every party's are there, the search
+    runs; ask again (the same request) for the structure. No column ever comes here.
+    """
 
 @_typing.type_check_only
 class CoordinatorAsyncStub(CoordinatorStub):
@@ -62,6 +66,10 @@ class CoordinatorAsyncStub(CoordinatorStub):
     PutChunks: _aio.StreamUnaryMultiCallable[_common_pb2.Chunk, _common_pb2.ChunkAck]  # type: ignore[assignment]
     FinishUpload: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.FinishUploadRequest, _coordinator_pb2.FinishUploadReply]  # type: ignore[assignment]
     GetRelease: _aio.UnaryStreamMultiCallable[_common_pb2.GetReleaseRequest, _common_pb2.ReleasePart]  # type: ignore[assignment]
+    PutScores: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.PutScoresRequest, _coordinator_pb2.PutScoresReply]  # type: ignore[assignment]
+    """Model I with a learned structure: the scores of the pairs that this party scores. When every party's are there, the search
+    runs; ask again (the same request) for the structure. No column ever comes here.
+    """
 
 class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
     """Parties dial in; the miner never dials out. Every call is safe to repeat."""
@@ -130,5 +138,15 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _common_pb2.GetReleaseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_common_pb2.ReleasePart], _abc.AsyncIterator[_common_pb2.ReleasePart]]: ...
+
+    @_abc_1.abstractmethod
+    def PutScores(
+        self,
+        request: _coordinator_pb2.PutScoresRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.PutScoresReply, _abc.Awaitable[_coordinator_pb2.PutScoresReply]]:
+        """Model I with a learned structure: the scores of the pairs that this party scores. When every party's are there, the search
+        runs; ask again (the same request) for the structure. No column ever comes here.
+        """
 
 def add_CoordinatorServicer_to_server(servicer: CoordinatorServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

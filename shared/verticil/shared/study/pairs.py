@@ -1,0 +1,167 @@
+"""Model I: who scores which pair of variables, who reads which randomized unit, and the structure as a document.
+
+A variable is *cross* when one of its parents is at another party; those parents are *cross parents* (Ma & Sivakumar, section 4).
+With a structure, a unit is read by the parties that own a child of one of its variables, and by nobody else. Where the structure
+is learned, each pair of variables is scored by exactly one party, which holds one of them raw: both at one party, that party;
+else the owner that stands first in the study; so a unit is also read by every party before its owner.
+
+Everything here follows from the study alone, so that all nodes agree without talking about it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from verticil.shared.config import Table
+from verticil.shared.errors import Misuse
+from verticil.shared.model.graph import Dag
+from verticil.shared.study.canonical import Json, canonical_json, parse, peer_fault
+from verticil.shared.study.document import Study
+
+__all__ = [
+    "NANONATS",
+    "Structure",
+    "given_structure",
+    "parse_structure",
+    "readers",
+    "reads",
+    "scored_pairs",
+    "structure_body",
+]
+
+NANONATS: Final = 10**9
+"""Scores travel as whole numbers of 1e-9 nats."""
+
+_FORM: Final = "verticil/structure/v1"
+_LIMIT: Final = 4 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Structure:
+    """The agreed structure.
+
+    Attributes:
+        dag: of the study's variables.
+        search: how it was found, for the release; empty when the study gives it.
+        body: the canonical bytes that its digest is of.
+    """
+
+    dag: Dag
+    search: Mapping[str, Json]
+    body: bytes
+
+    @property
+    def sha256(self) -> bytes:
+        """Names the structure on the wire (32 bytes)."""
+        return hashlib.sha256(self.body).digest()
+
+
+def given_structure(study: Study, effective_digest: bytes) -> Structure | None:
+    """The structure that the study gives; None where it is to be learned."""
+    if study.structure.parents is None:
+        return None
+    parents = [[study.schema.index(name) for name in names] for _, names in study.structure.parents]
+    body = structure_body(effective_digest, parents, {"method": "given"})
+    return parse_structure(body, study, effective_digest)
+
+
+def structure_body(effective_digest: bytes, parents: Sequence[Sequence[int]], search: Mapping[str, Json]) -> bytes:
+    """The canonical bytes of a structure.
+
+    Args:
+        effective_digest: of the effective study.
+        parents: of each variable, ascending positions.
+        search: JSON values that the release shows.
+    """
+    return canonical_json(
+        {
+            "form": _FORM,
+            "effective_sha256": effective_digest.hex(),
+            "parents": [list(of_child) for of_child in parents],
+            "search": dict(search),
+        }
+    )
+
+
+def parse_structure(body: bytes, study: Study, effective_digest: bytes) -> Structure:
+    """Read a structure and check it against the study: a DAG that meets every constraint.
+
+    Raises:
+        PeerFault: MESSAGE_INVALID.
+    """
+    try:
+        table = parse(body, source="structure", limit=_LIMIT)
+        table.choice("form", [_FORM])
+        table.choice("effective_sha256", [effective_digest.hex()])
+        rows = table.rows("parents")
+        search = cast("dict[str, Json]", table.raw("search"))
+        table.only("form", "effective_sha256", "parents", "search")
+        if not isinstance(search, dict):
+            table.fail("search", "expected an object")
+        dag = _dag(table, rows, study)
+    except Misuse as error:
+        raise peer_fault(error) from None
+    return Structure(dag=dag, search=search, body=body)
+
+
+def _dag(table: Table, rows: Sequence[Sequence[object]], study: Study) -> Dag:
+    if len(rows) != len(study.schema):
+        table.fail("parents", f"{len(rows)} lists, expected one for each of {len(study.schema)} variables")
+    for row in rows:
+        if any(type(parent) is not int or not 0 <= parent < len(rows) for parent in row):
+            table.fail("parents", "expected positions of variables")
+    try:
+        dag = Dag(parents=tuple(tuple(cast("Sequence[int]", row)) for row in rows))
+    except ValueError as error:
+        table.fail("parents", str(error))
+    rule, names = study.structure, study.schema.names
+    edges = {(names[parent], names[child]) for child, parents in enumerate(dag.parents) for parent in parents}
+    if any(edge in edges for edge in rule.forbidden) or any(edge not in edges for edge in rule.required):
+        table.fail("parents", "a forbidden edge is there, or a required one is not")
+    if any(len(parents) > rule.max_parents for parents in dag.parents):
+        table.fail("parents", f"a variable has more than {rule.max_parents} parents")
+    return dag
+
+
+def scored_pairs(study: Study, party: str) -> tuple[tuple[int, int], ...]:
+    """The pairs of variables (a, b), a < b, that `party` scores, in lexicographic order."""
+    rank = {name: position for position, name in enumerate(study.parties)}
+    owners = [variable.owner for variable in study.schema.variables]
+    return tuple(
+        (a, b)
+        for a in range(len(owners))
+        for b in range(a + 1, len(owners))
+        if min(owners[a], owners[b], key=rank.__getitem__) == party
+    )
+
+
+def reads(study: Study, party: str, dag: Dag | None) -> tuple[int, ...]:
+    """The units of other parties that `party` reads, ascending.
+
+    Args:
+        study: the effective study.
+        party: the reading party.
+        dag: the structure; None: while pairs are scored.
+    """
+    return tuple(
+        index for index, unit in enumerate(study.units) if unit.owner != party and party in readers(study, index, dag)
+    )
+
+
+def readers(study: Study, index: int, dag: Dag | None) -> tuple[str, ...]:
+    """The parties that read unit `index`, in the study's order; its owner is not among them.
+
+    Args:
+        study: the effective study.
+        index: of the unit.
+        dag: the structure; None: while pairs are scored.
+    """
+    unit = study.units[index]
+    if dag is None:
+        return study.parties[: study.parties.index(unit.owner)]
+    members = {study.schema.index(name) for name in unit.variables}
+    needing = {study.schema[child].owner for child, parents in enumerate(dag.parents) if members & set(parents)}
+    return tuple(party for party in study.parties if party in needing and party != unit.owner)
