@@ -28,6 +28,48 @@ EXAMPLE = Path(__file__).parents[1] / "vectors" / "study_example.toml"
 TEXT = EXAMPLE.read_text(encoding="utf-8")
 STUDY = read_study(EXAMPLE)
 BYTES = canonical.to_bytes(STUDY)
+EVERYTHING = """\
+schema = 1
+id = "s"
+purpose = "compounds, subsets and blocks of combinations"
+expires = 2099-12-31
+[[party]]
+name = "a"
+[[party]]
+name = "b"
+[[variable]]
+party = "a"
+name = "x"
+categories = ["0", "1", "2"]
+[[variable]]
+party = "b"
+name = "y"
+categories = ["0", "1"]
+[[variable]]
+party = "a"
+name = "z"
+categories = ["0", "1", "2", "3"]
+[[randomization]]
+jointly = ["z", "x"]
+impossible = [["3", "0"], ["0", "2"]]
+SCHEME
+[[randomization]]
+variables = ["y"]
+scheme = "symmetric"
+epsilon = 1.0
+"""
+PEERS = """\
+[structure]
+method = "given"
+[structure.parents]
+x = ["y"]
+z = ["x", "y"]
+[share]
+noise = "gaussian"
+epsilon = 1.0
+delta = 1e-6
+minimum_count = 3
+"""
 
 plain = st.text(
     st.characters(exclude_categories=("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs")), min_size=1, max_size=8
@@ -85,6 +127,13 @@ def test_bytes_of_a_study_come_back(text: str):
     data = canonical.to_bytes(study)
     assert canonical.from_bytes(data) == study
     assert canonical.to_bytes(canonical.from_bytes(data)) == data
+
+
+SMALL = {
+    "subset": read(EVERYTHING.replace("SCHEME", 'scheme = "subset"\nepsilon = 0.8')),
+    "peers": read('model = "peer"\n' + EVERYTHING.replace("SCHEME", 'scheme = "symmetric"\nepsilon = 0.8') + PEERS),
+}
+SMALL_BYTES = {name: canonical.to_bytes(study) for name, study in SMALL.items()}
 
 
 def read_foreign(data: bytes) -> Study | None:
@@ -169,6 +218,21 @@ def test_mutated_bytes_give_clean_errors_or_a_study_of_their_own(start: int, len
     assert (study == STUDY) == (data == BYTES)
 
 
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(sorted(SMALL)),
+    st.floats(0, 1, exclude_max=True),
+    st.integers(0, 8),
+    st.one_of(st.binary(max_size=4), st.sampled_from([b"null", b"[]", b"{}", b"-1", b"7", b'"x"', b"[0,0]", b"true"])),
+)
+def test_mutated_bytes_of_compounds_and_peers_give_clean_errors(name: str, where: float, length: int, new: bytes):
+    whole = SMALL_BYTES[name]
+    start = int(where * len(whole))
+    data = whole[:start] + new + whole[start + length :]
+    study = read_foreign(data)
+    assert (study == SMALL[name]) == (data == whole)
+
+
 json_values = st.recursive(
     st.none()
     | st.booleans()
@@ -181,9 +245,9 @@ json_values = st.recursive(
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.data())
-def test_any_value_in_any_place_gives_a_clean_error(data: st.DataObject):
-    document = json.loads(BYTES)
+@given(st.sampled_from([BYTES, *SMALL_BYTES.values()]), st.data())
+def test_any_value_in_any_place_gives_a_clean_error(whole: bytes, data: st.DataObject):
+    document = json.loads(whole)
     node, key = document, data.draw(st.sampled_from(sorted(document)))
     while isinstance(node[key], dict | list) and node[key] and data.draw(st.booleans()):
         node = node[key]

@@ -171,8 +171,8 @@ def test_a_study_holds_the_matrix_and_both_numbers(tmp_path):
         ("epsilon_within = 1.5", "epsilon_within = 900", "STUDY_INVALID", "positive but below 2^-64"),
         ("epsilon = 2.0", "epsilon = 900", "STUDY_INVALID", "positive but below 2^-64"),
         ("epsilon_group = 1.0", "epsilon_group = 1e-9", "MATRIX_SINGULAR", "the matrix is singular"),
-        ('"two-level"', '"subset"', "STUDY_UNSUPPORTED", "'subset' is not yet supported"),
-        ('variables = ["ward"]', 'jointly = ["ward"]', "STUDY_UNSUPPORTED", "'jointly' is not yet supported"),
+        ('"two-level"', '"subset"', "STUDY_INVALID", "epsilon_group: does not go with the scheme 'subset'"),
+        ('variables = ["ward"]', 'jointly = ["ward"]', "STUDY_INVALID", "'ward' alone, expected two variables or more"),
     ],
 )
 def test_bad_declarations_are_refused_with_reason(tmp_path, old, new, code, words):

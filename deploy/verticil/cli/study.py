@@ -20,7 +20,7 @@ from verticil.shared.study.states import State
 
 if TYPE_CHECKING:
     from verticil.shared.study.document import Study
-    from verticil.shared.study.lint import Finding, StudyTable
+    from verticil.shared.study.lint import ColumnRow, Finding, StudyTable
     from verticil.wire.v1.control_pb2 import StudySummary
 
 __all__ = ["app", "split_pairs"]
@@ -106,7 +106,7 @@ def check(
     n: Annotated[
         int | None, typer.Option("--n", min=1, help="Expected common records; default: the study's minimum.")
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 6 when there is any finding.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 6 when there is any error or warning.")] = False,
     form: FormatOption = Format.text,
 ) -> None:
     """What a study promises each person and what it can learn, before anyone works. Reads no data."""
@@ -119,20 +119,23 @@ def check(
     findings = lint(document, n=n, today=utc_now().date())
     table = study_table(document, n)
     errors = [finding for finding in findings if finding.severity == "error"]
+    counted = [finding for finding in findings if finding.severity != "note"]
     payload = {
         "id": document.id,
         "digest": canonical.digest(document).hex(),
-        "ok": not findings if strict else not errors,
+        "ok": not counted if strict else not errors,
+        "model": document.model,
         "n": table.n,
         "columns": [dataclasses.asdict(row) for row in table.rows],
         "breach": None if document.breach is None else dataclasses.asdict(document.breach),
+        "share": None if document.share is None else dataclasses.asdict(document.share),
         "epsilon_per_party": dict(table.party_totals),
         "epsilon_per_person": table.total_epsilon,
         "findings": [dataclasses.asdict(finding) for finding in findings],
     }
     if not emit(payload, form=form):
         _print_check(document, table, findings, canonical.digest(document).hex())
-    if errors or (strict and findings):
+    if errors or (strict and counted):
         raise typer.Exit(6)
 
 
@@ -141,26 +144,7 @@ def _print_check(study: Study, table: StudyTable, findings: list[Finding], diges
     console.print(
         f"[bold]{study.id}[/]  {len(study.schema)} variables of {len(study.parties)} parties; digest {digest[:16]}"
     )
-    shown = Table(box=None, pad_edge=False)
-    shown.add_column("column", no_wrap=True, min_width=14)
-    shown.add_column("party")
-    for heading in ("K", "epsilon", "odds x", "kept", "cond", "± share", "links"):
-        shown.add_column(heading, justify="right", no_wrap=True)
-    shown.add_column("", no_wrap=True)
-    for row in table.rows:
-        shown.add_row(
-            row.variable,
-            row.party,
-            str(row.n_states),
-            epsilon_text(row.epsilon),
-            "∞" if math.isinf(row.gamma) else f"{row.gamma:.1f}",
-            f"{100 * row.kept:.0f}%",
-            f"{row.condition_number:.2f}",
-            f"{100 * row.half_width:.2f}pp",
-            f"{row.effective_records:,.0f}",
-            "[yellow]too noisy[/]" if row.too_noisy else "",
-        )
-    console.print(shown)
+    console.print(_columns_table(study, table))
     console.print(
         f"at {table.n:,} common records. odds x: how much anybody's odds about a value can grow by what is sent;",
         style="dim",
@@ -170,12 +154,9 @@ def _print_check(study: Study, table: StudyTable, findings: list[Finding], diges
         style="dim",
     )
     for row in table.rows:
-        if row.two_level is not None:
-            console.print(
-                f"{row.variable}: two-level, {row.two_level.text}; the table has the epsilon of both together."
-                " The group is randomized too: nothing is released exactly",
-                markup=False,
-            )
+        for line in _row_notes(row):
+            console.print(f"{row.variable}: {line}", markup=False)
+    _print_peers(study)
     if study.breach is not None:
         console.print(
             f"every column keeps the breach rule: by what is sent of it, no belief of {study.breach.prior:g} becomes"
@@ -186,16 +167,84 @@ def _print_check(study: Study, table: StudyTable, findings: list[Finding], diges
     total = table.total_epsilon
     odds = f"odds x{math.exp(total):.3g}" if total < 700 else "no practical bound"
     console.print(
-        f"[bold]all columns of one person: epsilon {epsilon_text(total)}[/] ({odds}): what they tell together"
+        f"[bold]all columns of one person{' that are sent' if study.model == 'peer' else ''}: epsilon {epsilon_text(total)}[/]"
+        f" ({odds}): what they tell together"
     )
     for finding in findings:
-        colour = "red" if finding.severity == "error" else "yellow"
+        colour = {"error": "red", "warning": "yellow", "note": "blue"}[finding.severity]
         console.print(f"[{colour}]{finding.severity}[/] {finding.code} ", end="")
         console.print(f"{finding.where}: {finding.message}", markup=False)
         if finding.hint:
             console.print(f"        {finding.hint}", style="dim", markup=False)
     if not findings:
         console.print("[green]no findings[/]")
+
+
+def _columns_table(study: Study, table: StudyTable) -> Table:
+    shown = Table(box=None, pad_edge=False)
+    shown.add_column("column", no_wrap=True, min_width=14)
+    shown.add_column("party")
+    for heading in ("K", "epsilon", "odds x", "kept", "cond", "± share", "links"):
+        shown.add_column(heading, justify="right", no_wrap=True)
+    if study.model == "peer":
+        shown.add_column("read by")
+    shown.add_column("", no_wrap=True)
+    for row in table.rows:
+        shown.add_row(
+            row.variable,
+            row.party,
+            str(row.n_states),
+            epsilon_text(row.epsilon),
+            "∞" if math.isinf(row.gamma) else f"{row.gamma:.1f}",
+            f"{100 * row.kept:.0f}%",
+            "-" if row.subset_size is not None else f"{row.condition_number:.2f}",
+            f"{100 * row.half_width:.2f}pp",
+            f"{row.effective_records:,.0f}",
+            *(() if row.read_by is None else (", ".join(row.read_by) or "nobody",)),
+            "[yellow]too noisy[/]" if row.too_noisy and row.sent else "",
+            style="" if row.sent else "dim",
+        )
+    return shown
+
+
+def _row_notes(row: ColumnRow) -> list[str]:
+    """What a line of figures cannot say of a draw."""
+    notes: list[str] = []
+    if row.two_level is not None:
+        notes.append(
+            f"two-level, {row.two_level.text}; the table has the epsilon of both together."
+            " The group is randomized too: nothing is released exactly"
+        )
+    if row.is_compound:
+        less = f" ({row.impossible:,} impossible removed)" if row.impossible else ""
+        notes.append(
+            f"one draw for all of them, over {row.n_states:,} combinations{less}; the figures are of combinations"
+        )
+    if row.subset_size is not None:
+        notes.append(
+            f"a set of {row.subset_size} of the {row.n_states} categories is sent, which holds the true one"
+            f" {100 * row.kept:.0f} % of the time"
+        )
+    return notes
+
+
+def _print_peers(study: Study) -> None:
+    """Model I: who learns the structure, and what covers the parameters that are shared."""
+    if study.share is None:
+        return
+    console, share = text_console(), study.share
+    found = (
+        "given, so there is no miner" if study.structure.parents is not None else "searched by the miner from scores"
+    )
+    console.print(f"between peers: each party learns its own columns; the structure is {found}", markup=False)
+    if share.epsilon is not None:
+        console.print(
+            f"what a party shares besides columns has Gaussian noise: epsilon {share.epsilon:g}, delta {share.delta:g} of one"
+            " person at each party, besides the totals below",
+            markup=False,
+        )
+    if share.minimum_count:
+        console.print(f"parameters that rest on fewer than {share.minimum_count:,} people are replaced", markup=False)
 
 
 @app.command("draft", epilog="Example: verticil study draft clinic=clinic.csv insurer=insurer.csv --out study.toml")

@@ -7,6 +7,10 @@ are checked there (`verticil.party.control.ledger`). What is permitted here stil
 The privacy statement is that of methods.md 1.1: epsilon = ln gamma, gamma the largest ratio of two entries within a column of
 the matrix; the total per person is the sum over the units of that person. A zero cell makes epsilon infinite: such a unit
 needs every one of its variables in `allow_infinite`, and is then left out of the finite sums (they would say nothing).
+
+Between peers (model ``peer``) a unit that nobody reads is not sent: it is in no sum, and no limit on noise speaks of it. While
+the structure is still to be learned, every unit may be read. What a party shares besides, parameters and scores, rests on its raw
+data: as they are, which `allow_exact_parameters` has to permit, or with the study's Gaussian noise.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from typing import Literal
 from verticil.shared.errors import Refusal
 from verticil.shared.model import privacy
 from verticil.shared.study.document import Study
+from verticil.shared.study.readers import sent_units
 
 __all__ = ["Column", "Objection", "Policy", "finite_total", "objections", "refuse"]
 
@@ -40,10 +45,13 @@ class Policy:
         minimum_parties: fewest parties in a study.
         max_categories: most categories of a variable of this party.
         deny_columns: source columns, or the study's names of variables, that never leave.
-        recipients: who may receive randomized columns.
+        recipients: who may receive randomized columns: ``miner``, or the names of other parties with model ``peer``. A structure
+            that is learned between peers needs ``miner`` too: it gets the scores.
         breach: what no unit, and no units of one local column together, may allow; None: no such rule. A variable in
             `allow_infinite` is no exception.
         on_data_change: what a second release of changed data is: refused, or accepted with the same or with fresh noise.
+        allow_exact_parameters: whether parameters may be shared with peers that are exact functions of this party's raw data.
+        max_share_epsilon: limit for the epsilon of the noise on what is shared with peers.
     """
 
     approval: Literal["manual", "auto"]
@@ -60,6 +68,8 @@ class Policy:
     recipients: tuple[str, ...]
     on_data_change: Literal["refuse", "sticky", "fresh"]
     breach: privacy.Breach | None = None
+    allow_exact_parameters: bool = False
+    max_share_epsilon: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +112,8 @@ def objections(policy: Policy, study: Study, party: str, columns: Mapping[str, C
         Nothing when the policy permits the study; else one entry for each limit and variable, in the study's order.
     """
     found = [
-        *_of_study(policy, study),
+        *_of_study(policy, study, party),
+        *_of_share(policy, study),
         *_of_variables(policy, study, party, columns),
         *_of_epsilon(policy, study, party),
         *_of_columns(policy, study, party, columns),
@@ -122,19 +133,41 @@ def refuse(found: Sequence[Objection], study_id: str) -> None:
         raise Refusal(found[0].code, f"study '{study_id}': {text}", hint=found[0].hint)
 
 
-def _of_study(policy: Policy, study: Study) -> list[Objection]:
+def _of_study(policy: Policy, study: Study, party: str) -> list[Objection]:
     found: list[Objection] = []
     if study.model == "central" and "miner" not in policy.recipients:
         found.append(_refused("model 'central' sends to the miner, which is not in policy.recipients", "recipients"))
     if study.model == "peer":
-        strangers = [name for name in study.parties if name not in policy.recipients]
+        strangers = [name for name in study.parties if name not in (party, *policy.recipients)]
         if strangers:
             found.append(_refused(f"model 'peer': {', '.join(strangers)} not in policy.recipients", "recipients"))
+        if study.structure.parents is None and "miner" not in policy.recipients:
+            problem = "the structure is learned from scores that the miner gets, and it is not in policy.recipients"
+            found.append(_refused(f"model 'peer': {problem}", "recipients"))
     if len(study.parties) < policy.minimum_parties:
         found.append(
             _refused(f"{len(study.parties)} parties, expected at least {policy.minimum_parties}", "minimum_parties")
         )
     return found
+
+
+def _of_share(policy: Policy, study: Study) -> list[Objection]:
+    """What a party shares with its peers besides randomized columns."""
+    if study.share is None:
+        return []
+    epsilon, limit = study.share.epsilon, policy.max_share_epsilon
+    if epsilon is None and not policy.allow_exact_parameters:
+        what = "parameters" if study.structure.parents is not None else "parameters and scores"
+        hint = "ask for [share] noise in the study, or set policy.allow_exact_parameters = true in party.toml"
+        message = (
+            f"model 'peer' without share noise: the {what} that are shared are exact functions of this party's raw data"
+        )
+        return [Objection(code="POLICY_REFUSED", message=message, hint=hint)]
+    if epsilon is not None and epsilon > limit + privacy.EPSILON_TOLERANCE:
+        hint = "ask for a smaller share.epsilon in the study; the limit is policy.max_share_epsilon in party.toml"
+        message = f"share: epsilon {epsilon:.4g} of the noise on shared parameters, expected at most {limit:g}"
+        return [Objection(code="BUDGET_EXCEEDED", message=message, hint=hint)]
+    return []
 
 
 def _of_variables(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
@@ -161,7 +194,7 @@ def _of_variables(policy: Policy, study: Study, party: str, columns: Mapping[str
 def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
     found: list[Objection] = []
     epsilons: list[float] = []
-    for index in study.units_of(party):
+    for index in _sent(study, party):
         unit = study.units[index]
         name = ", ".join(unit.variables)
         epsilon = privacy.epsilon(unit.transition)
@@ -192,21 +225,21 @@ def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
 
 
 def _of_columns(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
-    """One local column under several names: each unit has noise of its own, and averaging them takes it off again."""
-    units: dict[Column, list[float]] = {}
-    for index in study.units_of(party):
-        for variable in study.units[index].variables:
-            units.setdefault(columns[variable], []).append(privacy.epsilon(study.units[index].transition))
+    """One local column under several names: each unit has noise of its own, and averaging them takes it off again.
+
+    A compound is one draw: what it tells of any of its columns is bounded by its whole epsilon, which counts once.
+    """
     limit = policy.max_epsilon_per_column
-    return [
-        _budget(
-            f"local column '{column.source}' stands behind {len(epsilons)} variables:"
-            f" epsilon sums to {total:.4g}, expected at most {limit:g}",
-            "max_epsilon_per_column",
-        )
-        for column, epsilons in units.items()
-        if len(epsilons) > 1 and (total := finite_total(epsilons)) > limit + privacy.EPSILON_TOLERANCE
-    ]
+    found: list[Objection] = []
+    for column, (variables, units) in _behind(study, party, columns).items():
+        total = finite_total([privacy.epsilon(study.units[index].transition) for index in units])
+        if len(units) > 1 and total > limit + privacy.EPSILON_TOLERANCE:
+            problem = (
+                f"local column '{column.source}' stands behind {len(variables)} variables:"
+                f" epsilon sums to {total:.4g}, expected at most {limit:g}"
+            )
+            found.append(_budget(problem, "max_epsilon_per_column"))
+    return found
 
 
 def _of_breach(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
@@ -214,17 +247,14 @@ def _of_breach(policy: Policy, study: Study, party: str, columns: Mapping[str, C
     if rule is None:
         return []
     found: list[tuple[str, Fraction | None]] = []
-    behind: dict[Column, list[Fraction | None]] = {}
-    for index in study.units_of(party):
+    for index in _sent(study, party):
         unit = study.units[index]
-        ratio = privacy.gamma(unit.transition)
-        found.append((f"column '{', '.join(unit.variables)}': gamma", ratio))
-        for variable in unit.variables:
-            behind.setdefault(columns[variable], []).append(ratio)
-    for column, ratios in behind.items():
+        found.append((f"column '{', '.join(unit.variables)}': gamma", privacy.gamma(unit.transition)))
+    for column, (variables, units) in _behind(study, party, columns).items():
+        ratios = [privacy.gamma(study.units[index].transition) for index in units]
         finite = [ratio for ratio in ratios if ratio is not None]
         if len(ratios) > 1 and len(finite) == len(ratios) and not any(map(rule.possible, ratios)):
-            what = f"local column '{column.source}' stands behind {len(ratios)} variables: gamma multiplies to"
+            what = f"local column '{column.source}' stands behind {len(variables)} variables: gamma multiplies to"
             found.append((what, math.prod(finite, start=Fraction(1))))
     return [
         Objection(
@@ -236,6 +266,25 @@ def _of_breach(policy: Policy, study: Study, party: str, columns: Mapping[str, C
         for what, ratio in found
         if rule.possible(ratio)
     ]
+
+
+def _sent(study: Study, party: str) -> tuple[int, ...]:
+    """This party's units that leave it."""
+    sent = sent_units(study)
+    return tuple(index for index in study.units_of(party) if index in sent)
+
+
+def _behind(
+    study: Study, party: str, columns: Mapping[str, Column]
+) -> dict[Column, tuple[tuple[str, ...], tuple[int, ...]]]:
+    """For each local column the variables that it stands behind, and the sent units that they are in."""
+    variables: dict[Column, list[str]] = {}
+    units: dict[Column, list[int]] = {}
+    for index in _sent(study, party):
+        for variable in study.units[index].variables:
+            variables.setdefault(columns[variable], []).append(variable)
+            units.setdefault(columns[variable], []).append(index)
+    return {column: (tuple(names), tuple(dict.fromkeys(units[column]))) for column, names in variables.items()}
 
 
 def _refused(message: str, key: str) -> Objection:

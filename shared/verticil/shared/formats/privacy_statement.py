@@ -1,7 +1,9 @@
 """The privacy figures of a study as the documents of a release carry them: each column's, and the total of one person.
 
-All figures come from the quantized matrices that the parties really sampled from. A column whose matrix has a zero that another
-row does not have has no bound: its gamma and epsilon are null and `bounded` is false; a total with such a column is null too.
+All figures come from the quantized matrices that the parties really sampled from. A compound is one entry: one draw was made for
+all its columns. Between peers a column that nobody reads never leaves its site and counts in no total. A column whose matrix has
+a zero that another row does not have has no bound: its gamma and epsilon are null and `bounded` is false; a total with such a
+column is null too.
 
 Gamma: A. Evfimievski, J. Gehrke, R. Srikant, "Limiting privacy breaches in privacy preserving data mining", PODS 2003.
 """
@@ -13,8 +15,10 @@ from dataclasses import dataclass
 
 from verticil.shared.formats.json_document import Json
 from verticil.shared.model import privacy
-from verticil.shared.model.transition import SCALE
-from verticil.shared.study.document import Study, Unit
+from verticil.shared.model.graph import Dag
+from verticil.shared.model.subset import Subset
+from verticil.shared.study.document import Study
+from verticil.shared.study.readers import read_by
 
 __all__ = ["PRIOR", "ColumnStatement", "PrivacyStatement", "privacy_statement"]
 
@@ -31,13 +35,16 @@ class ColumnStatement:
         owner: the party.
         scheme: how the matrix was declared.
         two_level: both numbers of a two-level scheme in words; None for any other.
-        n_states: K.
+        subset_size: how many categories a released set has; None where one category is released.
+        impossible: how many combinations of a compound were declared impossible; they are not among its categories.
+        read_by: between peers, the parties that the column goes to, none of them: it never leaves its site; None: the miner.
+        n_states: K; of a compound the number of its combinations.
         k_measure: at least this many true categories are possible behind every released one.
         gamma: worst ratio of the odds after seeing the released value to the odds before; infinite without a bound.
         gamma_exact: the same as a ratio of whole numbers; None without a bound.
         epsilon: ln gamma; infinite without a bound.
-        kept_least, kept_most: smallest and largest probability that a value is released as it is.
-        condition_number: how much the inverse amplifies noise, at most.
+        kept_least, kept_most: smallest and largest probability that a value is released as it is, or is in the released set.
+        condition_number: how much the inverse amplifies noise, at most; of a set, of its single categories.
         posterior: what a suspicion of `PRIOR` can become at most.
     """
 
@@ -45,6 +52,9 @@ class ColumnStatement:
     owner: str
     scheme: str
     two_level: str | None
+    subset_size: int | None
+    impossible: int
+    read_by: tuple[str, ...] | None
     n_states: int
     k_measure: int
     gamma: float
@@ -65,6 +75,21 @@ class ColumnStatement:
         """Whether the values were sent as they are."""
         return self.kept_least == 1.0
 
+    @property
+    def sent(self) -> bool:
+        """Whether the column leaves its site at all."""
+        return self.read_by is None or bool(self.read_by)
+
+    @property
+    def set_text(self) -> str | None:
+        """What is released in place of one category, in words; None where one category is."""
+        if self.subset_size is None:
+            return None
+        return (
+            f"is released as a set of {self.subset_size} of the {self.n_states} categories "
+            f"that holds the true one {100 * self.kept_least:.0f} % of the time"
+        )
+
     def document(self) -> Json:
         """The figures for a document."""
         return {
@@ -72,6 +97,9 @@ class ColumnStatement:
             "owner": self.owner,
             "scheme": self.scheme,
             **({} if self.two_level is None else {"two_level": self.two_level}),
+            **({} if self.set_text is None else {"subset_size": self.subset_size, "released": self.set_text}),
+            **({"impossible_combinations": self.impossible} if self.impossible else {}),
+            **({} if self.read_by is None else {"read_by": list(self.read_by)}),
             "n_states": self.n_states,
             "bounded": self.bounded,
             "epsilon": self.epsilon if self.bounded else None,
@@ -91,7 +119,7 @@ class PrivacyStatement:
 
     Attributes:
         columns: one for each unit of the study.
-        epsilon_per_person: the sum over all columns; infinite when one of them has no bound.
+        epsilon_per_person: the sum over all columns that are sent; infinite when one of them has no bound.
         posterior_per_person: what a suspicion of `PRIOR` can become at most when all columns are taken together.
     """
 
@@ -107,19 +135,31 @@ class PrivacyStatement:
     @property
     def unbounded_variables(self) -> tuple[str, ...]:
         """The variables without a bound."""
-        return tuple(name for column in self.columns if not column.bounded for name in column.variables)
+        return tuple(name for column in self.sent if not column.bounded for name in column.variables)
+
+    @property
+    def sent(self) -> tuple[ColumnStatement, ...]:
+        """The columns that leave their sites."""
+        return tuple(column for column in self.columns if column.sent)
 
     def of_party(self, party: str) -> float:
         """The part of the total that comes from one party's columns."""
-        return math.fsum(column.epsilon for column in self.columns if column.owner == party)
+        return math.fsum(column.epsilon for column in self.sent if column.owner == party)
 
     def document(self) -> Json:
         """The figures for a document."""
+        between_peers = any(column.read_by is not None for column in self.columns)
         return {
             "statement": (
                 "epsilon = ln gamma; gamma bounds, for every person, the ratio of anybody's odds about that person's "
                 "true value after and before seeing the released one. epsilon_per_person is the sum over all columns "
                 "and bounds what they tell together. null means that there is no bound."
+                + (
+                    " A column with an empty read_by never left its site and is not in the sum. All of this is about the columns "
+                    "that were read and holds against those in read_by; the parameters come from raw values, see peer."
+                    if between_peers
+                    else ""
+                )
             ),
             "epsilon_per_person": self.epsilon_per_person if self.bounded else None,
             "bounded": self.bounded,
@@ -127,31 +167,40 @@ class PrivacyStatement:
         }
 
 
-def _column(unit: Unit) -> ColumnStatement:
+def _column(study: Study, index: int, dag: Dag | None) -> ColumnStatement:
+    unit = study.units[index]
     measures = privacy.column_privacy(unit, prior=PRIOR)
     exact = privacy.gamma(unit.transition)
-    diagonal = [unit.transition.weights[state][state] for state in range(len(unit.transition.weights))]
+    least, most = privacy.kept(unit.transition)
     return ColumnStatement(
         variables=unit.variables,
         owner=unit.owner,
         scheme=unit.scheme,
         two_level=None if unit.two_level is None else unit.two_level.text,
+        subset_size=unit.transition.size if isinstance(unit.transition, Subset) else None,
+        impossible=len(unit.impossible),
+        read_by=read_by(study, index, dag) if study.model == "peer" else None,
         n_states=measures.n_states,
         k_measure=measures.k_measure,
         gamma=measures.gamma,
         gamma_exact=None if exact is None else str(exact),
         epsilon=measures.epsilon,
-        kept_least=min(diagonal) / SCALE,
-        kept_most=max(diagonal) / SCALE,
+        kept_least=least,
+        kept_most=most,
         condition_number=measures.condition_number,
         posterior=measures.max_posterior,
     )
 
 
-def privacy_statement(study: Study) -> PrivacyStatement:
-    """The figures of a study; of the effective one, for a statement about what was really sent."""
-    columns = tuple(_column(unit) for unit in study.units)
-    total = privacy.total_epsilon(column.epsilon for column in columns)
+def privacy_statement(study: Study, dag: Dag | None = None) -> PrivacyStatement:
+    """The figures of a study.
+
+    Args:
+        study: the effective one, for a statement about what was really sent.
+        dag: the structure, where peers learned it: by it the last columns are read. Without it every column counts as sent.
+    """
+    columns = tuple(_column(study, index, dag) for index in range(len(study.units)))
+    total = privacy.total_epsilon(column.epsilon for column in columns if column.sent)
     return PrivacyStatement(
         columns=columns, epsilon_per_person=total, posterior_per_person=privacy.max_posterior(PRIOR, epsilon=total)
     )

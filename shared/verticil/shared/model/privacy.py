@@ -1,10 +1,16 @@
-"""What a transition matrix promises, and what it costs in accuracy.
+"""What a randomization promises, and what it costs in accuracy: of a transition matrix, or of subset selection.
 
 Promise: gamma, the largest ratio of two entries within one column (Evfimievski et al., as used by Ma & Sivakumar, section
 4): whatever is released, the odds of one true category against another change by at most this factor. epsilon = ln gamma is
 exactly the local differential privacy of one release of the column. Over independently released columns of the same record
 gammas multiply and epsilons add. Everything is computed from the quantized matrix. Ma's Table 1 prints gamma = 9 for
 p1 = .1, p2 = .25; that is a ratio within a row; by the definition it is 7.5.
+
+A compound is one draw over combinations, so it has one gamma, which bounds the odds of anything about the tuple. What is
+released of one member alone is a sum of columns of that matrix, so its gamma is at most the compound's (tested).
+
+With subset selection (`subset`) what is released is a set. Its gamma is the largest ratio of the probabilities of one set
+under two true categories, and every category is possible behind every set.
 
 Cost: how wide the interval of a share becomes, and how many records a link between two columns is still worth.
 
@@ -18,16 +24,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 
-from verticil.shared.model.transition import Transition
+from verticil.shared.model.subset import Subset
+from verticil.shared.model.transition import SCALE, Transition
 
 __all__ = [
     "EPSILON_TOLERANCE",
     "Breach",
     "ColumnPrivacy",
+    "Mechanism",
     "RandomizedUnit",
     "breach_free",
     "column_privacy",
@@ -38,9 +46,13 @@ __all__ = [
     "gamma",
     "half_width_of_share",
     "k_measure",
+    "kept",
     "max_posterior",
     "total_epsilon",
 ]
+
+Mechanism: TypeAlias = Transition | Subset
+"""How a unit is randomized."""
 
 EPSILON_TOLERANCE: Final = 1e-9
 """Slack for comparing an epsilon with a limit: a declared epsilon of 3 comes back as 3 within a few units of 1e-16."""
@@ -58,8 +70,8 @@ class RandomizedUnit(Protocol):
         ...
 
     @property
-    def transition(self) -> Transition:
-        """Their transition matrix."""
+    def transition(self) -> Mechanism:
+        """How they are randomized."""
         ...
 
 
@@ -69,12 +81,12 @@ class ColumnPrivacy:
 
     Attributes:
         variables: its variable, or those of a joint tuple.
-        n_states: number of categories, K.
+        n_states: number of categories, K; of a joint tuple, of its combinations.
         k_measure: the smallest number of true categories behind a released one.
         gamma: largest change of odds; infinite when some released category excludes a true one.
         epsilon: ln gamma.
-        kept: probability of being released unchanged, the smallest over the true categories.
-        condition_number: of the matrix, 2-norm.
+        kept: probability of being released unchanged, or of being in the released set; the smallest over the true categories.
+        condition_number: of the matrix of single released codes, 2-norm.
         prior: what an attacker believed before.
         max_posterior: the most that he can believe afterwards.
     """
@@ -134,13 +146,17 @@ class Breach:
         return posterior * (1 - prior) / (prior * (1 - posterior))
 
 
-def gamma(transition: Transition) -> Fraction | None:
+def gamma(transition: Mechanism) -> Fraction | None:
     """The largest ratio of two weights within a column, exact; None is infinite. Columns that are never released do not count.
+
+    The columns of subset selection are its sets.
 
     >>> from verticil.shared.model.transition import binary, quantize
     >>> round(float(gamma(quantize(binary(0.1, 0.25)))), 12)
     7.5
     """
+    if isinstance(transition, Subset):
+        return transition.gamma
     largest = Fraction(1)
     for column in zip(*transition.weights, strict=True):
         low, high = min(column), max(column)
@@ -152,20 +168,34 @@ def gamma(transition: Transition) -> Fraction | None:
     return largest
 
 
-def epsilon(transition: Transition) -> float:
+def epsilon(transition: Mechanism) -> float:
     """ln gamma; infinite when gamma is."""
     ratio = gamma(transition)
     return math.inf if ratio is None else math.log1p(ratio - 1)
 
 
-def k_measure(transition: Transition) -> int:
-    """The smallest number of true categories that can stand behind a released category (Ma & Sivakumar, section 4)."""
+def k_measure(transition: Mechanism) -> int:
+    """The smallest number of true categories that can stand behind a released category, or set (Ma & Sivakumar, section 4)."""
+    if isinstance(transition, Subset):
+        return transition.n_states  # no set has the probability 0
     columns = zip(*transition.weights, strict=True)
     return min(sum(1 for weight in column if weight) for column in columns if any(column))
 
 
-def condition_number(transition: Transition) -> float:
-    """The 2-norm condition number of P."""
+def kept(transition: Mechanism) -> tuple[float, float]:
+    """Probability that the true category is released, or is in the released set: the smallest and the largest over categories."""
+    if isinstance(transition, Subset):
+        return transition.keep, transition.keep
+    diagonal = [row[state] for state, row in enumerate(transition.weights)]
+    return min(diagonal) / SCALE, max(diagonal) / SCALE
+
+
+def condition_number(transition: Mechanism) -> float:
+    """The 2-norm condition number of P; of a subset, of the matrix of its single codes.
+
+    It bounds by how much inversion multiplies standard errors. The members of a set are not independent draws, so a subset's
+    errors grow by 1 / `contrast_factor`, which is at most that.
+    """
     return float(np.linalg.cond(transition.probabilities))
 
 
@@ -191,7 +221,7 @@ def max_posterior(prior: float, *, gamma: float | Fraction | None = None, epsilo
     return prior / (prior + (1 - prior) * odds) if prior > 0 else 0.0
 
 
-def breach_free(transition: Transition, prior: float, posterior: float) -> bool:
+def breach_free(transition: Mechanism, prior: float, posterior: float) -> bool:
     """Whether no release lifts a belief from at most `prior` to `posterior` or more, nor the reverse for its complement.
 
     See `Breach`.
@@ -213,7 +243,7 @@ def column_privacy(unit: RandomizedUnit, *, prior: float = 0.15) -> ColumnPrivac
         k_measure=k_measure(transition),
         gamma=level,
         epsilon=epsilon(transition),
-        kept=float(transition.probabilities.diagonal().min()),
+        kept=kept(transition)[0],
         condition_number=condition_number(transition),
         prior=prior,
         max_posterior=max_posterior(prior, gamma=level),
@@ -229,14 +259,20 @@ def total_epsilon(epsilons: Iterable[float]) -> float:
     return math.fsum(epsilons)
 
 
-def contrast_factor(transition: Transition) -> float:
+def contrast_factor(transition: Mechanism) -> float:
     """By how much P shrinks a difference between two distributions, at the worst: its smallest singular value on contrasts.
 
     A contrast is a vector that sums to 0; P maps contrasts to contrasts. For the K-ary symmetric matrix this is 1 - K p, which
     is also 1 / condition number; for binary it is ``|1 - p1 - p2|``; for the identity 1. Variances of estimated contrasts grow
     by at most the inverse square.
+
+    For subset selection it is the factor of the symmetric matrix with the same variance of estimated shares where all categories
+    are equally frequent: (p - q) sqrt((K - 1) / (w (K - w))), p and q as in `subset`; 1 - K p again for sets of one.
     """
     n_states = transition.n_states
+    if isinstance(transition, Subset):
+        size = transition.size
+        return (transition.keep - transition.other) * math.sqrt((n_states - 1) / (size * (n_states - size)))
     if n_states == 1:
         return 1.0
     # The first vector of the orthogonal basis is the constant one, the others span the contrasts.
@@ -244,15 +280,15 @@ def contrast_factor(transition: Transition) -> float:
     return float(np.linalg.svd(basis.T @ transition.probabilities @ basis, compute_uv=False)[-1])
 
 
-def half_width_of_share(transition: Transition, n: int, share: float | None = None, level: float = 0.95) -> float:
+def half_width_of_share(transition: Mechanism, n: int, share: float | None = None, level: float = 0.95) -> float:
     """Half the width of the interval of one category's estimated share, at n records; the widest over the categories.
 
     With true shares pi (`share` for the category x, the rest evenly) and released shares f = pi P,
     Var = (sum_y f_y P^-1[y, x]^2 - pi_x^2) / n. For the symmetric matrix that is l (1 - l) / (n a^2) with a = 1 - K p and
-    l = p + a share.
+    l = p + a share; for subset selection the same with a = p - q and l = q + a share (`channel` for its squares).
 
     Args:
-        transition: the matrix.
+        transition: how the column is randomized.
         n: number of records, >= 1.
         share: the category's true share; default 1/K.
         level: of the interval.
@@ -266,12 +302,12 @@ def half_width_of_share(transition: Transition, n: int, share: float | None = No
         raise ValueError(f"n = {n}, share = {share:g}, level = {level:g}: expected n >= 1 and probabilities")
     shares = np.full((n_states, n_states), (1 - share) / max(n_states - 1, 1))  # row x: category x has the share
     np.fill_diagonal(shares, share)
-    second_moment = ((shares @ transition.probabilities) * np.square(transition.inverse).T).sum(axis=1)
+    second_moment = ((shares @ transition.probabilities) * transition.inverse_square.T).sum(axis=1)
     variance = max(float((second_moment - share**2).max()), 0.0) / n
     return NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance)
 
 
-def effective_records(n: float, transition_a: Transition, transition_b: Transition) -> float:
+def effective_records(n: float, transition_a: Mechanism, transition_b: Mechanism) -> float:
     """How many unrandomized records n randomized ones are worth for finding a link between two columns: n a^2 b^2.
 
     a and b are the columns' `contrast_factor`, the association of the two categories that are hardest to tell apart. Exact

@@ -8,12 +8,16 @@ q = (w - p) / (K - 1). For many categories and small epsilon its estimates have 
 With z_x = (1[x in S] - q) / (p - q) of a released set S, sum_x z_x = 1 and E[z_x] = 1[x is true]: unbiased. Counting each of the
 w members as 1/w of a record turns this into the inverse of the K x K symmetric matrix with p/w on its diagonal, which is what
 `probabilities` and `inverse` are; only the variance differs, because the members of a set are not independent draws.
+
+What two members tell together cannot be read from single members, but its expectation can: given the true category d, a set of
+w holds the categories x and y both with a probability that depends on x = y, x = d and y = d only. `products` uses that.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
@@ -102,9 +106,46 @@ class Subset:
         scale = self.size / (self.keep - self.other) ** 2
         return self._derived("inverse_square", self.other**2 * scale / self.size, (1 - 2 * self.other) * scale)
 
+    def products(self, first: Floats, second: Floats) -> Floats:
+        """Second moments of sums of weights: see `channel`. Exact in expectation, not for every single set.
+
+        With P(x, y in S | d) = t for three different categories, s where one of x and y is d, q where x = y, p where all are one,
+
+            E[c_f c_g | d] = t F G + (q - t) f.g + (s - t) (f_d G + F g_d) + (p - q - 2 (s - t)) f_d g_d,
+
+        c_f = sum_x f_x 1[x in S], F = sum_x f_x; and z_x = (1[x in S] - q) / (p - q).
+        """
+        p, q = self.keep, self.other
+        s, t = self._pair_probabilities()
+        sum_f, sum_g = first.sum(axis=0), second.sum(axis=0)
+        both = t * sum_f * sum_g + (q - t) * (first * second).sum(axis=0)
+        both = both + (s - t) * (first * sum_g + sum_f * second) + (p - q - 2 * (s - t)) * first * second
+        mean_f, mean_g = q * sum_f + (p - q) * first, q * sum_g + (p - q) * second
+        moments = (both - q * (sum_f * mean_g + mean_f * sum_g) + q * q * sum_f * sum_g) / (p - q) ** 2
+        products: Floats = self.inverse @ moments
+        return products
+
+    def joint_shares(self, shares: Floats) -> Floats:
+        """(K, K): 1/w^2 times the probability that two categories are both in the set; on the diagonal that one is."""
+        p, q = self.keep, self.other
+        s, t = self._pair_probabilities()
+        both: Floats = t + (s - t) * (shares[:, None] + shares)
+        np.fill_diagonal(both, q + (p - q) * shares)
+        return both / self.size**2
+
+    def lumps(self, classes: Sequence[int]) -> bool:
+        """Always: categories other than the true one are all alike."""
+        return len(classes) == self.n_states
+
     def digest(self) -> bytes:
         """SHA-256 of the three integers in decimal: 32 bytes."""
         return hashlib.sha256(f"subset {self.n_states} {self.size} {self.weight}".encode("ascii")).digest()
+
+    def _pair_probabilities(self) -> tuple[float, float]:
+        """s and t of `products`: that the true and a certain other category are in the set; that two certain other ones are."""
+        k, w, p = self.n_states, self.size, self.keep
+        s = p * (w - 1) / (k - 1)
+        return s, (p * (w - 1) * (w - 2) + (1 - p) * w * (w - 1)) / ((k - 1) * (k - 2))
 
     def _derived(self, name: str, everywhere: float, diagonal: float) -> Floats:
         if name not in self._cache:
@@ -127,7 +168,7 @@ def best_size(n_states: int, epsilon: float) -> int:
 
     def variance(size: int) -> float:
         p, q = _keep_and_other(n_states, epsilon, size)
-        return q * (1 - q) / (p - q) ** 2
+        return q * (1 - q) / (p - q) ** 2 if p > q else math.inf  # p = q: epsilon is lost in rounding
 
     middle = n_states / (math.exp(epsilon) + 1)
     candidates = {min(max(size, 1), n_states - 1) for size in (math.floor(middle), math.ceil(middle))}

@@ -124,6 +124,34 @@ class Transition:
         """One."""
         return 1
 
+    def products(self, first: Floats, second: Floats) -> Floats:
+        """Second moments of sums of weights, exact for every single record: see `channel`."""
+        products: Floats = (self.inverse @ first) * (self.inverse @ second)
+        return products
+
+    def joint_shares(self, shares: Floats) -> Floats:
+        """A record has one entry: the released shares on the diagonal."""
+        return np.diag(shares @ self.probabilities)
+
+    def lumps(self, classes: Sequence[int]) -> bool:
+        """Whether the rows of one class have the same weight in each class: see `channel`.
+
+        Whole numbers are compared. Quantizing moves a weight by less than one unit of 2^-64, so sums of m weights count as equal
+        when they differ by m units at most: far less than float64 can hold.
+        """
+        sizes = [0] * (max(classes) + 1)
+        for own in classes:
+            sizes[own] += 1
+        of_class: dict[int, list[int]] = {}
+        for own, row in zip(classes, self.weights, strict=True):
+            sums = [0] * len(sizes)
+            for released, weight in zip(classes, row, strict=True):
+                sums[released] += weight
+            known = of_class.setdefault(own, sums)
+            if any(abs(one - other) > size for one, other, size in zip(known, sums, sizes, strict=True)):
+                return False
+        return True
+
     def digest(self) -> bytes:
         """SHA-256 of the weights as compact JSON, a list of rows of decimal strings: 32 bytes."""
         text = json.dumps([[str(weight) for weight in row] for row in self.weights], separators=(",", ":"))

@@ -6,7 +6,8 @@ Its canonical JSON bytes are what the party signs. Any change of one of these ne
 
 The effective study is the proposal with every party's declared units in it. It is made by the miner and checked by each
 party: in its own part and in everything shared it must be what the party approved; only the matrices of others may differ
-from the proposal, and never towards weaker noise.
+from the proposal, and never towards weaker noise. Between peers each party makes it from the approvals of all. What a
+declaration cannot change is what a unit holds: its variables, their order, and a compound's impossible combinations.
 
 This module signs nothing, stores nothing and decides nothing about policy.
 """
@@ -34,6 +35,7 @@ from verticil.shared.study.canonical import (
 )
 from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.reading import check_not_weaker
+from verticil.shared.study.unit_rules import column_text
 
 __all__ = [
     "Approval",
@@ -228,8 +230,8 @@ def check_own_part(approved: Study, effective: Study, party: str) -> None:
             "STUDY_MISMATCH", f"{where}: {len(effective.units)} units, expected {len(approved.units)}", hint=hint
         )
     for index, (told, mine) in enumerate(zip(effective.units, approved.units, strict=True)):
-        column = f"{where}: column '{mine.variables[0]}'"
-        if (told.variables, told.owner) != (mine.variables, mine.owner):
+        column = f"{where}: {column_text(mine)}"
+        if _holds(told) != _holds(mine):
             raise PeerFault("STUDY_MISMATCH", f"{column}: unit {index} holds something else than approved", hint=hint)
         if mine.owner == party and told != mine:
             raise PeerFault("STUDY_MISMATCH", f"{column}: the matrix is not the one that '{party}' approved", hint=hint)
@@ -247,10 +249,15 @@ def check_own_part(approved: Study, effective: Study, party: str) -> None:
         raise PeerFault("STUDY_MISMATCH", f"{where}: its '{part}' is not what was approved", hint=hint)
 
 
+def _holds(unit: Unit) -> tuple[object, ...]:
+    """What a declaration cannot change."""
+    return unit.variables, unit.owner, unit.impossible
+
+
 def _fitting(approval: Approval, proposal: Study, where: str) -> dict[int, Unit]:
     for declared in approval.units:
         theirs = proposal.units[declared.index]
-        if (declared.unit.variables, declared.unit.owner) != (theirs.variables, theirs.owner):
+        if _holds(declared.unit) != _holds(theirs):
             raise PeerFault("STUDY_MISMATCH", f"{where}: unit {declared.index} is not that of '{theirs.variables[0]}'")
     return approval.declarations()
 

@@ -18,6 +18,7 @@ import rfc8785
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.model.schema import Missing, Schema, Variable
+from verticil.shared.model.subset import Subset
 from verticil.shared.model.transition import Transition
 from verticil.shared.study import rules
 from verticil.shared.study.document import (
@@ -25,6 +26,7 @@ from verticil.shared.study.document import (
     LinkageRule,
     ParameterRule,
     ReleaseRule,
+    ShareRule,
     StructureRule,
     Study,
     TwoLevel,
@@ -159,7 +161,6 @@ def _no_constant(name: str) -> float:
 
 
 def _to_json(study: Study) -> Json:
-    structure, genetic = study.structure, study.structure.genetic
     document: dict[str, Json] = {
         "schema": 1,
         "id": study.id,
@@ -175,21 +176,7 @@ def _to_json(study: Study) -> Json:
         },
         "variables": [_variable_to_json(variable) for variable in study.schema.variables],
         "units": [unit_to_json(unit) for unit in study.units],
-        "structure": {
-            "method": structure.method,
-            "score": structure.score,
-            "max_parents": structure.max_parents,
-            "max_family_cells": structure.max_family_cells,
-            "seed": structure.seed,
-            "required": [list(edge) for edge in structure.required],
-            "forbidden": [list(edge) for edge in structure.forbidden],
-            "genetic": {
-                "population": genetic.population,
-                "selected": genetic.selected,
-                "generations": genetic.generations,
-                "mutation_rate": genetic.mutation_rate,
-            },
-        },
+        "structure": _structure_to_json(study.structure),
         "parameters": {
             "estimator": study.parameters.estimator,
             "prior_count": study.parameters.prior_count,
@@ -200,6 +187,30 @@ def _to_json(study: Study) -> Json:
     # Keys of later features stand only in studies that use them: all others keep their digest.
     if study.breach is not None:
         document["breach"] = {"prior": study.breach.prior, "posterior": study.breach.posterior}
+    if (share := study.share) is not None:
+        document["share"] = {"epsilon": share.epsilon, "delta": share.delta, "minimum_count": share.minimum_count}
+    return document
+
+
+def _structure_to_json(rule: StructureRule) -> dict[str, Json]:
+    genetic = rule.genetic
+    document: dict[str, Json] = {
+        "method": rule.method,
+        "score": rule.score,
+        "max_parents": rule.max_parents,
+        "max_family_cells": rule.max_family_cells,
+        "seed": rule.seed,
+        "required": [list(edge) for edge in rule.required],
+        "forbidden": [list(edge) for edge in rule.forbidden],
+        "genetic": {
+            "population": genetic.population,
+            "selected": genetic.selected,
+            "generations": genetic.generations,
+            "mutation_rate": genetic.mutation_rate,
+        },
+    }
+    if rule.parents is not None:
+        document["parents"] = [[child, list(parents)] for child, parents in rule.parents]
     return document
 
 
@@ -219,12 +230,17 @@ def _variable_to_json(variable: Variable) -> Json:
 
 def unit_to_json(unit: Unit) -> dict[str, Json]:
     """One unit as a JSON object."""
-    document: dict[str, Json] = {
-        "variables": list(unit.variables),
-        "party": unit.owner,
-        "scheme": unit.scheme,
-        "matrix": [[str(weight) for weight in row] for row in unit.transition.weights],
-    }
+    document: dict[str, Json] = {"variables": list(unit.variables), "party": unit.owner, "scheme": unit.scheme}
+    if isinstance(unit.transition, Subset):
+        document["subset"] = {
+            "n_states": unit.transition.n_states,
+            "size": unit.transition.size,
+            "weight": str(unit.transition.weight),
+        }
+    else:
+        document["matrix"] = [[str(weight) for weight in row] for row in unit.transition.weights]
+    if unit.impossible:
+        document["impossible"] = [list(combination) for combination in unit.impossible]
     if (levels := unit.two_level) is not None:
         document["two_level"] = {
             "groups": [list(group) for group in levels.groups],
@@ -273,6 +289,7 @@ def _study(table: Table) -> Study:
             synthetic_records=_optional(release, int, "synthetic_records"), seed=release.value(int, "seed")
         ),
         breach=rules.breach_from(table, "breach"),
+        share=_share(table.table("share")) if table.has("share") else None,
     )
     for part in (linkage, parameters, release, table):
         part.finish()
@@ -308,32 +325,64 @@ def unit_from(table: Table) -> Unit:
     Raises:
         Misuse: STUDY_INVALID.
     """
-    rows = table.rows("matrix")
-    if len(rows) ** 2 > rules.MAX_CELLS:
-        table.fail("matrix", f"{len(rows)} rows, expected at most {rules.MAX_CELLS} cells")
-    try:
-        transition = Transition(weights=tuple(tuple(_weight(cell) for cell in row) for row in rows))
-    except ValueError as error:
-        table.fail("matrix", str(error))
     unit = Unit(
         variables=table.strings("variables"),
         owner=table.value(str, "party"),
         scheme=table.choice("scheme", rules.SCHEMES),
-        transition=transition,
+        transition=_subset(table.table("subset")) if table.has("subset") else _matrix(table),
         two_level=_two_level(table.table("two_level")) if table.has("two_level") else None,
+        impossible=_positions(table, "impossible") if table.has("impossible") else (),
     )
     table.finish()
     return unit
 
 
+def _matrix(table: Table) -> Transition:
+    rows = table.rows("matrix")
+    if len(rows) ** 2 > rules.MAX_CELLS:
+        table.fail("matrix", f"{len(rows)} rows, expected at most {rules.MAX_CELLS} cells")
+    try:
+        return Transition(weights=tuple(tuple(_weight(cell) for cell in row) for row in rows))
+    except ValueError as error:
+        return table.fail("matrix", str(error))
+
+
+def _subset(table: Table) -> Subset:
+    try:
+        selection = Subset(
+            n_states=table.value(int, "n_states"),
+            size=table.value(int, "size"),
+            weight=_weight(table.value(str, "weight")),
+        )
+    except ValueError as error:
+        return table.fail("weight", str(error))
+    if selection.n_states**2 > rules.MAX_CELLS:
+        table.fail("n_states", f"got {selection.n_states}, expected at most {rules.MAX_CELLS} cells")
+    table.finish()
+    return selection
+
+
+def _positions(table: Table, key: str) -> tuple[tuple[int, ...], ...]:
+    """Lists of whole numbers."""
+    rows = table.rows(key)
+    if any(type(cell) is not int for row in rows for cell in row):
+        table.fail(key, "expected lists of positions of categories")
+    return cast("tuple[tuple[int, ...], ...]", rows)
+
+
+def _share(table: Table) -> ShareRule:
+    share = ShareRule(
+        epsilon=_optional(table, float, "epsilon"),
+        delta=_optional(table, float, "delta"),
+        minimum_count=table.value(int, "minimum_count"),
+    )
+    table.finish()
+    return share
+
+
 def _two_level(table: Table) -> TwoLevel:
-    groups: list[tuple[int, ...]] = []
-    for row in table.rows("groups"):
-        if any(type(cell) is not int for cell in row):
-            table.fail("groups", "expected lists of positions of categories")
-        groups.append(cast("tuple[int, ...]", row))
     levels = TwoLevel(
-        groups=tuple(groups),
+        groups=_positions(table, "groups"),
         epsilon_group=table.value(float, "epsilon_group"),
         epsilon_within=table.value(float, "epsilon_within"),
     )
@@ -378,10 +427,22 @@ def _structure(table: Table) -> StructureRule:
             generations=genetic.value(int, "generations"),
             mutation_rate=_optional(genetic, float, "mutation_rate"),
         ),
+        parents=_parents(table) if table.has("parents") else None,
     )
     genetic.finish()
     table.finish()
     return rule
+
+
+def _parents(table: Table) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for row in table.rows("parents"):
+        match row:
+            case (str(child), list(parents)) if all(isinstance(name, str) for name in cast("list[object]", parents)):
+                found.append((child, tuple(cast("list[str]", parents))))
+            case _:
+                table.fail("parents", 'expected lists, each ["child", ["parent", ..]]')
+    return tuple(found)
 
 
 def _is_null(table: Table, key: str) -> bool:

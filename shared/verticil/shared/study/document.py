@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from verticil.shared.model.design import ColumnUnit
 from verticil.shared.model.privacy import Breach
 from verticil.shared.model.schema import Schema
 from verticil.shared.model.subset import Subset
@@ -76,7 +77,8 @@ class Unit:
     """What is randomized in one draw and shipped as one artifact: a column, or a compound of several columns, of one party.
 
     Attributes:
-        variables: names, in the order of the product domain (first slowest); several of them are one compound.
+        variables: names, in the order of the product domain (first slowest); several of them are one compound. The order is
+            the analyst's, not that of the schema.
         owner: the party.
         scheme: symmetric, binary, blocks, two-level, matrix, subset or none; for people, the channel says it all.
         transition: the matrix, quantized; or subset selection. Its categories are those of the column, or of a compound's domain.
@@ -170,7 +172,8 @@ class Study:
         parties: names in the declared order.
         linkage: how common people are found.
         schema: the variables, in the column order of the release.
-        units: every variable is in exactly one; in the order of their first variables.
+        units: every variable is in exactly one. A unit stands where the first of its variables stands in the schema, whatever
+            the order of the variables within the unit.
         structure, parameters, release: what is learned and published.
         breach: what no unit may allow; None: the study has no such rule.
         share: Model I: what is done before parameters are shared; None in Model II only.
@@ -206,13 +209,23 @@ class Study:
         removed = set(unit.impossible)
         return tuple(combination for combination in itertools.product(*states) if combination not in removed)
 
+    def column_unit(self, index: int) -> ColumnUnit:
+        """A unit as estimation sees it: positions of its variables, a compound's domain, and the channel."""
+        unit = self.units[index]
+        return ColumnUnit(
+            variables=tuple(self.schema.index(name) for name in unit.variables),
+            domain=self.domain_of(index) if unit.is_compound else None,
+            channel=unit.transition,
+        )
+
     def with_declaration(self, units: Mapping[int, Unit]) -> Study:
-        """The study with some units replaced by a party's own declaration (same variables, same owner)."""
+        """The study with some units replaced by a party's own declaration (same variables, same owner, same domain)."""
         for index, unit in units.items():
             mine = self.units[index]
-            if (unit.variables, unit.owner) != (mine.variables, mine.owner):
+            if (unit.variables, unit.owner, unit.impossible) != (mine.variables, mine.owner, mine.impossible):
                 raise ValueError(
-                    f"unit {index} holds {mine.variables} of {mine.owner}, got {unit.variables} of {unit.owner}"
+                    f"unit {index} holds {mine.variables} of {mine.owner} without {len(mine.impossible)} combinations, "
+                    f"got {unit.variables} of {unit.owner} without {len(unit.impossible)}"
                 )
         return dataclasses.replace(self, units=tuple(units.get(index, unit) for index, unit in enumerate(self.units)))
 

@@ -1,4 +1,7 @@
-"""What a study promises and what it can learn, before anyone works: findings, and one table row for each column.
+"""What a study promises and what it can learn, before anyone works: findings, and one table row for each draw.
+
+A draw is of one column, or of the columns of a compound. Between peers (model ``peer``) the findings say who reads what; columns
+that nobody reads are not judged, because their noise is never used.
 
 Pure and without data: everything follows from the study and from the number of records that the reader expects. Formulas
 stand in `verticil.shared.model.privacy` (methods.md 1.1; formats-and-screens.md section 4). A study that cannot be read at
@@ -20,8 +23,10 @@ from typing import Final, Literal
 import numpy as np
 
 from verticil.shared.model import privacy
-from verticil.shared.model.transition import Transition
-from verticil.shared.study.document import Study, TwoLevel
+from verticil.shared.model.subset import Subset
+from verticil.shared.study.document import Study, TwoLevel, Unit
+from verticil.shared.study.readers import given_dag, read_by, readers
+from verticil.shared.study.unit_rules import column_text
 
 __all__ = ["ColumnRow", "Finding", "StudyTable", "lint", "study_table"]
 
@@ -33,6 +38,7 @@ _ILL_CONDITIONED: Final = 10.0  # variances grow a hundredfold
 _MANY_STATES: Final = 50
 _SMALL_MINIMUM: Final = 100
 _SOON_DAYS: Final = 7
+_SEVERITIES: Final = ("error", "warning", "note")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +46,15 @@ class Finding:
     """One thing that the analyst should know.
 
     Attributes:
-        severity: ``error``: the study cannot succeed as it stands; ``warning``: it can, and may disappoint.
+        severity: ``error``: the study cannot succeed as it stands; ``warning``: it can, and may disappoint; ``note``: good to
+            know, nothing to mend.
         code: stable name of the kind of finding.
         where: the part of the study, as in ``column 'race'``.
         message: what was found.
         hint: what can be done.
     """
 
-    severity: Literal["error", "warning"]
+    severity: Literal["error", "warning", "note"]
     code: str
     where: str
     message: str
@@ -56,16 +63,20 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRow:
-    """One column's promise and cost.
+    """The promise and cost of one draw.
 
     Attributes:
-        variable: its name.
+        variable: its name; the names of a compound, joined by commas.
+        is_compound: whether several columns are randomized in the draw.
         party: its owner.
         scheme: as declared.
         two_level: both numbers of a two-level scheme; None for any other.
-        n_states: K.
+        subset_size: how many categories a released set has; None where one category is released.
+        impossible: how many combinations are removed from a compound.
+        read_by: between peers, the parties that read it; None: it goes to the miner.
+        n_states: K, or the number of a compound's combinations.
         gamma, epsilon: infinite when the column, or a part of it, is sent as it is.
-        kept: probability of the true category, the smallest over the categories.
+        kept: probability of the true category, or that it is in the set; the smallest over the categories.
         condition_number: of the matrix.
         max_posterior: what a belief of 15 % can become at most.
         half_width: of the 95 % interval of a share of 1/K, at n records.
@@ -74,9 +85,13 @@ class ColumnRow:
     """
 
     variable: str
+    is_compound: bool
     party: str
     scheme: str
     two_level: TwoLevel | None
+    subset_size: int | None
+    impossible: int
+    read_by: tuple[str, ...] | None
     n_states: int
     gamma: float
     epsilon: float
@@ -87,6 +102,11 @@ class ColumnRow:
     effective_records: float
     too_noisy: bool
 
+    @property
+    def sent(self) -> bool:
+        """Whether it leaves its party at all."""
+        return self.read_by is None or bool(self.read_by)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyTable:
@@ -94,9 +114,9 @@ class StudyTable:
 
     Attributes:
         n: the number of records that the figures are for.
-        rows: one for each column, in schema order.
-        party_totals: (party, epsilon of all its columns of one person).
-        total_epsilon: of all columns of one person.
+        rows: one for each unit of the study.
+        party_totals: (party, epsilon of all its columns of one person that are sent).
+        total_epsilon: of all columns of one person that are sent.
     """
 
     n: int
@@ -117,15 +137,19 @@ def study_table(study: Study, n: int | None = None) -> StudyTable:
     """
     n = study.linkage.minimum_common_records if n is None else n
     rows: list[ColumnRow] = []
-    for unit in study.units:
+    for index, unit in enumerate(study.units):
         column = privacy.column_privacy(unit)
         records = n * privacy.contrast_factor(unit.transition) ** 4  # `effective_records` of the column with itself
         rows.append(
             ColumnRow(
                 variable=", ".join(unit.variables),
+                is_compound=unit.is_compound,
                 party=unit.owner,
                 scheme=unit.scheme,
                 two_level=unit.two_level,
+                subset_size=unit.transition.size if isinstance(unit.transition, Subset) else None,
+                impossible=len(unit.impossible),
+                read_by=read_by(study, index) if study.model == "peer" else None,
                 n_states=column.n_states,
                 gamma=column.gamma,
                 epsilon=column.epsilon,
@@ -138,15 +162,15 @@ def study_table(study: Study, n: int | None = None) -> StudyTable:
             )
         )
     totals = tuple(
-        (party, privacy.total_epsilon(row.epsilon for row in rows if row.party == party)) for party in study.parties
+        (party, privacy.total_epsilon(row.epsilon for row in rows if row.party == party and row.sent))
+        for party in study.parties
     )
-    return StudyTable(
-        n=n, rows=tuple(rows), party_totals=totals, total_epsilon=privacy.total_epsilon(row.epsilon for row in rows)
-    )
+    total = privacy.total_epsilon(row.epsilon for row in rows if row.sent)
+    return StudyTable(n=n, rows=tuple(rows), party_totals=totals, total_epsilon=total)
 
 
 def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) -> list[Finding]:
-    """Everything worth saying about a study, errors first.
+    """Everything worth saying about a study: errors, then warnings, then notes.
 
     Args:
         study: a study that was read, so its hard rules hold.
@@ -154,8 +178,15 @@ def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) ->
         today: the day (UTC) to judge the expiry by; None: it is not judged.
     """
     table = study_table(study, n)
-    findings = [*_head(study, n, today), *_columns(study, table), *_totals(table), *_labels(study), *_structure(study)]
-    return sorted(findings, key=lambda finding: finding.severity != "error")
+    findings = [
+        *_head(study, n, today),
+        *_columns(study, table),
+        *_totals(table),
+        *_labels(study),
+        *_structure(study),
+        *_peers(study, table),
+    ]
+    return sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity))
 
 
 def _warning(code: str, where: str, message: str, hint: str) -> Finding:
@@ -200,7 +231,10 @@ def _head(study: Study, n: int | None, today: dt.date | None) -> Iterator[Findin
 
 def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
     for row, unit in zip(table.rows, study.units, strict=True):
-        where = f"column '{row.variable}'"
+        where = column_text(unit)
+        yield from _domain(study, unit, where)
+        if not row.sent:
+            continue
         if math.isinf(row.epsilon):
             yield _warning(
                 "epsilon-infinite",
@@ -228,7 +262,8 @@ def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
                     else "swap the categories if this is not meant"
                 ),
             )
-        if row.condition_number > _ILL_CONDITIONED:
+        # The condition number is of single codes; the members of a set are not independent draws.
+        if row.condition_number > _ILL_CONDITIONED and row.subset_size is None:
             yield _warning(
                 "ill-conditioned",
                 where,
@@ -252,15 +287,31 @@ def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
             )
 
 
+def _domain(study: Study, unit: Unit, where: str) -> Iterator[Finding]:
+    """Categories that the impossible combinations leave without any possible one."""
+    if not unit.impossible:
+        return
+    domain = study.domain_of(study.units.index(unit))
+    for place, name in enumerate(unit.variables):
+        variable = study.schema[study.schema.index(name)]
+        for code in sorted(set(range(variable.n_states)) - {combination[place] for combination in domain}):
+            yield _warning(
+                "category-impossible",
+                where,
+                f"every combination with category '{variable.labels[code]}' of '{name}' is declared impossible",
+                "a record with it stops the study; remove the category, or one of the combinations from impossible",
+            )
+
+
 def _more_signal(n_states: int) -> str:
     return "merge categories, or agree on a larger epsilon" if n_states >= 8 else "agree on a larger epsilon"
 
 
-def _sent_exactly(transition: Transition) -> str:
+def _sent_exactly(transition: privacy.Mechanism) -> str:
     return "it as it is" if transition.is_identity else "a part of it as it is: a released category rules out true ones"
 
 
-def _relabels(transition: Transition) -> bool:
+def _relabels(transition: privacy.Mechanism) -> bool:
     matrix = transition.probabilities
     return bool((np.diagonal(matrix) < matrix.max(axis=1)).any())
 
@@ -300,6 +351,8 @@ def _labels(study: Study) -> Iterator[Finding]:
 
 def _structure(study: Study) -> Iterator[Finding]:
     rule = study.structure
+    if rule.parents is not None:
+        return  # no family is cut: one that is too large is refused
     sizes = sorted(study.schema.n_states, reverse=True)
     if (cells := math.prod(sizes[: rule.max_parents + 1])) > rule.max_family_cells:
         yield _warning(
@@ -309,3 +362,58 @@ def _structure(study: Study) -> Iterator[Finding]:
             f"at most {rule.max_family_cells:,} are allowed: the weakest parents of such a family are dropped",
             "merge categories, or allow fewer parents",
         )
+
+
+def _peers(study: Study, table: StudyTable) -> Iterator[Finding]:
+    """What model ``peer`` makes worth saying: who gets what, and what is shared without noise."""
+    if study.model != "peer":
+        return
+    dag = given_dag(study)
+    if study.share is not None and study.share.epsilon is None:
+        what = "the parameters" if dag is not None else "the parameters and the scores of pairs"
+        yield _warning(
+            "exact-parameters",
+            "share",
+            f"there is no noise: {what} that a party shares about its own columns are exact functions of its raw data, and no "
+            "epsilon bounds what they tell about a person",
+            'add [share] with noise = "gaussian", epsilon and delta; else every party must set policy.allow_exact_parameters',
+        )
+    if dag is None:
+        yield _note(
+            "read-while-learning",
+            "structure.method",
+            "the structure is learned, so each column goes to every party before its owner, to be scored, and then to those that "
+            "need it; the totals count every column",
+            "list the parties with the most sensitive columns first, or give the structure",
+        )
+        return
+    for index, unit in enumerate(study.units):
+        if not unit.is_compound:
+            continue
+        members = {study.schema.index(name): name for name in unit.variables}
+        for reader in readers(study, index, dag):
+            children = [child for child, variable in enumerate(study.schema.variables) if variable.owner == reader]
+            needed = {parent for child in children for parent in dag.parents[child]} & members.keys()
+            if len(needed) < len(members):
+                names = ", ".join(f"'{members[position]}'" for position in sorted(needed))
+                yield _warning(
+                    "compound-read-in-part",
+                    column_text(unit),
+                    f"'{reader}' needs {names} only and gets the whole compound",
+                    "randomize what it needs by itself, unless the other columns may go there too",
+                )
+    unread = [
+        name for row, unit in zip(table.rows, study.units, strict=True) if not row.sent for name in unit.variables
+    ]
+    if unread:
+        yield _note(
+            "unread",
+            "structure.parents",
+            f"no other party reads {', '.join(unread)}: {'it is' if len(unread) == 1 else 'they are'} not sent, and how "
+            f"{'it is' if len(unread) == 1 else 'they are'} randomized is not used",
+            "nothing to mend; they count in no total",
+        )
+
+
+def _note(code: str, where: str, message: str, hint: str) -> Finding:
+    return Finding(severity="note", code=code, where=where, message=message, hint=hint)

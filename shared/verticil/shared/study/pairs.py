@@ -1,12 +1,4 @@
-"""Model I: who scores which pair of variables, who reads which randomized unit, and the structure as a document.
-
-A variable is *cross* when one of its parents is at another party; those parents are *cross parents* (Ma & Sivakumar, section 4).
-With a structure, a unit is read by the parties that own a child of one of its variables, and by nobody else. Where the structure
-is learned, each pair of variables is scored by exactly one party, which holds one of them raw: both at one party, that party;
-else the owner that stands first in the study; so a unit is also read by every party before its owner.
-
-Everything here follows from the study alone, so that all nodes agree without talking about it.
-"""
+"""Model I: the structure as a document that all nodes agree on. Who reads what by it is in `readers`, named here too."""
 
 from __future__ import annotations
 
@@ -20,15 +12,19 @@ from verticil.shared.errors import Misuse
 from verticil.shared.model.graph import Dag
 from verticil.shared.study.canonical import Json, canonical_json, parse, peer_fault
 from verticil.shared.study.document import Study
+from verticil.shared.study.readers import given_dag, read_by, readers, reads, scored_pairs, sent_units
 
 __all__ = [
     "NANONATS",
     "Structure",
+    "given_dag",
     "given_structure",
     "parse_structure",
+    "read_by",
     "readers",
     "reads",
     "scored_pairs",
+    "sent_units",
     "structure_body",
 ]
 
@@ -61,10 +57,10 @@ class Structure:
 
 def given_structure(study: Study, effective_digest: bytes) -> Structure | None:
     """The structure that the study gives; None where it is to be learned."""
-    if study.structure.parents is None:
+    dag = given_dag(study)
+    if dag is None:
         return None
-    parents = [[study.schema.index(name) for name in names] for _, names in study.structure.parents]
-    body = structure_body(effective_digest, parents, {"method": "given"})
+    body = structure_body(effective_digest, dag.parents, {"method": "given"})
     return parse_structure(body, study, effective_digest)
 
 
@@ -97,7 +93,7 @@ def parse_structure(body: bytes, study: Study, effective_digest: bytes) -> Struc
         table.choice("form", [_FORM])
         table.choice("effective_sha256", [effective_digest.hex()])
         rows = table.rows("parents")
-        search = cast("dict[str, Json]", table.raw("search"))
+        search = cast("Json", table.raw("search"))
         table.only("form", "effective_sha256", "parents", "search")
         if not isinstance(search, dict):
             table.fail("search", "expected an object")
@@ -124,44 +120,3 @@ def _dag(table: Table, rows: Sequence[Sequence[object]], study: Study) -> Dag:
     if any(len(parents) > rule.max_parents for parents in dag.parents):
         table.fail("parents", f"a variable has more than {rule.max_parents} parents")
     return dag
-
-
-def scored_pairs(study: Study, party: str) -> tuple[tuple[int, int], ...]:
-    """The pairs of variables (a, b), a < b, that `party` scores, in lexicographic order."""
-    rank = {name: position for position, name in enumerate(study.parties)}
-    owners = [variable.owner for variable in study.schema.variables]
-    return tuple(
-        (a, b)
-        for a in range(len(owners))
-        for b in range(a + 1, len(owners))
-        if min(owners[a], owners[b], key=rank.__getitem__) == party
-    )
-
-
-def reads(study: Study, party: str, dag: Dag | None) -> tuple[int, ...]:
-    """The units of other parties that `party` reads, ascending.
-
-    Args:
-        study: the effective study.
-        party: the reading party.
-        dag: the structure; None: while pairs are scored.
-    """
-    return tuple(
-        index for index, unit in enumerate(study.units) if unit.owner != party and party in readers(study, index, dag)
-    )
-
-
-def readers(study: Study, index: int, dag: Dag | None) -> tuple[str, ...]:
-    """The parties that read unit `index`, in the study's order; its owner is not among them.
-
-    Args:
-        study: the effective study.
-        index: of the unit.
-        dag: the structure; None: while pairs are scored.
-    """
-    unit = study.units[index]
-    if dag is None:
-        return study.parties[: study.parties.index(unit.owner)]
-    members = {study.schema.index(name) for name in unit.variables}
-    needing = {study.schema[child].owner for child, parents in enumerate(dag.parents) if members & set(parents)}
-    return tuple(party for party in study.parties if party in needing and party != unit.owner)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
 from verticil.shared.config import Table, read_toml
 from verticil.shared.errors import Refusal
@@ -23,12 +24,17 @@ from verticil.shared.study.document import (
     LinkageRule,
     ParameterRule,
     ReleaseRule,
+    ShareRule,
     StructureRule,
     Study,
     Unit,
 )
+from verticil.shared.study.domain import Domain, compound, compound_of, single
+from verticil.shared.study.unit_rules import column_text, subset_in_peer_study
 
 __all__ = ["check_not_weaker", "read_declarations", "read_study"]
+
+_EXAMPLES: Final = {"epsilon": "epsilon = 1.0", "delta": "delta = 1e-9"}
 
 
 def read_study(path: Path) -> Study:
@@ -47,7 +53,7 @@ def read_study(path: Path) -> Study:
     table = read_toml(path, code="STUDY_INVALID")
     table.only(
         "schema", "id", "title", "purpose", "model", "expires", "party", "linkage", "variable",
-        "randomization_default", "randomization", "allocate", "breach", "structure", "parameters", "release",
+        "randomization_default", "randomization", "allocate", "breach", "structure", "share", "parameters", "release",
     )  # fmt: skip
     model = table.choice("model", rules.MODELS, "central")
     rules.check_supported(rules.MODELS, model, where=f"{table.source}: model")
@@ -63,10 +69,11 @@ def read_study(path: Path) -> Study:
         linkage=_linkage(table.table("linkage", optional=True)),
         schema=schema,
         units=_units(table, schema),
-        structure=_structure(table.table("structure", optional=True)),
+        structure=_structure(table.table("structure", optional=True), schema),
         parameters=_parameters(table.table("parameters", optional=True)),
         release=_release(table.table("release", optional=True)),
         breach=rules.breach_from(table, "breach"),
+        share=_share(table, model),
     )
     rules.check(study, source=table.source)
     return study
@@ -77,6 +84,9 @@ def read_declarations(tables: Sequence[Table], study: Study, party: str) -> dict
 
     A party's file serves many studies, so a variable that this study does not have is passed over, unless its name is so
     near to one of the party's own columns that it may be a misspelling: then noise would silently stay weaker than meant.
+    A compound is declared as the study has it: the same variables in the same order, with the study's impossible combinations,
+    which need not be written again. A declaration for a part of a compound, or for a compound of columns that the study
+    randomizes singly, is an error and not passed over.
 
     Args:
         tables: the tables, unread.
@@ -91,30 +101,75 @@ def read_declarations(tables: Sequence[Table], study: Study, party: str) -> dict
         Refusal: DECLARATION_WEAKER, a declared gamma is larger than the study's.
     """
     declared = _assign(tables)
-    own = [study.schema[position].name for position in study.schema.owned_by(party)]
+    named = {name for names in declared for name in names}
+    own = [
+        study.schema[position].name
+        for position in study.schema.owned_by(party)
+        if study.schema[position].name not in named
+    ]
     units: dict[int, Unit] = {}
-    for name, table in declared.items():
-        if name not in study.schema:
-            near = difflib.get_close_matches(
-                name, [candidate for candidate in own if candidate not in declared], 1, 0.75
-            )
-            if near:
-                table.fail(
-                    "variables", f"'{name}' is not a variable of study '{study.id}'", hint=f"did you mean '{near[0]}'?"
-                )
+    for names, table in declared.items():
+        if not any(name in study.schema for name in names):
+            for name in names:
+                if near := difflib.get_close_matches(name, own, 1, 0.75):
+                    table.fail(
+                        _key(names),
+                        f"'{name}' is not a variable of study '{study.id}'",
+                        hint=f"did you mean '{near[0]}'?",
+                    )
             continue
-        variable = study.schema[study.schema.index(name)]
-        if variable.owner != party:
-            table.fail(
-                "variables",
-                f"'{name}' belongs to '{variable.owner}', expected a column of '{party}'",
-                hint="a party declares noise for its own columns only",
-            )
-        unit = schemes.unit_for(table, variable)
-        index = study.unit_of(name)
+        index = _declared_unit(table, names, study, party)
+        domain = _domain(table, names, study.schema)
+        if domain.is_compound:
+            domain = _agreed(table, domain, study.units[index])
+        unit = schemes.unit_for(table, domain)
+        if study.model == "peer" and unit.scheme == "subset":
+            raise subset_in_peer_study(f"{table.source}: {table.path('scheme')}")
         check_not_weaker(unit, study.units[index])
         units[index] = unit
     return units
+
+
+def _declared_unit(table: Table, names: tuple[str, ...], study: Study, party: str) -> int:
+    """The unit that a party's table is for: it must hold exactly these variables, in this order."""
+    for name in names:
+        if name not in study.schema:
+            hint = f"the table names other variables of study '{study.id}'; a compound is declared as the study has it"
+            table.fail(_key(names), f"'{name}' is not a variable of study '{study.id}'", hint=hint)
+        variable = study.schema[study.schema.index(name)]
+        if variable.owner != party:
+            table.fail(
+                _key(names),
+                f"'{name}' belongs to '{variable.owner}', expected a column of '{party}'",
+                hint="a party declares noise for its own columns only",
+            )
+    index = study.unit_of(names[0])
+    theirs = study.units[index].variables
+    if theirs != names:
+        quoted = ", ".join(f"'{name}'" for name in names)
+        whole = f"jointly = {json.dumps(list(theirs), ensure_ascii=False)}"
+        if len(theirs) > 1:
+            problem = f"{quoted}: study '{study.id}' randomizes '{names[0]}' in the compound {', '.join(theirs)}"
+            table.fail(_key(names), problem, hint=f"declare the whole compound, in its order: {whole}")
+        table.fail(
+            _key(names),
+            f"{quoted} is no compound of study '{study.id}', which randomizes '{names[0]}' by itself",
+            hint="declare each of its columns by itself: variables = [...]",
+        )
+    return index
+
+
+def _agreed(table: Table, domain: Domain, proposed: Unit) -> Domain:
+    """The study's domain: a party's `impossible` is that of the study, or is left out."""
+    if not table.has("impossible"):
+        return compound_of(domain.variables, proposed.impossible)
+    if domain.impossible != proposed.impossible:
+        table.fail(
+            "impossible",
+            f"{len(domain.impossible)} combinations that are not the {len(proposed.impossible)} of the study",
+            hint="leave the key out: the study's apply",
+        )
+    return domain
 
 
 def check_not_weaker(declared: Unit, proposed: Unit) -> None:
@@ -128,7 +183,7 @@ def check_not_weaker(declared: Unit, proposed: Unit) -> None:
         got = "infinite" if ours is None else f"{float(ours):.6g}"
         raise Refusal(
             "DECLARATION_WEAKER",
-            f"column '{declared.variables[0]}': declared gamma {got}, expected at most the study's {float(theirs):.6g}",
+            f"{column_text(declared)}: declared gamma {got}, expected at most the study's {float(theirs):.6g}",
             hint="declare stronger noise, or remove the declaration",
         )
 
@@ -215,19 +270,22 @@ def _missing(table: Table) -> Missing:
 
 def _units(table: Table, schema: Schema) -> tuple[Unit, ...]:
     assigned = _assign(table.tables("randomization", optional=True))
-    for name, item in assigned.items():
-        if name not in schema:
-            item.fail("variables", f"'{name}' is not a variable of the study", hint=_near(name, schema.names))
+    explicit: list[Unit] = []
+    for names, item in assigned.items():
+        for name in names:
+            if name not in schema:
+                item.fail(
+                    _key(names), f"'{name}' is not a variable of the study", hint=rules.near_hint(name, schema.names)
+                )
+        domain = _domain(item, names, schema)
+        explicit.append(schemes.unit_for(item, domain))
     default: Table | None = None
     if table.has("randomization_default"):
         default = table.table("randomization_default")
         schemes.check_keys(default)
-    units = {
-        variable.name: schemes.unit_for(rule, variable)
-        for variable in schema.variables
-        if (rule := assigned.get(variable.name, default)) is not None
-    }
-    left = [variable for variable in schema.variables if variable.name not in units]
+    taken = {name for names in assigned for name in names}
+    left = [variable for variable in schema.variables if variable.name not in taken]
+    others: Sequence[Unit] = ()
     if table.has("allocate"):
         if default is not None:
             table.fail("allocate", "stands beside [randomization_default], expected one of the two")
@@ -237,39 +295,62 @@ def _units(table: Table, schema: Schema) -> tuple[Unit, ...]:
                 "expected a table",
                 hint='[allocate] with rule = "equal-contrast" and total_epsilon = NUMBER',
             )
-        explicit = tuple(units.values())
-        units |= {u.variables[0]: u for u in schemes.allocated_units(table.table("allocate"), left, explicit)}
+        others = schemes.allocated_units(table.table("allocate"), left, explicit)
+    elif default is not None:
+        others = [schemes.unit_for(default, single(variable)) for variable in left]
     elif left:
         table.fail("randomization", f"'{left[0].name}' is in no table, and there is no [randomization_default]")
-    return tuple(units[variable.name] for variable in schema.variables)
+    return tuple(sorted([*explicit, *others], key=lambda unit: min(map(schema.index, unit.variables))))
 
 
-def _assign(tables: Iterable[Table]) -> dict[str, Table]:
-    """Which table randomizes which variable; a variable in two is an error."""
-    assigned: dict[str, Table] = {}
+def _assign(tables: Iterable[Table]) -> dict[tuple[str, ...], Table]:
+    """Which table randomizes what: (variable,), or the variables of a compound; a variable in two tables is an error."""
+    assigned: dict[tuple[str, ...], Table] = {}
+    seen: dict[str, Table] = {}
     for table in tables:
-        schemes.check_keys(table, "variables")
-        names = table.strings("variables")
+        schemes.check_keys(table, "variables", "jointly", "impossible")
+        joint = table.has("jointly")
+        if joint and table.has("variables"):
+            table.fail("jointly", "stands beside 'variables', expected one of the two")
+        if not joint and table.has("impossible"):
+            table.fail("impossible", "goes with 'jointly', expected none beside 'variables'")
+        key = "jointly" if joint else "variables"
+        names = table.strings(key)
         if not names:
-            table.fail("variables", "the list is empty, expected names of variables")
+            table.fail(key, "the list is empty, expected names of variables")
+        if joint and len(names) == 1:
+            table.fail(key, f"'{names[0]}' alone, expected two variables or more", hint="use variables = [...]")
         for name in names:
-            if name in assigned:
-                table.fail(
-                    "variables", f"'{name}' is in {assigned[name].where} already, expected one table for each variable"
-                )
-            assigned[name] = table
+            if name in seen:
+                table.fail(key, f"'{name}' is in {seen[name].where} already, expected one table for each variable")
+            seen[name] = table
+        assigned.update({names: table} if joint else {(name,): table for name in names})
     return assigned
 
 
-def _near(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(names), 1, 0.5)
-    return f"did you mean '{near[0]}'?" if near else ""
+def _domain(table: Table, names: tuple[str, ...], schema: Schema) -> Domain:
+    first, *others = names
+    return compound(table, names, schema) if others else single(schema[schema.index(first)])
 
 
-def _structure(table: Table) -> StructureRule:
-    table.only("method", "score", "max_parents", "max_family_cells", "seed", "required", "forbidden", "genetic")
+def _key(names: Sequence[str]) -> str:
+    return "jointly" if len(names) > 1 else "variables"
+
+
+def _structure(table: Table, schema: Schema) -> StructureRule:
+    table.only(
+        "method", "score", "max_parents", "max_family_cells", "seed", "required", "forbidden", "genetic", "parents"
+    )
     method = table.choice("method", rules.METHODS, "genetic")
     rules.check_supported(rules.METHODS, method, where=f"{table.source}: structure.method")
+    parents = None
+    if method == "given":
+        for key in ("score", "seed", "required", "forbidden", "genetic"):
+            if table.has(key):
+                table.fail(key, "goes with a search, expected none of it with the method 'given'", hint="remove it")
+        parents = _parents(table.table("parents"), schema)
+    elif table.has("parents"):
+        table.fail("parents", f"does not go with the method '{method}'", hint='set method = "given"')
     genetic = table.table("genetic", optional=True)
     genetic.only("population", "selected", "generations", "mutation_rate")
     usual = GeneticRule()
@@ -287,7 +368,45 @@ def _structure(table: Table) -> StructureRule:
             generations=genetic.value(int, "generations", usual.generations),
             mutation_rate=genetic.value(float, "mutation_rate") if genetic.has("mutation_rate") else None,
         ),
+        parents=parents,
     )
+
+
+def _parents(table: Table, schema: Schema) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """``parents = { child = ["p1", "p2"], ... }``; a variable that is not named has none. Written in any order."""
+    for child in table.names():
+        if child not in schema:
+            table.fail(child, "not a variable of the study", hint=rules.near_hint(child, schema.names))
+        names = table.strings(child)
+        for position, name in enumerate(names):
+            if name not in schema:
+                table.fail(child, f"'{name}' is not a variable of the study", hint=rules.near_hint(name, schema.names))
+            if name in names[:position]:
+                table.fail(child, f"'{name}' stands there twice, expected each parent once")
+    return tuple((name, tuple(sorted(table.strings(name, []), key=schema.index))) for name in schema.names)
+
+
+def _share(table: Table, model: str) -> ShareRule | None:
+    """``[share]``: Gaussian noise on a party's own counts, and the least count of a parameter; with model ``peer`` only."""
+    if model != "peer":
+        if table.has("share"):
+            table.fail("share", f"goes with the model 'peer', got '{model}'", hint='remove it, or set model = "peer"')
+        return None
+    share = table.table("share", optional=True)
+    share.only("noise", "epsilon", "delta", "minimum_count")
+    minimum = share.value(int, "minimum_count", 0)
+    if not share.has("noise"):
+        for key in ("epsilon", "delta"):
+            if share.has(key):
+                share.fail(key, "goes with noise, and there is none", hint='add noise = "gaussian"')
+        return ShareRule(minimum_count=minimum)
+    share.choice("noise", ("gaussian",))
+    for key in ("epsilon", "delta"):
+        if not share.has(key):
+            share.fail(
+                key, "missing: Gaussian noise needs an epsilon and a delta", hint="for example: " + _EXAMPLES[key]
+            )
+    return ShareRule(epsilon=share.value(float, "epsilon"), delta=share.value(float, "delta"), minimum_count=minimum)
 
 
 def _parameters(table: Table) -> ParameterRule:

@@ -1,7 +1,8 @@
 """What holds for every resolved study, whether it was read from TOML or came as bytes from another node.
 
 `check` looks at the value alone: names, ranges, sizes, ownership, and what this version does not support yet (refused by
-name). It does not judge whether the study is wise; that is `lint`.
+name). It does not judge whether the study is wise; that is `lint`. Units and structure have modules of their own; what a study
+may name is in `vocabulary` and can be had from here too.
 """
 
 from __future__ import annotations
@@ -14,14 +15,28 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NoReturn
 
-import numpy as np
-
 from verticil.shared.config import Table
-from verticil.shared.errors import Misuse
-from verticil.shared.model.privacy import Breach, gamma
+from verticil.shared.model.privacy import Breach
 from verticil.shared.model.schema import MAX_STATES, Missing, Variable
-from verticil.shared.model.transition import SCALE, two_level, validate_matrix
-from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.document import Study
+from verticil.shared.study.structure_rules import check_share, check_structure, edge_text, near_hint
+from verticil.shared.study.unit_rules import check_breach, check_units
+from verticil.shared.study.vocabulary import (
+    ESTIMATORS,
+    LINKAGE_MODES,
+    MAX_CELLS,
+    MAX_PURPOSE,
+    MAX_SAFE,
+    MAX_TEXT,
+    MAX_VARIABLES,
+    METHODS,
+    MODELS,
+    NORMALISE_STEPS,
+    SCHEMES,
+    SCORES,
+    check_supported,
+    fail,
+)
 
 __all__ = [
     "ESTIMATORS",
@@ -43,47 +58,12 @@ __all__ = [
     "edges_from",
     "is_party_name",
     "make_variable",
+    "near_hint",
 ]
 
-MAX_VARIABLES: Final = 1000
-MAX_CELLS: Final = 700_000
-"""Cells of all matrices together. Written out in decimal they then stay below 16 MiB."""
-MAX_TEXT: Final = 200
-"""Letters in a name or label."""
-MAX_PURPOSE: Final = 4000
 _FARTHEST: Final = 1e15
 _NARROWEST: Final = 1e-15
 """Bins must be such that numbers inside can be written."""
-_LISTED: Final = 5
-"""Columns named in one message."""
-MAX_SAFE: Final = 2**53 - 1
-"""The largest whole number that RFC 8785 can write."""
-
-# What a study may name -> whether this version does it.
-MODELS: Final = {"central": True, "peer": False}
-LINKAGE_MODES: Final = {"keyed-hash": True, "order-commitment": False, "dh-psi": False}
-SCHEMES: Final = {
-    "symmetric": True,
-    "binary": True,
-    "blocks": True,
-    "matrix": True,
-    "none": True,
-    "two-level": True,
-    "subset": False,
-}
-METHODS: Final = {
-    "genetic": True,
-    "greedy": False,
-    "order": False,
-    "tree": False,
-    "hill-climb": False,
-    "given": False,
-    "auto": False,
-}
-SCORES: Final = {"mutual-information": True}
-ESTIMATORS: Final = ("em", "inverse", "clip", "simplex")
-NORMALISE_STEPS: Final = ("nfkc", "trim", "casefold", "digits-only")
-
 _STUDY_ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _PARTY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")  # what a certificate can carry, see transport.identity
 _BIDI_CONTROLS: Final = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
@@ -110,23 +90,11 @@ def check(study: Study, *, source: str) -> None:
     for variable in study.schema.variables:
         rules.variable(variable, study.parties)
     rules.owners(study)
-    rules.units(study)
-    rules.breach(study)
-    rules.structure(study)
+    check_units(study, source=source)
+    check_structure(study, source=source)
+    check_share(study, source=source)
+    check_breach(study, source=source)
     rules.numbers(study)
-
-
-def check_supported(table: dict[str, bool], value: str, *, where: str) -> None:
-    """Refuse a `value` that the contract knows and this version does not do yet.
-
-    Raises:
-        Misuse: STUDY_UNSUPPORTED.
-    """
-    if not table.get(value, True):
-        able = ", ".join(name for name, can in table.items() if can)
-        raise Misuse(
-            "STUDY_UNSUPPORTED", f"{where}: '{value}' is not yet supported", hint=f"this version supports: {able}"
-        )
 
 
 def bin_labels(edges: Sequence[float]) -> tuple[str, ...]:
@@ -180,11 +148,6 @@ def breach_from(table: Table, key: str) -> Breach | None:
         return table.fail(key, str(error))
 
 
-def edge_text(edge: tuple[str, str]) -> str:
-    """An edge for messages."""
-    return f"'{edge[0]}' -> '{edge[1]}'"
-
-
 def make_variable(
     *,
     name: str,
@@ -206,9 +169,9 @@ def make_variable(
         _check_bins(bins, integer=integer, where=where)
     twice = [label for label, count in Counter(labels).items() if count > 1]
     if twice:
-        _fail(where, f"category '{twice[0][:MAX_TEXT]}' is declared twice")
+        fail(where, f"category '{twice[0][:MAX_TEXT]}' is declared twice")
     if not 2 <= len(labels) <= MAX_STATES:
-        _fail(where, f"{len(labels)} categories, expected 2 to {MAX_STATES}")
+        fail(where, f"{len(labels)} categories, expected 2 to {MAX_STATES}")
     _check_text(where, name)
     _check_text(f"{where}: its party", owner)
     for number, label in enumerate(labels, 1):
@@ -227,30 +190,30 @@ def make_variable(
 
 def _check_bins(bins: tuple[float, ...], *, integer: bool, where: str) -> None:
     if len(bins) < 2:
-        _fail(where, f"{len(bins)} bin edges, expected at least 2")
+        fail(where, f"{len(bins)} bin edges, expected at least 2")
     if not all(math.isfinite(edge) for edge in bins):
-        _fail(where, "a bin edge is not finite", hint='what lies beyond the edges is outside = "error" or "clamp"')
+        fail(where, "a bin edge is not finite", hint='what lies beyond the edges is outside = "error" or "clamp"')
     for number, (low, high) in enumerate(itertools.pairwise(bins), 1):
         if not low < high:
-            _fail(where, f"bin edges {number} and {number + 1} are {low:g} and {high:g}, expected increasing edges")
+            fail(where, f"bin edges {number} and {number + 1} are {low:g} and {high:g}, expected increasing edges")
         if high - low < _NARROWEST:
-            _fail(
+            fail(
                 where,
                 f"bin {number} is {high - low:g} wide, expected at least {_NARROWEST:g}",
                 hint="use a larger unit",
             )
     if max(map(abs, bins)) > _FARTHEST:
-        _fail(where, f"a bin edge is beyond {_FARTHEST:g}", hint='use a smaller unit, or outside = "clamp"')
+        fail(where, f"a bin edge is beyond {_FARTHEST:g}", hint='use a smaller unit, or outside = "clamp"')
     if integer and not all(edge.is_integer() for edge in bins):
-        _fail(where, "a bin edge is not a whole number, expected whole edges with integer = true")
+        fail(where, "a bin edge is not a whole number, expected whole edges with integer = true")
 
 
 def _check_text(where: str, text: str, *, limit: int = MAX_TEXT, lines: bool = False) -> None:
     """Names and labels are shown to the person who approves: nothing invisible, nothing that reorders text."""
     if not text or text != text.strip():
-        _fail(where, f"got '{text[:MAX_TEXT]}', expected a text without blanks at its ends")
+        fail(where, f"got '{text[:MAX_TEXT]}', expected a text without blanks at its ends")
     if len(text) > limit:
-        _fail(where, f"{len(text)} letters, expected at most {limit}")
+        fail(where, f"{len(text)} letters, expected at most {limit}")
     _check_letters(where, text, also="\n\t" if lines else "")
 
 
@@ -263,11 +226,7 @@ def _check_letters(where: str, text: str, *, also: str = "") -> None:
             or unicodedata.bidirectional(letter) in _BIDI_CONTROLS
             or letter in _INVISIBLE
         ):
-            _fail(where, f"letter {position} is U+{ord(letter):04X}, expected printed text without control characters")
-
-
-def _fail(where: str, problem: str, *, hint: str = "") -> NoReturn:
-    raise Misuse("STUDY_INVALID", f"{where}: {problem}", hint=hint)
+            fail(where, f"letter {position} is U+{ord(letter):04X}, expected printed text without control characters")
 
 
 class _Rules:
@@ -277,7 +236,7 @@ class _Rules:
         self.source = source
 
     def fail(self, where: str, problem: str, *, hint: str = "") -> NoReturn:
-        _fail(f"{self.source}: {where}", problem, hint=hint)
+        fail(f"{self.source}: {where}", problem, hint=hint)
 
     def distinct(self, where: str, names: Iterable[str]) -> None:
         for name, count in Counter(names).items():
@@ -354,91 +313,6 @@ class _Rules:
             if spelling in labels and spelling != missing.category:
                 self.fail(f"{where}: missing.spellings", f"'{spelling}' is a category of its own")
 
-    def units(self, study: Study) -> None:
-        expected = study.schema.names
-        got = tuple(name for unit in study.units for name in unit.variables)
-        if got != expected or any(len(unit.variables) != 1 for unit in study.units):
-            self.fail("randomization", "the units are not one for each variable, in the order of the variables")
-        if (cells := sum(unit.transition.n_states**2 for unit in study.units)) > MAX_CELLS:
-            self.fail("randomization", f"the matrices have {cells} cells, expected at most {MAX_CELLS} in all")
-        for unit, variable in zip(study.units, study.schema.variables, strict=True):
-            self.unit(unit, variable)
-
-    def unit(self, unit: Unit, variable: Variable) -> None:
-        where = f"column '{variable.name}'"
-        check_supported(SCHEMES, unit.scheme, where=f"{self.source}: {where}: scheme")
-        if unit.scheme not in SCHEMES:
-            self.fail(
-                where,
-                f"got the scheme '{unit.scheme[:MAX_TEXT]}', expected one of {', '.join(k for k, can in SCHEMES.items() if can)}",
-            )
-        if unit.owner != variable.owner:
-            self.fail(where, f"is randomized by '{unit.owner[:MAX_TEXT]}', expected its party '{variable.owner}'")
-        n_states = unit.transition.n_states
-        if n_states != variable.n_states:
-            self.fail(
-                where, f"the matrix is {n_states} x {n_states}, expected {variable.n_states} x {variable.n_states}"
-            )
-        if (unit.scheme == "two-level") != (unit.two_level is not None):
-            self.fail(where, f"'two_level' goes with the scheme 'two-level' and with no other, got '{unit.scheme}'")
-        if not _is_of_scheme(unit, where=f"{self.source}: {where}"):
-            self.fail(where, f"the matrix is not one of the scheme '{unit.scheme}'")
-        validate_matrix(unit.transition.probabilities, where=f"{self.source}: {where}")
-
-    def breach(self, study: Study) -> None:
-        rule = study.breach
-        if rule is None:
-            return
-        found: list[str] = []
-        for unit in study.units:
-            ratio = gamma(unit.transition)
-            if rule.possible(ratio):
-                level = "infinite" if ratio is None else f"{float(ratio):.6g}"
-                found.append(f"column '{', '.join(unit.variables)}' has gamma {level}")
-        if found:
-            more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-            self.fail(
-                "breach",
-                f"{', '.join(found[:_LISTED])}{more}; expected gamma below {rule.gamma_limit:.6g}, "
-                f"so that no belief of {rule.prior:g} becomes {rule.posterior:g}",
-                hint=f"randomize more strongly (epsilon below {math.log(rule.gamma_limit):.4g}), or change the rule",
-            )
-
-    def structure(self, study: Study) -> None:
-        rule = study.structure
-        check_supported(METHODS, rule.method, where=f"{self.source}: structure.method")
-        for what, value, known in (("method", rule.method, METHODS), ("score", rule.score, SCORES)):
-            if value not in known:
-                self.fail(f"structure.{what}", f"got '{value[:MAX_TEXT]}', expected one of {', '.join(known)}")
-        self.within("structure.max_parents", rule.max_parents, 0, 20)
-        self.within("structure.max_family_cells", rule.max_family_cells, 2, 100_000_000)
-        widest = max(study.schema.variables, key=lambda variable: variable.n_states)
-        if widest.n_states > rule.max_family_cells:
-            self.fail(
-                "structure.max_family_cells",
-                f"got {rule.max_family_cells}, expected at least the {widest.n_states} categories of '{widest.name}'",
-            )
-        self.within("structure.seed", rule.seed, 0, MAX_SAFE)
-        genetic = rule.genetic
-        self.within("structure.genetic.population", genetic.population, 2, 10_000)
-        self.within("structure.genetic.selected", genetic.selected, 1, genetic.population)
-        self.within("structure.genetic.generations", genetic.generations, 1, 1_000_000)
-        if genetic.mutation_rate is not None:
-            self.within("structure.genetic.mutation_rate", genetic.mutation_rate, 0, 1)
-        if rule.required:
-            raise Misuse(
-                "STUDY_UNSUPPORTED",
-                f"{self.source}: structure.required: required edges are not yet supported",
-                hint="remove them; forbidden edges are supported",
-            )
-        for edge in rule.forbidden:
-            for name in edge:
-                if name not in study.schema:
-                    self.fail("structure.forbidden", f"'{name[:MAX_TEXT]}' is not a variable of the study")
-            if edge[0] == edge[1]:
-                self.fail("structure.forbidden", f"{edge_text(edge)} joins a variable to itself")
-        self.distinct("structure.forbidden", (edge_text(edge) for edge in rule.forbidden))
-
     def numbers(self, study: Study) -> None:
         parameters = study.parameters
         if parameters.estimator not in ESTIMATORS:
@@ -458,31 +332,3 @@ class _Rules:
         if study.release.synthetic_records is not None:
             self.within("release.synthetic_records", study.release.synthetic_records, 1, 100_000_000)
         self.within("release.seed", study.release.seed, 0, MAX_SAFE)
-
-
-def _is_of_scheme(unit: Unit, *, where: str) -> bool:
-    """Whether the matrix is what the scheme's name tells the person who approves. One unit of 2^64 is quantization."""
-    weights = unit.transition.weights
-    if unit.scheme == "none":
-        return unit.transition.is_identity
-    if unit.scheme == "binary":
-        return len(weights) == 2
-    if unit.scheme == "symmetric":
-        diagonal = [row[i] for i, row in enumerate(weights)]
-        others = [weight for i, row in enumerate(weights) for j, weight in enumerate(row) if i != j]
-        # The quantizer gives whole missing units to the first of equal remainders, so equal cells differ by one at most;
-        # the diagonal of a large matrix takes up what the rounding of the others leaves.
-        return max(others) - min(others) <= 1 and max(diagonal) - min(diagonal) <= len(weights)
-    if (levels := unit.two_level) is not None:
-        declared = two_level(
-            levels.groups,
-            len(weights),
-            epsilon_group=levels.epsilon_group,
-            epsilon_within=levels.epsilon_within,
-            where=where,
-        )
-        # Another machine's exp may differ in the last digit; quantization moves a cell by a few units of 2^-64.
-        # A cell of zero would release something exactly, which the scheme promises not to do.
-        difference = np.abs(unit.transition.probabilities - declared)
-        return bool((difference <= 1e-9 * declared + len(weights) / SCALE).all()) and all(map(all, weights))
-    return True

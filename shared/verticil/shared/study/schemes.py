@@ -1,7 +1,12 @@
-"""Randomization schemes as they are written in TOML: one table of keys becomes one quantized matrix for each column.
+"""Randomization schemes as they are written in TOML: one table of keys becomes one quantized matrix for each draw.
 
 The same keys stand in a study's ``[[randomization]]``, in its ``[randomization_default]`` and in a party's own declaration
 (contract.md section 1; the matrices are those of methods.md 1.1). Every scheme states its keys; any other key is an error.
+A scheme is over a `Domain`: the categories of a column, or the combinations of a compound, which `groups` then name as lists of
+labels, as in ``groups = [[["Never-married", "Own-child"], ["Divorced", "Own-child"]], ...]``.
+
+``subset`` releases a set of categories for each record in place of one. It is offered where it is worth that: from 8 categories
+on and up to epsilon 1 (methods.md 1.1).
 
 In place of the default a study may divide a total among its columns:
 
@@ -17,21 +22,22 @@ exceeded; it is not used up when every column that is left is at its cap.
 
 from __future__ import annotations
 
-import difflib
+import json
 import math
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.config import Table
-from verticil.shared.errors import Misuse
 from verticil.shared.model import privacy, transition
 from verticil.shared.model.allocation import equal_contrast
 from verticil.shared.model.schema import Variable
+from verticil.shared.model.subset import LARGEST_EPSILON, LEAST_STATES, Subset, subset_selection
 from verticil.shared.study import rules
 from verticil.shared.study.document import TwoLevel, Unit
+from verticil.shared.study.domain import Domain, single
 
 __all__ = ["allocated_units", "check_keys", "unit_for"]
 
@@ -42,10 +48,9 @@ _KEYS: Final = {
     "blocks": ("groups", *_STRENGTHS),
     "two-level": ("groups", "epsilon_group", "epsilon_within"),
     "matrix": ("rows",),
+    "subset": ("epsilon", "subset_size"),
     "none": (),
 }
-_LATER: Final = ("jointly", "impossible", "subset_size")
-"""Keys that the contract knows and this version refuses by name."""
 _RULES: Final = ("equal-contrast",)
 
 
@@ -56,62 +61,65 @@ def check_keys(table: Table, *names: str) -> None:
         Misuse: the table's code, or STUDY_UNSUPPORTED.
     """
     every = {key for keys in _KEYS.values() for key in keys}
-    table.only("scheme", *names, *every, *_LATER, "allocate")
+    table.only("scheme", *names, *every, "jointly", "impossible", "allocate")
     if table.has("allocate"):
         table.fail("allocate", "does not go here", hint="[allocate] is a table of its own, at the top of a study")
     for key in ("jointly", "impossible"):
-        if table.has(key):
-            raise Misuse(
-                "STUDY_UNSUPPORTED",
-                f"{table.source}: {table.path(key)}: '{key}' is not yet supported",
-                hint="randomize the variables independently: variables = [...]",
+        if table.has(key) and key not in names:
+            table.fail(
+                key,
+                "does not go here: what is said for all other columns makes no compounds",
+                hint="write a [[randomization]] table with jointly = [...]",
             )
     scheme = table.choice("scheme", rules.SCHEMES)
     rules.check_supported(rules.SCHEMES, scheme, where=f"{table.source}: {table.path('scheme')}")
-    for key in (*sorted(every), *_LATER):
+    for key in sorted(every):
         if table.has(key) and key not in _KEYS[scheme]:
             expected = ", ".join(_KEYS[scheme]) or "no key"
             table.fail(key, f"does not go with the scheme '{scheme}'", hint=f"'{scheme}' takes {expected}")
 
 
-def unit_for(table: Table, variable: Variable) -> Unit:
-    """The unit that randomizes `variable` as the table (with checked keys) says.
+def unit_for(table: Table, domain: Domain) -> Unit:
+    """The unit that randomizes `domain` as the table (with checked keys) says.
 
     Raises:
         Misuse: the table's code, MATRIX_INVALID or MATRIX_SINGULAR.
     """
     scheme = table.value(str, "scheme")
-    where = _where(table, variable)
-    _check_cells(table, "variables", variable)
+    where = _where(table, domain)
+    n_states = domain.n_states
+    _check_cells(table, "jointly" if domain.is_compound else "variables", domain)
     levels: TwoLevel | None = None
     match scheme:
         case "symmetric":
-            matrix = transition.symmetric(variable.n_states, **_strength(table), where=where)
+            matrix = transition.symmetric(n_states, **_strength(table), where=where)
         case "binary":
-            if variable.n_states != 2:
-                table.fail("scheme", f"'binary' for '{variable.name}' with {variable.n_states} categories, expected 2")
+            if n_states != 2:
+                table.fail("scheme", f"'binary' for {domain.text} with {n_states} categories, expected 2")
             matrix = transition.binary(table.value(float, "p1"), table.value(float, "p2"), where=where)
         case "blocks":
-            matrix = transition.blocks(_groups(table, variable), variable.n_states, **_strength(table), where=where)
+            matrix = transition.blocks(_groups(table, domain), n_states, **_strength(table), where=where)
         case "two-level":
             levels = TwoLevel(
-                groups=tuple(_groups(table, variable)),
+                groups=tuple(_groups(table, domain)),
                 epsilon_group=table.value(float, "epsilon_group"),
                 epsilon_within=table.value(float, "epsilon_within"),
             )
             matrix = transition.two_level(
                 levels.groups,
-                variable.n_states,
+                n_states,
                 epsilon_group=levels.epsilon_group,
                 epsilon_within=levels.epsilon_within,
                 where=where,
             )
         case "matrix":
-            matrix = _rows(table, variable)
+            matrix = _rows(table, domain)
+        case "subset":
+            return _with(domain, scheme, _subset(table, domain))
         case _:
-            matrix = transition.identity(variable.n_states)
+            matrix = transition.identity(n_states)
     bounded = scheme == "two-level" or (scheme == "symmetric" and table.has("epsilon"))
-    return _unit(table, variable, scheme, matrix, levels=levels, bounded=bounded)
+    return _unit(table, domain, scheme, matrix, levels=levels, bounded=bounded)
 
 
 def allocated_units(table: Table, variables: Sequence[Variable], explicit: Sequence[Unit]) -> tuple[Unit, ...]:
@@ -120,7 +128,7 @@ def allocated_units(table: Table, variables: Sequence[Variable], explicit: Seque
     Args:
         table: the ``[allocate]`` table, unread.
         variables: the columns without a table of their own.
-        explicit: the units of the columns with one.
+        explicit: the units of the columns with one, compounds among them.
 
     Raises:
         Misuse: the table's code; MATRIX_SINGULAR, a cap leaves nothing to estimate.
@@ -137,7 +145,7 @@ def allocated_units(table: Table, variables: Sequence[Variable], explicit: Seque
         if math.isinf(privacy.epsilon(unit.transition)):
             table.fail(
                 "total_epsilon",
-                f"column '{unit.variables[0]}' has infinite epsilon by its own table: no total can be kept",
+                f"column '{', '.join(unit.variables)}' has infinite epsilon by its own table: no total can be kept",
                 hint="use [randomization_default] in place of [allocate], or another scheme for the column",
             )
     taken = privacy.total_epsilon(privacy.epsilon(unit.transition) for unit in explicit)
@@ -155,9 +163,10 @@ def allocated_units(table: Table, variables: Sequence[Variable], explicit: Seque
         )
     units: list[Unit] = []
     for variable, epsilon in zip(variables, epsilons, strict=True):
-        _check_cells(table, "rule", variable)
-        matrix = transition.symmetric(variable.n_states, epsilon=epsilon, where=_where(table, variable))
-        units.append(_unit(table, variable, "symmetric", matrix, key="total_epsilon", bounded=True))
+        domain = single(variable)
+        _check_cells(table, "rule", domain)
+        matrix = transition.symmetric(domain.n_states, epsilon=epsilon, where=_where(table, domain))
+        units.append(_unit(table, domain, "symmetric", matrix, key="total_epsilon", bounded=True))
     return tuple(units)
 
 
@@ -174,8 +183,7 @@ def _caps(table: Table, variables: Sequence[Variable], explicit: Sequence[Unit])
                 hint="remove it",
             )
         if name not in names:
-            near = difflib.get_close_matches(name, [*names, *own], 1, 0.5)
-            given.fail(name, "not a variable of the study", hint=f"did you mean '{near[0]}'?" if near else "")
+            given.fail(name, "not a variable of the study", hint=rules.near_hint(name, [*names, *own]))
         if not 0 < (cap := given.value(float, name)) < math.inf:
             given.fail(name, f"got {cap:g}, expected a finite number > 0")
     return [given.value(float, name) if given.has(name) else None for name in names]
@@ -186,20 +194,19 @@ def _least_epsilon(variable: Variable) -> float:
     return math.log1p(variable.n_states / (transition.CONDITION_LIMIT - 1))
 
 
-def _where(table: Table, variable: Variable) -> str:
-    return f"{table.source}: {table.where}: column '{variable.name}'"
+def _where(table: Table, domain: Domain) -> str:
+    return f"{table.source}: {table.where}: {domain.where}"
 
 
-def _check_cells(table: Table, key: str, variable: Variable) -> None:
-    if variable.n_states**2 > rules.MAX_CELLS:
-        table.fail(
-            key, f"'{variable.name}' has {variable.n_states} categories, a matrix has at most {rules.MAX_CELLS} cells"
-        )
+def _check_cells(table: Table, key: str, domain: Domain) -> None:
+    if domain.n_states**2 > rules.MAX_CELLS:
+        what = "combinations" if domain.is_compound else "categories"
+        table.fail(key, f"{domain.text} has {domain.n_states} {what}, a matrix has at most {rules.MAX_CELLS} cells")
 
 
 def _unit(
     table: Table,
-    variable: Variable,
+    domain: Domain,
     scheme: str,
     matrix: NDArray[np.float64],
     *,
@@ -208,7 +215,7 @@ def _unit(
     bounded: bool = False,
 ) -> Unit:
     """Quantize; with `bounded` the declaration promises a finite epsilon, also where floating point has lost a cell."""
-    transition.validate_matrix(matrix, where=_where(table, variable))
+    transition.validate_matrix(matrix, where=_where(table, domain))
     quantized = transition.quantize(matrix)
     # A zero that was not declared would silently make epsilon infinite.
     if any(
@@ -218,10 +225,45 @@ def _unit(
     ):
         table.fail(
             key,
-            f"a probability for '{variable.name}' is positive but below 2^-64",
+            f"a probability for {domain.text} is positive but below 2^-64",
             hint="weaken the scheme, or use 'none'",
         )
-    return Unit(variables=(variable.name,), owner=variable.owner, scheme=scheme, transition=quantized, two_level=levels)
+    return _with(domain, scheme, quantized, levels)
+
+
+def _with(domain: Domain, scheme: str, channel: transition.Transition | Subset, levels: TwoLevel | None = None) -> Unit:
+    return Unit(
+        variables=domain.names,
+        owner=domain.variables[0].owner,
+        scheme=scheme,
+        transition=channel,
+        two_level=levels,
+        impossible=domain.impossible,
+    )
+
+
+def _subset(table: Table, domain: Domain) -> Subset:
+    n_states, epsilon = domain.n_states, table.value(float, "epsilon")
+    hint = "use 'symmetric', which is as good there and releases one category"
+    if n_states < LEAST_STATES:
+        table.fail(
+            "scheme",
+            f"'subset' for {domain.text} with {n_states} categories, expected at least {LEAST_STATES}",
+            hint=hint,
+        )
+    if epsilon > LARGEST_EPSILON:
+        table.fail("epsilon", f"got {epsilon:g}, expected at most {LARGEST_EPSILON:g} with 'subset'", hint=hint)
+    size = table.value(int, "subset_size") if table.has("subset_size") else None
+    if size is not None and not 1 <= size < n_states:
+        table.fail("subset_size", f"got {size}, expected 1 to {n_states - 1} of {n_states} categories")
+    if not epsilon > 0:  # also for NaN
+        table.fail("epsilon", f"got {epsilon:g}, expected a number > 0")
+    try:
+        selection = subset_selection(n_states, epsilon=epsilon, size=size)
+    except ValueError:
+        return table.fail("epsilon", f"got {epsilon:g}, which cannot be told from no information at all")
+    transition.validate_matrix(selection.probabilities, where=_where(table, domain))
+    return selection
 
 
 def _strength(table: Table) -> dict[str, float]:
@@ -233,21 +275,33 @@ def _strength(table: Table) -> dict[str, float]:
     return {given[0]: table.value(float, given[0])}
 
 
-def _groups(table: Table, variable: Variable) -> list[tuple[int, ...]]:
-    position = {label: code for code, label in enumerate(variable.labels)}
+def _groups(table: Table, domain: Domain) -> list[tuple[int, ...]]:
     groups: list[tuple[int, ...]] = []
     for row in table.rows("groups"):
+        group: list[int] = []
         for label in row:
-            if not isinstance(label, str) or label not in position:
-                near = difflib.get_close_matches(str(label), position, 1)
-                hint = f"did you mean '{near[0]}'?" if near else ""
-                table.fail("groups", f"'{label}' is not a category of '{variable.name}'", hint=hint)
-        groups.append(tuple(position[label] for label in cast("tuple[str, ...]", row)))
+            position = domain.position(label)
+            if position is None:
+                _no_category(table, domain, label)
+            group.append(position)
+        groups.append(tuple(group))
     return groups
 
 
-def _rows(table: Table, variable: Variable) -> NDArray[np.float64]:
-    k = variable.n_states
+def _no_category(table: Table, domain: Domain, label: object) -> NoReturn:
+    if domain.is_compound:
+        shown = ", ".join(map(str, cast("list[object]", label))) if isinstance(label, list) else str(label)
+        example = json.dumps(list(domain.labels[0]), ensure_ascii=False)
+        table.fail(
+            "groups",
+            f"'{shown}' is not a possible combination of {domain.text}",
+            hint=f"groups are lists of combinations in the order of jointly, such as {example}",
+        )
+    hint = rules.near_hint(str(label), domain.variables[0].labels)
+    table.fail("groups", f"'{label}' is not a category of {domain.text}", hint=hint)
+
+
+def _rows(table: Table, domain: Domain) -> NDArray[np.float64]:
     rows = table.rows("rows")
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows):
@@ -255,8 +309,8 @@ def _rows(table: Table, variable: Variable) -> NDArray[np.float64]:
         for cell in row:
             if isinstance(cell, bool) or not isinstance(cell, int | float):
                 table.fail("rows", f"row {number} holds something that is not a number")
-    if len(rows) != k:
-        table.fail("rows", f"{len(rows)} rows, expected {k}, one for each category of '{variable.name}'")
+    if len(rows) != domain.n_states:
+        table.fail("rows", f"{len(rows)} rows, expected {domain.n_states}, {domain.size_text}")
     try:
         return np.array(cast("list[list[float]]", rows), dtype=np.float64)
     except OverflowError:

@@ -1,0 +1,192 @@
+"""What holds for the structure of every resolved study, and for what parties do before they share parameters (Model I).
+
+A structure that is given is checked as a searched one would be: a directed acyclic graph within the study's limits.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NoReturn
+
+from verticil.shared.errors import Misuse
+from verticil.shared.study.document import Study
+from verticil.shared.study.vocabulary import MAX_SAFE, MAX_TEXT, METHODS, SCORES, check_supported, fail
+
+__all__ = ["LARGEST_DELTA", "check_share", "check_structure", "edge_text", "near_hint"]
+
+LARGEST_DELTA: Final = 1e-2
+"""Of Gaussian noise; delta is the chance that the promise of epsilon fails altogether."""
+
+
+def edge_text(edge: tuple[str, str]) -> str:
+    """An edge for messages."""
+    return f"'{edge[0]}' -> '{edge[1]}'"
+
+
+def near_hint(name: str, names: Iterable[str]) -> str:
+    """A hint that names what is nearest to `name`; empty when nothing is near."""
+    near = difflib.get_close_matches(name, list(names), 1, 0.5)
+    return f"did you mean '{near[0]}'?" if near else ""
+
+
+def check_structure(study: Study, *, source: str) -> None:
+    """Check the rule for the structure, and the structure itself where it is given.
+
+    Args:
+        study: the study; its variables are checked already.
+        source: name of the document, for messages.
+
+    Raises:
+        Misuse: STUDY_INVALID or STUDY_UNSUPPORTED.
+    """
+    rules, rule = _Structure(study, source), study.structure
+    check_supported(METHODS, rule.method, where=f"{source}: structure.method")
+    for what, value, known in (("method", rule.method, METHODS), ("score", rule.score, SCORES)):
+        if value not in known:
+            rules.fail(what, f"got '{value[:MAX_TEXT]}', expected one of {', '.join(known)}")
+    rules.numbers()
+    rules.edges()
+    if (rule.method == "given") != (rule.parents is not None):
+        rules.fail("parents", f"'parents' go with the method 'given' and with no other, got '{rule.method}'")
+    if rule.parents is not None:
+        rules.given(rule.parents)
+
+
+def check_share(study: Study, *, source: str) -> None:
+    """Check what Model I needs besides, and that Model II has nothing of it.
+
+    Raises:
+        Misuse: STUDY_INVALID.
+    """
+    rule, where = study.share, f"{source}: share"
+    if rule is None:
+        if study.model == "peer":
+            fail(where, "missing, expected what is done before parameters are shared with the model 'peer'")
+        return
+    if study.model != "peer":
+        fail(where, f"[share] goes with the model 'peer' only, got '{study.model}'")
+    if len(study.parties) < 2:
+        fail(f"{source}: party", "there is one [[party]], expected at least two with model 'peer'")
+    if not 0 <= rule.minimum_count <= MAX_SAFE:
+        fail(f"{where}.minimum_count", f"got {rule.minimum_count}, expected 0 to {MAX_SAFE}")
+    if (rule.epsilon is None) != (rule.delta is None):
+        missing, other = ("epsilon", "delta") if rule.epsilon is None else ("delta", "epsilon")
+        fail(f"{where}.{missing}", f"missing, expected a number beside {other}: Gaussian noise needs both")
+    if rule.epsilon is None or rule.delta is None:
+        return
+    if not 0 < rule.epsilon < math.inf:
+        fail(f"{where}.epsilon", f"got {rule.epsilon:g}, expected a finite number > 0")
+    if not 0 < rule.delta <= LARGEST_DELTA:
+        fail(
+            f"{where}.delta",
+            f"got {rule.delta:g}, expected more than 0 and at most {LARGEST_DELTA:g}",
+            hint="delta is the chance that the promise fails: take far less than 1 in the number of people",
+        )
+
+
+class _Structure:
+    """The checks of one study's structure, part by part."""
+
+    def __init__(self, study: Study, source: str) -> None:
+        self.study = study
+        self.source = source
+
+    def fail(self, key: str, problem: str, *, hint: str = "") -> NoReturn:
+        fail(f"{self.source}: structure.{key}", problem, hint=hint)
+
+    def within(self, key: str, number: float, low: float, high: float) -> None:
+        if not low <= number <= high:  # also for NaN
+            self.fail(key, f"got {number:.17g}, expected {low:g} to {high:.17g}")
+
+    def numbers(self) -> None:
+        rule, genetic = self.study.structure, self.study.structure.genetic
+        self.within("max_parents", rule.max_parents, 0, 20)
+        self.within("max_family_cells", rule.max_family_cells, 2, 100_000_000)
+        widest = max(self.study.schema.variables, key=lambda variable: variable.n_states)
+        if widest.n_states > rule.max_family_cells:
+            self.fail(
+                "max_family_cells",
+                f"got {rule.max_family_cells}, expected at least the {widest.n_states} categories of '{widest.name}'",
+            )
+        self.within("seed", rule.seed, 0, MAX_SAFE)
+        self.within("genetic.population", genetic.population, 2, 10_000)
+        self.within("genetic.selected", genetic.selected, 1, genetic.population)
+        self.within("genetic.generations", genetic.generations, 1, 1_000_000)
+        if genetic.mutation_rate is not None:
+            self.within("genetic.mutation_rate", genetic.mutation_rate, 0, 1)
+
+    def edges(self) -> None:
+        rule = self.study.structure
+        if rule.required:
+            raise Misuse(
+                "STUDY_UNSUPPORTED",
+                f"{self.source}: structure.required: required edges are not yet supported",
+                hint="remove them; forbidden edges are supported",
+            )
+        for edge in rule.forbidden:
+            for name in edge:
+                if name not in self.study.schema:
+                    self.fail("forbidden", f"'{name[:MAX_TEXT]}' is not a variable of the study")
+            if edge[0] == edge[1]:
+                self.fail("forbidden", f"{edge_text(edge)} joins a variable to itself")
+        for text, count in Counter(map(edge_text, rule.forbidden)).items():
+            if count > 1:
+                self.fail("forbidden", f"'{text}' stands there {count} times, expected once")
+        if rule.forbidden and rule.method == "given":
+            self.fail("forbidden", "a structure that is given has no forbidden edges, expected none")
+
+    def given(self, entries: Sequence[tuple[str, Sequence[str]]]) -> None:
+        rule, schema = self.study.structure, self.study.schema
+        if tuple(child for child, _ in entries) != schema.names:
+            self.fail("parents", "the entries are not one for each variable, in the order of the variables")
+        for child, parents in entries:
+            where = f"parents.{child}"
+            for name in parents:
+                if name not in schema:
+                    self.fail(
+                        where,
+                        f"'{name[:MAX_TEXT]}' is not a variable of the study",
+                        hint=near_hint(name, schema.names),
+                    )
+            positions = [schema.index(name) for name in parents]
+            if positions != sorted(set(positions)):
+                self.fail(where, "a parent stands there twice, or the parents are not in the order of the variables")
+            if len(parents) > rule.max_parents:
+                self.fail(
+                    where,
+                    f"{len(parents)} parents, expected at most {rule.max_parents}",
+                    hint=f"remove parents, or set structure.max_parents = {len(parents)}",
+                )
+            cells = math.prod(schema.n_states[position] for position in (*positions, schema.index(child)))
+            if cells > rule.max_family_cells:
+                self.fail(
+                    where,
+                    f"the table of '{child}' and its parents has {cells} cells, expected at most {rule.max_family_cells}",
+                    hint="remove parents, merge categories, or raise structure.max_family_cells",
+                )
+        if cycle := _cycle(dict(entries)):
+            self.fail(
+                "parents", f"there is a cycle: {' -> '.join(cycle)}, expected none", hint="remove one of the edges"
+            )
+
+
+def _cycle(parents: Mapping[str, Sequence[str]]) -> list[str]:
+    """A cycle along the edges, its first variable again at its end; empty when there is none."""
+    placed: set[str] = set()
+    waiting = list(parents)
+    while ready := [child for child in waiting if placed.issuperset(parents[child])]:
+        placed.update(ready)
+        waiting = [child for child in waiting if child not in placed]
+    if not waiting:
+        return []
+    # Every variable that is left has a parent that is left: walking from parent to parent comes back.
+    path = [waiting[0]]
+    while (parent := next(name for name in parents[path[-1]] if name not in placed)) not in path:
+        path.append(parent)
+    around = path[path.index(parent) :][::-1]
+    first = min(range(len(around)), key=lambda i: list(parents).index(around[i]))
+    around = around[first:] + around[:first]
+    return [*around, around[0]]

@@ -1,0 +1,193 @@
+"""What holds for the units of every resolved study: which variables they hold, their domains, matrices and schemes.
+
+A unit's scheme is what the person who approves reads, so the matrix must be one of that scheme. The breach rule of a study is
+checked here too, because it looks at every unit that is sent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from typing import Final
+
+import numpy as np
+
+from verticil.shared.errors import Misuse
+from verticil.shared.model.privacy import EPSILON_TOLERANCE, epsilon, gamma
+from verticil.shared.model.subset import LARGEST_EPSILON, LEAST_STATES, Subset
+from verticil.shared.model.transition import SCALE, Transition, two_level, validate_matrix
+from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.readers import sent_units
+from verticil.shared.study.vocabulary import (
+    MAX_CELLS,
+    MAX_COMBINATIONS,
+    MAX_TEXT,
+    SCHEMES,
+    check_supported,
+    fail,
+)
+
+__all__ = ["check_breach", "check_units", "column_text", "subset_in_peer_study"]
+
+_LISTED: Final = 5
+"""Columns named in one message."""
+
+
+def column_text(unit: Unit) -> str:
+    """A unit for messages.
+
+    >>> from verticil.shared.model.transition import identity, quantize
+    >>> column_text(Unit(variables=("x",), owner="a", scheme="none", transition=quantize(identity(2))))
+    "column 'x'"
+    """
+    return f"column{'s' if unit.is_compound else ''} '{', '.join(unit.variables)}'"
+
+
+def check_units(study: Study, *, source: str) -> None:
+    """Check that the units hold every variable once, each with a domain, a matrix and a scheme that fit.
+
+    Args:
+        study: the study; its variables are checked already.
+        source: name of the document, for messages.
+
+    Raises:
+        Misuse: STUDY_INVALID, STUDY_UNSUPPORTED, MATRIX_INVALID or MATRIX_SINGULAR.
+    """
+    schema = study.schema
+    held = Counter(name for unit in study.units for name in unit.variables)
+    if held != Counter(schema.names) or not all(unit.variables for unit in study.units):
+        fail(f"{source}: randomization", "the units do not hold every variable once")
+    first = [min(map(schema.index, unit.variables)) for unit in study.units]
+    if first != sorted(first):
+        fail(f"{source}: randomization", "the units are not in the order of their first variables")
+    if (cells := sum(unit.transition.n_states**2 for unit in study.units)) > MAX_CELLS:
+        fail(f"{source}: randomization", f"the matrices have {cells} cells, expected at most {MAX_CELLS} in all")
+    for index, unit in enumerate(study.units):
+        where = f"{source}: {column_text(unit)}"
+        _check_owner(study, unit, where)
+        _check_domain(study, index, where)
+        _check_scheme(study, unit, where)
+
+
+def check_breach(study: Study, *, source: str) -> None:
+    """Check every unit that is sent against the study's breach rule; without one, nothing.
+
+    The structure must be one that `structure_rules` accepts: between peers it decides what is sent.
+
+    Raises:
+        Misuse: STUDY_INVALID.
+    """
+    rule = study.breach
+    if rule is None:
+        return
+    found: list[str] = []
+    for unit in (study.units[index] for index in sent_units(study)):
+        ratio = gamma(unit.transition)
+        if rule.possible(ratio):
+            level = "infinite" if ratio is None else f"{float(ratio):.6g}"
+            found.append(f"{column_text(unit)} has gamma {level}")
+    if found:
+        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        fail(
+            f"{source}: breach",
+            f"{', '.join(found[:_LISTED])}{more}; expected gamma below {rule.gamma_limit:.6g}, "
+            f"so that no belief of {rule.prior:g} becomes {rule.posterior:g}",
+            hint=f"randomize more strongly (epsilon below {math.log(rule.gamma_limit):.4g}), or change the rule",
+        )
+
+
+def subset_in_peer_study(where: str) -> Misuse:
+    """Subset selection in Model I is no study, in any version: a peer joins the column that it gets to its own table."""
+    return Misuse(
+        "STUDY_INVALID",
+        f"{where}: 'subset' releases a set of categories for each person; with model 'peer' a received column is joined "
+        "to a table, expected one category for each person",
+        hint="use 'symmetric'",
+    )
+
+
+def _check_owner(study: Study, unit: Unit, where: str) -> None:
+    for name in unit.variables:
+        owner = study.schema[study.schema.index(name)].owner
+        if unit.owner != owner:
+            fail(where, f"'{name}' is randomized by '{unit.owner[:MAX_TEXT]}', expected its party '{owner}'")
+
+
+def _check_domain(study: Study, index: int, where: str) -> None:
+    unit = study.units[index]
+    states = [study.schema[study.schema.index(name)].n_states for name in unit.variables]
+    if (combinations := math.prod(states)) > MAX_COMBINATIONS:
+        fail(where, f"{combinations} combinations of categories, expected at most {MAX_COMBINATIONS}")
+    for combination in unit.impossible:
+        if len(combination) != len(states) or not all(0 <= c < k for c, k in zip(combination, states, strict=True)):
+            fail(where, "an impossible combination is not one code for each of the variables")
+    if any(not low < high for low, high in itertools.pairwise(unit.impossible)):
+        fail(where, "the impossible combinations are not ascending")
+    if unit.impossible and not unit.is_compound:
+        fail(where, "an impossible combination goes with several variables, expected none for a single one")
+    if unit.impossible and combinations - len(unit.impossible) < 2:
+        fail(
+            where,
+            f"{len(unit.impossible)} of {combinations} combinations are impossible, expected at least 2 that are possible",
+        )
+    n_states, expected = unit.transition.n_states, combinations - len(unit.impossible)
+    if n_states != expected:
+        fail(where, f"the matrix is {n_states} x {n_states}, expected {expected} x {expected}")
+
+
+def _check_scheme(study: Study, unit: Unit, where: str) -> None:
+    check_supported(SCHEMES, unit.scheme, where=f"{where}: scheme")
+    if unit.scheme not in SCHEMES:
+        known = ", ".join(name for name, can in SCHEMES.items() if can)
+        fail(where, f"got the scheme '{unit.scheme[:MAX_TEXT]}', expected one of {known}")
+    if (unit.scheme == "two-level") != (unit.two_level is not None):
+        fail(where, f"'two_level' goes with the scheme 'two-level' and with no other, got '{unit.scheme}'")
+    if (unit.scheme == "subset") != isinstance(unit.transition, Subset):
+        fail(where, f"subset selection goes with the scheme 'subset' and with no other, got '{unit.scheme}'")
+    if isinstance(unit.transition, Subset):
+        if study.model == "peer":
+            raise subset_in_peer_study(where)
+        _check_subset(unit.transition, where)
+    elif not _is_of_scheme(unit, unit.transition, where=where):
+        fail(where, f"the matrix is not one of the scheme '{unit.scheme}'")
+    validate_matrix(unit.transition.probabilities, where=where)
+
+
+def _check_subset(selection: Subset, where: str) -> None:
+    level = epsilon(selection)
+    if selection.n_states < LEAST_STATES or level > LARGEST_EPSILON + EPSILON_TOLERANCE:
+        fail(
+            where,
+            f"'subset' with {selection.n_states} categories and epsilon {level:.6g}, expected at least {LEAST_STATES} "
+            f"and at most {LARGEST_EPSILON:g}",
+            hint="use 'symmetric'",
+        )
+
+
+def _is_of_scheme(unit: Unit, transition: Transition, *, where: str) -> bool:
+    """Whether the matrix is what the scheme's name tells the person who approves. One unit of 2^64 is quantization."""
+    weights = transition.weights
+    if unit.scheme == "none":
+        return transition.is_identity
+    if unit.scheme == "binary":
+        return len(weights) == 2
+    if unit.scheme == "symmetric":
+        diagonal = [row[i] for i, row in enumerate(weights)]
+        others = [weight for i, row in enumerate(weights) for j, weight in enumerate(row) if i != j]
+        # The quantizer gives whole missing units to the first of equal remainders, so equal cells differ by one at most;
+        # the diagonal of a large matrix takes up what the rounding of the others leaves.
+        return max(others) - min(others) <= 1 and max(diagonal) - min(diagonal) <= len(weights)
+    if (levels := unit.two_level) is not None:
+        declared = two_level(
+            levels.groups,
+            len(weights),
+            epsilon_group=levels.epsilon_group,
+            epsilon_within=levels.epsilon_within,
+            where=where,
+        )
+        # Another machine's exp may differ in the last digit; quantization moves a cell by a few units of 2^-64.
+        # A cell of zero would release something exactly, which the scheme promises not to do.
+        difference = np.abs(transition.probabilities - declared)
+        return bool((difference <= 1e-9 * declared + len(weights) / SCALE).all()) and all(map(all, weights))
+    return True

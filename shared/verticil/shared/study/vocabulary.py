@@ -1,0 +1,83 @@
+"""What a study may name, how large it may be, and how a rule that it breaks is said.
+
+What the contract knows and this version does not do is refused by name (`check_supported`), so that a study is never carried
+out as something else than what it says.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn
+
+from verticil.shared.errors import Misuse
+
+__all__ = [
+    "ESTIMATORS",
+    "LINKAGE_MODES",
+    "MAX_CELLS",
+    "MAX_COMBINATIONS",
+    "MAX_PURPOSE",
+    "MAX_SAFE",
+    "MAX_TEXT",
+    "MAX_VARIABLES",
+    "METHODS",
+    "MODELS",
+    "NORMALISE_STEPS",
+    "SCHEMES",
+    "SCORES",
+    "check_supported",
+    "fail",
+]
+
+MAX_VARIABLES: Final = 1000
+MAX_CELLS: Final = 700_000
+"""Cells of all matrices together. Written out in decimal they then stay below 16 MiB."""
+MAX_COMBINATIONS: Final = 100_000
+"""Combinations of a compound's categories, the impossible ones among them: what is enumerated to make its domain."""
+MAX_TEXT: Final = 200
+"""Letters in a name or label."""
+MAX_PURPOSE: Final = 4000
+MAX_SAFE: Final = 2**53 - 1
+"""The largest whole number that RFC 8785 can write."""
+
+# What a study may name -> whether this version does it.
+MODELS: Final = {"central": True, "peer": True}
+LINKAGE_MODES: Final = {"keyed-hash": True, "order-commitment": False, "dh-psi": False}
+SCHEMES: Final = {
+    "symmetric": True,
+    "binary": True,
+    "blocks": True,
+    "matrix": True,
+    "none": True,
+    "two-level": True,
+    "subset": True,
+}
+METHODS: Final = {
+    "genetic": True,
+    "greedy": False,
+    "order": False,
+    "tree": False,
+    "hill-climb": False,
+    "given": True,
+    "auto": False,
+}
+SCORES: Final = {"mutual-information": True}
+ESTIMATORS: Final = ("em", "inverse", "clip", "simplex")
+NORMALISE_STEPS: Final = ("nfkc", "trim", "casefold", "digits-only")
+
+
+def check_supported(table: dict[str, bool], value: str, *, where: str) -> None:
+    """Refuse a `value` that the contract knows and this version does not do yet.
+
+    Raises:
+        Misuse: STUDY_UNSUPPORTED.
+    """
+    if not table.get(value, True):
+        able = ", ".join(name for name, can in table.items() if can)
+        raise Misuse(
+            "STUDY_UNSUPPORTED", f"{where}: '{value}' is not yet supported", hint=f"this version supports: {able}"
+        )
+
+
+def fail(where: str, problem: str, *, hint: str = "") -> NoReturn:
+    """Raise `Misuse` STUDY_INVALID."""
+    raise Misuse("STUDY_INVALID", f"{where}: {problem}", hint=hint)
