@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from verticil.miner.config import Limits
 from verticil.miner.service.job import ColumnFile, LearningJob, Progress
-from verticil.miner.service.learning import Executor, InlineLearning, SpawnedLearning, WorkerDied
+from verticil.miner.service.learning import Executor, InlineLearning, SpawnedLearning, StructureJob, WorkerDied
 from verticil.miner.service.node import MinerNode
 from verticil.shared.errors import VerticilError
 from verticil.shared.formats.artifact import pack
@@ -826,6 +826,9 @@ class Unreliable:
             self.deaths -= 1
             raise WorkerDied(-9)
         await self.inner.run(job, progress)
+
+    async def search(self, job: StructureJob, progress: Progress) -> bytes:
+        return await self.inner.search(job, progress)
 
 
 @pytest.mark.parametrize(("deaths", "end"), [(2, State.PUBLISHED), (3, State.FAILED)])

@@ -128,6 +128,11 @@ class Miner:
         if request.path == "stalls":
             await asyncio.Event().wait()
 
+    async def PutScores(
+        self, identity: Identity, request: coordinator_pb2.PutScoresRequest
+    ) -> coordinator_pb2.PutScoresReply:
+        return coordinator_pb2.PutScoresReply(waiting_for=[identity.name] * len(request.information))
+
 
 class Desk:
     async def SubmitStudy(
@@ -467,6 +472,8 @@ async def test_both_transports_answer_alike(nodes: Federations) -> None:
                 await coordinator.put_pseudonyms([pieces[0], pieces[2]])
             assert (await coordinator.begin_upload(coordinator_pb2.BeginUploadRequest(unit=2))).upload_id == "uu"
             assert (await coordinator.poll(coordinator_pb2.PollRequest())).lease_seconds == 7
+            scores = await coordinator.put_scores(coordinator_pb2.PutScoresRequest(information=[1, 2]))
+            assert list(scores.waiting_for) == ["alice", "alice"]
             parts = [part async for part in coordinator.get_release(common_pb2.GetReleaseRequest(offset=2))]
             assert b"".join(part.chunk.data for part in parts) == b"lease"
             got = []

@@ -122,3 +122,58 @@ def test_misuse_of_pack(codes, n_states):
 
 def test_bits():
     assert [bits_per_code(k) for k in (2, 3, 256, 257, 65535, 65536)] == [1, 2, 8, 9, 16, 16]
+
+
+# ---- sets: several codes a record
+
+
+@pytest.mark.parametrize(("n_states", "size"), [(8, 2), (9, 8), (16, 5), (300, 3), (300, 299)])
+@pytest.mark.parametrize("n", [0, 1, 2, 101])
+def test_sets_are_packed_as_their_codes_one_after_the_other(n_states, size, n):
+    generator = np.random.default_rng(n)
+    sets = [sorted(generator.permutation(n_states)[:size].tolist()) for _ in range(n)]
+    codes = np.array(sets, dtype=np.uint8 if n_states <= 256 else np.uint16).reshape(-1)
+    artifact = pack(codes, n_states)
+    assert artifact == reference(codes, n_states)
+    assert len(artifact) == packed_size(n, n_states, codes_per_record=size)
+    assert unpack(artifact, n_states, n, codes_per_record=size).reshape(n, size).tolist() == sets
+
+
+@pytest.mark.parametrize(
+    ("sets", "problem"),
+    [
+        (
+            [[0, 1, 2]] * 4 + [[1, 1, 2]],
+            "1 of 5 records are not 3 categories in strictly ascending order, the first is record 4",
+        ),
+        ([[2, 1, 3]] + [[0, 1, 2]] * 4, "the first is record 0"),
+        ([[0, 1, 2], [3, 4, 0], [0, 1, 2], [4, 4, 4], [0, 3, 4]], "2 of 5 records .* the first is record 1"),
+        ([[0, 1, 2]] * 4, "bytes, expected 22 for 5 records of 3 times 3 bits"),
+        ([[0, 1, 2]] * 6, "bytes, expected 22 for 5 records of 3 times 3 bits"),
+        ([[0, 1, 7]] * 5, "5 of 15 codes are not less"),
+    ],
+)
+def test_foreign_sets_are_refused(sets, problem):
+    artifact = pack(np.array(sets, dtype=np.uint8).reshape(-1), 8)
+    with pytest.raises(PeerFault, match=problem) as caught:
+        unpack(artifact, 5, 5, codes_per_record=3)
+    assert caught.value.code == "ARTIFACT_INVALID"
+
+
+def test_sets_are_checked_over_the_border_of_two_parts():
+    """Parts are checked by records, whatever the number of codes that are unpacked at a time."""
+    n = (1 << 18) // 3 + 5
+    codes = np.tile(np.arange(3, dtype=np.uint8), n)
+    assert (unpack(pack(codes, 8), 8, n, codes_per_record=3) == codes).all()
+    for record in ((1 << 18) // 3 - 1, (1 << 18) // 3, (1 << 18) // 3 + 1, n - 1):
+        wrong = codes.copy()
+        wrong[3 * record + 1] = 0
+        with pytest.raises(PeerFault, match=rf"1 of {n} records .* the first is record {record} "):
+            unpack(pack(wrong, 8), 8, n, codes_per_record=3)
+
+
+def test_a_header_that_counts_records_is_not_one_that_counts_codes():
+    artifact = bytearray(pack(np.tile(np.arange(2, dtype=np.uint8), 10), 8))
+    artifact[8] = 10
+    with pytest.raises(PeerFault, match="the header is not that of 10 records of 2 times 3 bits"):
+        unpack(bytes(artifact), 8, 10, codes_per_record=2)

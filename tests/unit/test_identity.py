@@ -6,8 +6,8 @@ import pytest
 
 from verticil.shared.errors import PeerFault
 from verticil.shared.transport.access import ROLES, check_access
-from verticil.shared.transport.identity import Identity, Role
-from verticil.wire.v1 import control_pb2, coordinator_pb2
+from verticil.shared.transport.identity import Identity, Role, is_name, peer_host
+from verticil.wire.v1 import control_pb2, coordinator_pb2, peer_pb2
 
 
 @pytest.mark.parametrize("role", list(Role))
@@ -44,8 +44,22 @@ def test_any_other_form_is_refused(uri: str) -> None:
         Identity.parse(uri)
 
 
+def test_every_identity_has_a_host_of_its_own_that_is_a_dns_name() -> None:
+    uris = [f"verticil://{fed}/{role}/{name}" for fed in ("a", "b") for role in Role for name in ("a", "A", "b")]
+    hosts = {peer_host(Identity.parse(uri)) for uri in uris}
+    assert len(hosts) == len(uris)
+    assert {(len(host), host.rpartition(".")[2]) for host in hosts} == {(49, "verticil")}
+    assert all(is_name(label) for host in hosts for label in host.split("."))
+    # printf verticil://fed/party/a | sha256sum | cut -c-40
+    assert peer_host(Identity.parse("verticil://fed/party/a")) == "d4a445c69cfdaad03ae3b4b1053c7d3762f4f610.verticil"
+
+
 def test_every_rpc_of_the_contract_is_in_the_table_and_parties_and_analysts_share_none() -> None:
-    for file, service, role in ((coordinator_pb2, "Coordinator", Role.PARTY), (control_pb2, "Control", Role.ANALYST)):
+    for file, service, role in (
+        (coordinator_pb2, "Coordinator", Role.PARTY),
+        (control_pb2, "Control", Role.ANALYST),
+        (peer_pb2, "Peer", Role.PARTY),
+    ):
         for method in file.DESCRIPTOR.services_by_name[service].methods:
             assert ROLES[f"/verticil.wire.v1.{service}/{method.name}"] == {role}
 

@@ -22,6 +22,7 @@ from verticil.shared.transport.authority import IssuedFiles, create_authority, i
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.pki import (
     DEMO_MARKER,
+    check_serves,
     identity_of,
     is_demo_authority,
     load_credentials,
@@ -96,8 +97,22 @@ def test_a_certificate_file_holds_the_tls_and_then_the_signing_certificate_of_on
     assert identity_of(tls) == identity_of(signing) == Identity(federation="fed", role=Role.MINER, name="miner")
     assert isinstance(signing.public_key(), ed25519.Ed25519PublicKey)
     names = tls.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == ["localhost"]
+    # printf verticil://fed/miner/miner | sha256sum | cut -c-40
+    own = "49a16561a7d500ce41afcb0639d097110df4d381.verticil"
+    assert names.get_values_for_type(x509.DNSName) == [own, "localhost"]
     assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1", "::1"]
+
+
+def test_only_a_certificate_with_hosts_carries_the_name_that_peers_ask_for(home: Path, tmp_path: Path) -> None:
+    issue(home / "a", "bob", Role.PARTY, tmp_path, hosts=["bob.example.org"], at=NOW)
+    at = NOW + DAY
+    bob = load_credentials(tmp_path / "bob.crt", tmp_path / "bob.key", federation(home / "a"), at=at)
+    check_serves(bob)
+    alice = load_credentials(files(home, "alice").certificate, files(home, "alice").key, federation(home / "a"), at=at)
+    error = fails("CERTIFICATE_INVALID", lambda: check_serves(alice))
+    assert "verticil://fed/party/alice" in error.message
+    assert "--host" in error.hint
+    fails("CERTIFICATE_INVALID", lambda: check_serves(replace(bob, identity=alice.identity)))
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="compares with the openssl command")
@@ -221,6 +236,8 @@ def test_a_marked_authority_that_lives_longer_is_no_demo_authority() -> None:
         ("m", Role.MINER, [], 90),
         ("m", Role.MINER, ["host:8443"], 90),
         ("m", Role.MINER, ["höst"], 90),
+        ("m", Role.MINER, ["*.verticil"], 90),
+        ("m", Role.PARTY, ["49a16561a7d500ce41afcb0639d097110df4d381.Verticil"], 90),
         ("a", Role.PARTY, [], 0),
     ],
 )

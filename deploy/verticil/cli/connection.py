@@ -58,7 +58,7 @@ async def open_connection(federation: Path, certificate: Path) -> AsyncGenerator
 
     document = load_federation(federation)
     credentials = load_credentials(certificate, certificate.with_suffix(".key"), document)
-    line = Line(document.endpoint, credentials, idle_timeout_seconds=document.idle_timeout_seconds)
+    line = Line(document.miner_endpoint, credentials, idle_timeout_seconds=document.idle_timeout_seconds)
     party = credentials.identity.role is Role.PARTY
     try:
         yield Connection(

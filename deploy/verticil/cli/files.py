@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from verticil.shared.disk import create_file, write_fault
@@ -53,14 +54,36 @@ def write_new(path: Path, text: str) -> Path:
     return _write(path, text, 0o644)
 
 
-def write_federation(path: Path, *, name: str, ca_certificate: str, ca_sha256: str, endpoint: str) -> Path:
-    """Write federation.toml, the public document that is the same at every site."""
-    return write_new(
-        path,
-        f"schema = 1\nname = {quoted(name)}\nca_certificate = {quoted(ca_certificate)}\nca_sha256 = {quoted(ca_sha256)}\n\n"
-        f"[miner]\nendpoint = {quoted(endpoint)}   # must be a SAN of the miner's certificate\n\n"
-        "[transport]\nidle_timeout_seconds = 120\nchunk_bytes = 524288\n",
-    )
+def write_federation(
+    path: Path,
+    *,
+    name: str,
+    ca_certificate: str,
+    ca_sha256: str,
+    endpoint: str | None,
+    peers: Mapping[str, str] | None = None,
+) -> Path:
+    """Write federation.toml, the public document that is the same at every site.
+
+    Args:
+        path: the new file.
+        name: of the federation.
+        ca_certificate: path of the authority's certificate, relative to the file.
+        ca_sha256: SHA-256 of that certificate.
+        endpoint: host:port of the miner; None: there is none.
+        peers: host:port of each party that serves its peers.
+
+    Raises:
+        Misuse: FILE_EXISTS, FILE_MISSING.
+        DataFault: DISK_FULL; there is no file then.
+    """
+    text = f"schema = 1\nname = {quoted(name)}\nca_certificate = {quoted(ca_certificate)}\nca_sha256 = {quoted(ca_sha256)}\n\n"
+    if endpoint is not None:
+        text += f"[miner]\nendpoint = {quoted(endpoint)}   # must be a SAN of the miner's certificate\n\n"
+    if peers:
+        text += "[peers]   # where each party serves the others\n"
+        text += "".join(f"{party} = {quoted(address)}\n" for party, address in peers.items()) + "\n"
+    return write_new(path, text + "[transport]\nidle_timeout_seconds = 120\nchunk_bytes = 524288\n")
 
 
 def new_folder(path: Path) -> Path:

@@ -42,7 +42,7 @@ async def _ask_miner(config: Path) -> str:
     credentials = load_credentials(miner.certificate, miner.key, miner.federation)
     host, _, port = miner.listen.rpartition(":")
     address = "127.0.0.1" if host in {"0.0.0.0", "[::]", "::"} else host  # noqa: S104 - compared, not bound
-    line = Connection(f"{address}:{port}", credentials, server_name=miner.federation.endpoint.rpartition(":")[0])
+    line = Connection(f"{address}:{port}", credentials, server_name=miner.federation.miner_endpoint.rpartition(":")[0])
     try:
         await check_health(line)
     finally:

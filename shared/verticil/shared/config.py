@@ -9,11 +9,13 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NoReturn, TypeVar, cast
 
 from verticil.shared.errors import Misuse
+from verticil.shared.transport.identity import is_name
 
 __all__ = ["Federation", "Table", "load_federation", "read_toml"]
 
@@ -151,6 +153,10 @@ class Table:
         """Refuse every key but `keys`: said before values are read, a misspelt key is named and not called missing."""
         self._refuse_unknown(set(keys))
 
+    def names(self) -> tuple[str, ...]:
+        """All keys, for a table whose keys are names."""
+        return tuple(self._values)
+
     def finish(self) -> None:
         """Refuse every key that nobody asked for."""
         self._refuse_unknown(self._asked)
@@ -211,17 +217,34 @@ class Federation:
         name: the federation's name, first part of every identity.
         ca_certificate: path of the CA certificate (PEM).
         ca_sha256: SHA-256 of the CA certificate (DER), lower-case hex.
-        endpoint: host:port of the miner; a SAN of its certificate.
+        endpoint: host:port of the miner, a SAN of its certificate; None where the parties have no miner (Model I).
         idle_timeout_seconds: the only transfer timeout users ever see: no progress for this long.
         chunk_bytes: payload bytes in one chunk, at most 524,288.
+        peers: host:port at which each party serves its peers (Model I), by the party's name; empty where none does.
     """
 
     name: str
     ca_certificate: Path
     ca_sha256: str
-    endpoint: str
+    endpoint: str | None
     idle_timeout_seconds: float
     chunk_bytes: int
+    peers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def miner_endpoint(self) -> str:
+        """`endpoint`, for whoever needs the miner.
+
+        Raises:
+            Misuse: CONFIG_INVALID, this federation has none.
+        """
+        if self.endpoint is None:
+            raise Misuse(
+                "CONFIG_INVALID",
+                f"federation.toml: [miner] is missing: federation '{self.name}' has no miner, and this needs one",
+                hint="its parties work with each other: verticil party load STUDY.toml at each of them",
+            )
+        return self.endpoint
 
 
 def load_federation(path: Path) -> Federation:
@@ -232,15 +255,19 @@ def load_federation(path: Path) -> Federation:
     """
     table = read_toml(path)
     base = path.parent
-    miner = table.table("miner")
+    peers = _peers(table)
+    if not peers and not table.has("miner"):
+        table.fail("miner", "missing", hint="name the miner in [miner] endpoint, or the parties of Model I in [peers]")
+    miner = table.table("miner", optional=True)
     transport = table.table("transport", optional=True)
     federation = Federation(
         name=table.value(str, "name"),
         ca_certificate=table.path_value("ca_certificate", base),
         ca_sha256=table.value(str, "ca_sha256").lower(),
-        endpoint=miner.value(str, "endpoint"),
+        endpoint=miner.value(str, "endpoint") if table.has("miner") else None,
         idle_timeout_seconds=transport.value(float, "idle_timeout_seconds", 120.0),
         chunk_bytes=transport.value(int, "chunk_bytes", 524_288),
+        peers=peers,
     )
     if len(federation.ca_sha256) != 64 or set(federation.ca_sha256) - set("0123456789abcdef"):
         table.fail("ca_sha256", "expected 64 hexadecimal digits")
@@ -248,8 +275,32 @@ def load_federation(path: Path) -> Federation:
         transport.fail("chunk_bytes", f"got {federation.chunk_bytes}, expected 1024 to 524288")
     if not 1 <= federation.idle_timeout_seconds <= 86_400:
         transport.fail("idle_timeout_seconds", f"got {federation.idle_timeout_seconds}, expected 1 to 86400")
-    if ":" not in federation.endpoint:
-        miner.fail("endpoint", f"got '{federation.endpoint}', expected host:port")
+    if federation.endpoint is not None:
+        _check_address(miner, "endpoint", federation.endpoint)
     for part in (transport, miner, table):
         part.finish()
     return federation
+
+
+def _peers(table: Table) -> Mapping[str, str]:
+    """The table ``[peers]``: NAME = "host:port"."""
+    section = table.table("peers", optional=True)
+    peers: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    for name in section.names():
+        if not is_name(name):
+            section.fail(name[:80], "not a party's name, expected 1 to 63 of A-Z a-z 0-9 _ -")
+        address = section.value(str, name)
+        _check_address(section, name, address)
+        if (other := owners.setdefault(address.lower(), name)) != name:
+            section.fail(name, f"'{address}' is the address of '{other}' already", hint="each party has its own")
+        peers[name] = address
+    return MappingProxyType(peers)
+
+
+def _check_address(table: Table, key: str, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    shaped = bool(bare) and not any(c.isspace() or c in "/@[]" for c in bare) and (":" not in bare or bare != host)
+    if not shaped or not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535):
+        table.fail(key, f"got '{address[:200]}', expected host:port", hint='as in "miner.example.org:8443"')

@@ -19,6 +19,7 @@ from typing import Final
 
 from verticil.miner.service.presence import LEASE_SECONDS, Changes, Presence
 from verticil.miner.service.release import release_parts
+from verticil.miner.service.scores import Scores
 from verticil.miner.service.session import Session, timestamp
 from verticil.miner.service.transfer import receive, send
 from verticil.miner.storage.records import Failure, StoredColumn, StoredSignature, StudyRecord, Upload
@@ -50,11 +51,15 @@ class Coordinator:
         session: the rules.
         changes: wakes pollers, and is told of changes.
         presence: leases and progress.
+        scores: answers for studies between peers.
         max_concurrent_uploads: streams received at the same time; others wait for their turn.
     """
 
-    def __init__(self, session: Session, changes: Changes, presence: Presence, *, max_concurrent_uploads: int) -> None:
+    def __init__(
+        self, session: Session, changes: Changes, presence: Presence, scores: Scores, *, max_concurrent_uploads: int
+    ) -> None:
         self._session = session
+        self._scores = scores
         self._changes = changes
         self._presence = presence
         self._uploads = asyncio.Semaphore(max_concurrent_uploads)
@@ -364,6 +369,13 @@ class Coordinator:
             async with contextlib.aclosing(release_parts(self._session, request)) as parts:
                 async for part in parts:
                     yield part
+
+    async def PutScores(
+        self, identity: Identity, request: coordinator_pb2.PutScoresRequest
+    ) -> coordinator_pb2.PutScoresReply:
+        """Take in a party's scores of a study between peers, and tell the structure when there is one; see `Scores.put`."""
+        with self._presence.call(identity.name):
+            return await self._scores.put(identity.name, request)
 
 
 def end_of(record: StudyRecord, state: State) -> common_pb2.ErrorDetail | None:

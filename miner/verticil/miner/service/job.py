@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.storage.records import StoredSignature
-from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.errors import DataFault
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 
@@ -113,7 +113,7 @@ class LearningJob:
         )
 
 
-def _open_column(column: ColumnFile, n_common: int, name: str) -> Codes:
+def _open_column(column: ColumnFile, n_codes: int, name: str) -> Codes:
     digest = hashlib.sha256()
     try:
         with column.path.open("rb") as file:
@@ -126,7 +126,7 @@ def _open_column(column: ColumnFile, n_common: int, name: str) -> Codes:
         )
     except (OSError, ValueError):
         raise DataFault("STATE_CORRUPT", f"stored column of '{name}': cannot be read") from None
-    if digest.digest() != column.sha256 or codes.shape != (n_common,):
+    if digest.digest() != column.sha256 or codes.shape != (n_codes,):
         raise DataFault(
             "STATE_CORRUPT",
             f"stored column of '{name}': its bytes are not those that were receipted",
@@ -136,13 +136,11 @@ def _open_column(column: ColumnFile, n_common: int, name: str) -> Codes:
 
 
 def _columns(job: LearningJob, study: Study) -> list[Codes]:
-    columns: list[Codes] = []
-    for variable in study.schema.names:
-        unit = study.unit_of(variable)
-        if len(study.units[unit].variables) != 1:
-            raise Misuse("STUDY_UNSUPPORTED", f"variable '{variable}': joint units are not supported yet")
-        columns.append(_open_column(job.columns[unit], job.n_common, variable))
-    return columns
+    """The released codes of each unit, in order: (n,), or (n * w,) where a record is a set of w categories."""
+    return [
+        _open_column(column, job.n_common * unit.transition.codes_per_record, ", ".join(unit.variables))
+        for column, unit in zip(job.columns, study.units, strict=True)
+    ]
 
 
 def learn_and_write(
@@ -162,7 +160,7 @@ def learn_and_write(
 
     Raises:
         DataFault: STATE_CORRUPT, a column is not what was receipted; DISK_FULL.
-        Misuse: STUDY_UNSUPPORTED.
+        Misuse: STUDY_UNSUPPORTED, this version cannot learn it.
     """
     from verticil.miner.learning.learn import learn
     from verticil.shared.release.bundle import write_release

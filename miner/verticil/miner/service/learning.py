@@ -1,4 +1,4 @@
-"""Where a learning job runs: in a process of its own (production) or in a thread (simulation).
+"""Where a learning job, or a search for a structure, runs: in a process of its own (production) or in a thread (simulation).
 
 Promises: the event loop is never busy with learning; cancelling the awaiting task ends the job (a process is killed at once, a
 thread stops at its next look); a process that outlives its miner ends by itself, because its standard input ends; the process
@@ -16,9 +16,10 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, TypeVar, cast
 
 from verticil.miner.service.job import ColumnFile, LearningJob, Progress, learn_and_write
+from verticil.miner.service.structure_job import StructureJob, search_structure
 from verticil.shared.errors import from_code
 
 __all__ = [
@@ -28,12 +29,16 @@ __all__ = [
     "LearningJob",
     "Progress",
     "SpawnedLearning",
+    "StructureJob",
     "WorkerDied",
     "learn_and_write",
 ]
 
+R = TypeVar("R")
+
 _WORKER: Final = "verticil.miner.service.worker"
-_LINE_BYTES: Final = 65_536
+_LINE_BYTES: Final = 16 * 2**20
+"""Most bytes in a line that the process writes; the longest has a structure, twice four MiB as hexadecimal digits."""
 
 
 class WorkerDied(Exception):
@@ -49,7 +54,7 @@ class WorkerDied(Exception):
 
 
 class Executor(Protocol):
-    """Runs learning jobs."""
+    """Runs learning jobs and searches."""
 
     async def run(self, job: LearningJob, progress: Progress) -> None:
         """Run a job to its end. Cancel the task that awaits it to stop it.
@@ -57,6 +62,22 @@ class Executor(Protocol):
         Args:
             job: what to learn.
             progress: called on the event loop.
+
+        Raises:
+            VerticilError: what the job reported.
+            WorkerDied: it ended without a word.
+        """
+        ...
+
+    async def search(self, job: StructureJob, progress: Progress) -> bytes:
+        """Search a structure from scores. Cancel the task that awaits it to stop it.
+
+        Args:
+            job: what to search.
+            progress: called on the event loop.
+
+        Returns:
+            The structure's canonical bytes.
 
         Raises:
             VerticilError: what the job reported.
@@ -77,6 +98,18 @@ class InlineLearning:
 
     async def run(self, job: LearningJob, progress: Progress) -> None:
         """See `Executor.run`."""
+        await self._in_a_thread(
+            lambda tell, stopped: learn_and_write(job, progress=tell, cancelled=stopped, clock=self._clock), progress
+        )
+
+    async def search(self, job: StructureJob, progress: Progress) -> bytes:
+        """See `Executor.search`."""
+        return await self._in_a_thread(
+            lambda tell, stopped: search_structure(job, progress=tell, cancelled=stopped), progress
+        )
+
+    @staticmethod
+    async def _in_a_thread(work: Callable[[Progress, Callable[[], bool]], R], progress: Progress) -> R:
         loop = asyncio.get_running_loop()
         stop = threading.Event()
 
@@ -84,15 +117,13 @@ class InlineLearning:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(progress, stage, percent)
 
-        work = asyncio.ensure_future(
-            asyncio.to_thread(learn_and_write, job, progress=tell, cancelled=stop.is_set, clock=self._clock)
-        )
+        running = asyncio.ensure_future(asyncio.to_thread(work, tell, stop.is_set))
         try:
-            await asyncio.shield(work)
+            return await asyncio.shield(running)
         except asyncio.CancelledError:
             stop.set()
             with contextlib.suppress(Exception):
-                await work
+                await running
             raise
 
 
@@ -113,9 +144,15 @@ class SpawnedLearning:
     async def run(self, job: LearningJob, progress: Progress) -> None:
         """See `Executor.run`."""
         async with self._slots:
-            await self._run(job, progress)
+            await self._run(job.to_json(), progress)
 
-    async def _run(self, job: LearningJob, progress: Progress) -> None:
+    async def search(self, job: StructureJob, progress: Progress) -> bytes:
+        """See `Executor.search`."""
+        async with self._slots:
+            return bytes.fromhex(await self._run(await asyncio.to_thread(job.to_json), progress))
+
+    async def _run(self, line: bytes, progress: Progress) -> str:
+        """Have the line's job done; what the process returned, empty for a learning job."""
         # OpenBLAS takes memory for each of its threads and tries for ever when the limit leaves it none; our products are small.
         environment = {"NUMBA_CACHE_DIR": str(self._cache), "OPENBLAS_NUM_THREADS": "1", **os.environ}
         await asyncio.to_thread(Path(environment["NUMBA_CACHE_DIR"]).mkdir, parents=True, exist_ok=True)
@@ -131,7 +168,7 @@ class SpawnedLearning:
             start_new_session=True,  # Ctrl-C on a terminal is the miner's to handle
         )
         try:
-            await self._talk(process, job, progress)
+            return await self._talk(process, line, progress)
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -141,17 +178,17 @@ class SpawnedLearning:
                 process.stdin.close()
 
     @staticmethod
-    async def _talk(process: asyncio.subprocess.Process, job: LearningJob, progress: Progress) -> None:
+    async def _talk(process: asyncio.subprocess.Process, line: bytes, progress: Progress) -> str:
         if process.stdin is None or process.stdout is None:
             raise RuntimeError("the learning process was made without pipes")
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its exit status says more
-            process.stdin.write(job.to_json() + b"\n")
+            process.stdin.write(line + b"\n")
             await process.stdin.drain()
-        async for line in process.stdout:
-            message = cast("dict[str, str | int]", json.loads(line))
+        async for answer in process.stdout:
+            message = cast("dict[str, str | int]", json.loads(answer))
             if "code" in message:
                 raise from_code(str(message["code"]), str(message["message"]), hint=str(message["hint"]))
             if message.get("done"):
-                return
+                return str(message.get("result", ""))
             progress(str(message["stage"]), int(message["percent"]))
         raise WorkerDied(await process.wait())

@@ -27,6 +27,7 @@ from verticil.miner.service.control import Control
 from verticil.miner.service.coordinator import Coordinator
 from verticil.miner.service.learning import Executor
 from verticil.miner.service.presence import Changes, Presence
+from verticil.miner.service.scores import Scores
 from verticil.miner.service.session import Session
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.store import Store
@@ -48,7 +49,7 @@ class MinerNode:
         identity: the miner's.
         authority: certificate of the federation's authority, PEM.
         signer: signs receipts and releases.
-        executor: runs learning jobs.
+        executor: runs learning jobs and searches.
         limits: quotas.
         randomized_days: days after publication until the randomized columns are deleted.
         clock: UTC now.
@@ -110,24 +111,31 @@ class MinerNode:
             simulation=simulation,
             seed_derived=seed_derived,
         )
+        self.scores = Scores(
+            self.catalogue.scores, executor, self.changes, sign=self.session.sign, clock=self.session.clock
+        )
         self.coordinator = Coordinator(
-            self.session, self.changes, presence, max_concurrent_uploads=limits.max_concurrent_uploads
+            self.session, self.changes, presence, self.scores, max_concurrent_uploads=limits.max_concurrent_uploads
         )
         self.control = Control(self.session, self.changes, presence, detail=self.conductor.detail)
-        self._work: asyncio.Task[None] | None = None
+        self._work: tuple[asyncio.Task[None], ...] = ()
 
     async def __aenter__(self) -> Self:
-        self._work = asyncio.create_task(self.conductor.run(), name="conductor")
+        self._work = (
+            asyncio.create_task(self.conductor.run(), name="conductor"),
+            asyncio.create_task(self.scores.run(), name="scores"),
+        )
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.changes.close()
-        if self._work is not None:
-            self._work.cancel()
+        for work in self._work:
+            work.cancel()
+        for work in self._work:
             with contextlib.suppress(asyncio.CancelledError):
-                await self._work
+                await work
         self.close()
 
     def close(self) -> None:

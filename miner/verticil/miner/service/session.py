@@ -247,11 +247,17 @@ class Session:
         Raises:
             PeerFault: MESSAGE_INVALID, not a study in canonical form.
             Refusal: STUDY_EXPIRED.
-            Misuse: STUDY_EXISTS, another study with this id is under way.
+            Misuse: STUDY_EXISTS, another study with this id is under way; STUDY_UNSUPPORTED, a study between peers.
         """
         if len(proposal) > MAX_PROPOSAL_BYTES:
             raise PeerFault("MESSAGE_INVALID", f"study: {len(proposal)} bytes, expected at most {MAX_PROPOSAL_BYTES}")
         study = canonical.from_bytes(proposal)
+        if study.model == "peer":
+            raise Misuse(
+                "STUDY_UNSUPPORTED",
+                f"study '{study.id}': has model 'peer', expected 'central': no miner carries it out",
+                hint="the operators load the study at their parties: verticil party load STUDY.toml",
+            )
         digest = canonical.digest(study)
         with self._deciding:
             self._add_study(study, digest, proposal, analyst)

@@ -1,9 +1,10 @@
 """The learning process: ``python -m verticil.miner.service.worker MEMORY_BYTES``, started by `learning.SpawnedLearning`.
 
-One line of JSON comes in (the job), lines of JSON go out: ``{"stage", "percent"}``, and at the end ``{"done": true}`` or
-``{"code", "message", "hint"}``. Standard input stays open as long as the miner lives: when it ends, this process ends at once;
-on Linux the kernel sees to that, too, for the case that a library keeps all threads of Python waiting. An unexpected error is
-told as its type and place in our code, never its text, which could quote data.
+One line of JSON comes in (the job), lines of JSON go out: ``{"stage", "percent"}``, and at the end ``{"done": true, "result"}``
+(a search's structure in hexadecimal; empty after learning) or ``{"code", "message", "hint"}``. Standard input stays open as long
+as the miner lives: when it ends, this process ends at once; on Linux the kernel sees to that, too, for the case that a library
+keeps all threads of Python waiting. An unexpected error is told as its type and place in our code, never its text, which could
+quote data.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from typing import IO, Final
 
 from verticil.shared.errors import VerticilError
@@ -50,6 +52,23 @@ def _place(error: BaseException) -> str:
     return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "unknown place"
 
 
+def _do(line: bytes, report: Callable[[str, int], None]) -> str:
+    """Do the job of this line; the bytes that it returns, hexadecimal."""
+    if json.loads(line).get("kind") == "structure":
+        from verticil.miner.service.structure_job import StructureJob, search_structure
+
+        return search_structure(StructureJob.from_json(line), progress=report, cancelled=lambda: False).hex()
+    from verticil.miner.service.job import LearningJob, learn_and_write
+
+    learn_and_write(
+        LearningJob.from_json(line),
+        progress=report,
+        cancelled=lambda: False,
+        clock=lambda: dt.datetime.now(dt.UTC),
+    )
+    return ""
+
+
 def main() -> int:
     """Read the job, do it, tell how it went."""
     output = sys.stdout.buffer
@@ -74,14 +93,7 @@ def main() -> int:
     line = sys.stdin.buffer.readline()
     _die_with_the_miner(sys.stdin.buffer)
     try:
-        from verticil.miner.service.job import LearningJob, learn_and_write
-
-        learn_and_write(
-            LearningJob.from_json(line),
-            progress=report,
-            cancelled=lambda: False,
-            clock=lambda: dt.datetime.now(dt.UTC),
-        )
+        result = _do(line, report)
     except VerticilError as error:
         tell({"code": error.code, "message": error.message, "hint": error.hint})
     except MemoryError:
@@ -103,7 +115,7 @@ def main() -> int:
             }
         )
     else:
-        tell({"done": True})
+        tell({"done": True, "result": result})
     return 0
 
 

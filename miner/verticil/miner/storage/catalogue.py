@@ -2,7 +2,8 @@
 
 Promises: a method that returns has its fact on the disk (WAL, ``synchronous=FULL``); each method is one transaction; repeating
 one is harmless and changes no version; a version only grows. Facts are added and never rewritten, but for offsets and for what
-an upload that starts afresh replaces. It stores no state, no file contents but documents and signatures, no data value.
+an upload that starts afresh replaces. It stores no state, no file contents but documents and signatures, no data value. `scores`
+has what Model I needs besides.
 
 All methods block; callers on an event loop use ``asyncio.to_thread``. One connection, one lock: SQLite has one writer anyway.
 """
@@ -25,12 +26,14 @@ from verticil.miner.storage.records import (
     StudyRecord,
     Upload,
 )
+from verticil.miner.storage.scores import SCORE_SCHEMA, ScoreTable
 from verticil.miner.storage.store import full_disk_is_an_error
 from verticil.shared.errors import DataFault
 
 __all__ = ["Catalogue"]
 
-_SCHEMA_VERSION: Final = 1
+_SCHEMA_VERSION: Final = 2
+"""Version 2 has the tables for scores besides; a file of version 1 gets them when it is opened."""
 _SCHEMA: Final = """
 CREATE TABLE study (
   sequence INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, study_id TEXT NOT NULL, version INTEGER NOT NULL,
@@ -104,6 +107,9 @@ def _column(row: sqlite3.Row) -> StoredColumn:
 class Catalogue:
     """The facts in ``catalogue.sqlite``.
 
+    Attributes:
+        scores: the facts of studies between peers (Model I).
+
     Args:
         path: the file; made when absent.
 
@@ -115,6 +121,7 @@ class Catalogue:
         self._lock = threading.RLock()
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.row_factory = sqlite3.Row
+        self.scores = ScoreTable(self._transaction)
         try:
             with full_disk_is_an_error(str(path)):
                 version = self._open()
@@ -141,10 +148,11 @@ class Catalogue:
         for pragma in ("busy_timeout = 10000", "journal_mode = WAL", "synchronous = FULL"):
             self._connection.execute(f"PRAGMA {pragma}")
         version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
-        if version == 0:
+        if version < _SCHEMA_VERSION:
             with self._transaction():
-                for statement in _SCHEMA.split(";"):
-                    self._connection.execute(statement)
+                for schema in (_SCHEMA, SCORE_SCHEMA)[version:]:
+                    for statement in schema.split(";"):
+                        self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
             version = _SCHEMA_VERSION
         return version

@@ -2,8 +2,9 @@
 
 Promises: bytes are written at the committed offset and fsynced, then the offset is committed, then the caller may acknowledge,
 so an acknowledged byte survives SIGKILL and a power cut, and bytes behind the offset (an abandoned write) are overwritten.
-Nothing counts before it is verified whole: a pseudonym list by digest and order; an artifact by digest, header, record count
-and range of codes. Finishing twice gives the same receipt, byte for byte. Every call may be repeated at any time.
+Nothing counts before it is verified whole: a pseudonym list by digest and order; an artifact by digest, header, record count,
+range of codes and, where a record is a set of categories, their order. Finishing twice gives the same receipt, byte for byte.
+Every call may be repeated at any time.
 
 It does not ask who sends and whether the study's state allows it: `verticil.miner.service` does, before it calls. All methods
 block. Two streams for one upload are safe: the second to write finds that the offset has moved.
@@ -38,6 +39,10 @@ _BLOCK: Final = 1 << 22
 
 def _item_bytes(unit: Unit) -> int:
     return 1 if unit.transition.n_states <= 256 else 2
+
+
+def _column_bytes(unit: Unit, n_records: int) -> int:
+    return n_records * unit.transition.codes_per_record * _item_bytes(unit)
 
 
 def _sha256(path: Path) -> bytes:
@@ -99,9 +104,9 @@ class Intake:
         n = record.n_common or 0
         lists = sum(item.size for item in record.lists.values())
         transit = sum(
-            item.size + n * _item_bytes(study.units[item.unit]) for item in self._catalogue.uploads(record.digest)
+            item.size + _column_bytes(study.units[item.unit], n) for item in self._catalogue.uploads(record.digest)
         )
-        return lists + transit + sum(item.n_records * item.item_bytes for item in record.columns.values())
+        return lists + transit + sum(_column_bytes(study.units[unit], n) for unit in record.columns)
 
     # -- pseudonyms ----------------------------------------------------------------------------------------------------------
 
@@ -222,7 +227,8 @@ class Intake:
                     hint="randomization is sticky: the same data and secret give the same bytes; was one of them changed?",
                 )
             return stored
-        expected = packed_size(record.n_common, effective.units[unit].transition.n_states)
+        channel = effective.units[unit].transition
+        expected = packed_size(record.n_common, channel.n_states, codes_per_record=channel.codes_per_record)
         if size != expected or len(sha256) != 32:
             raise PeerFault(
                 "ARTIFACT_INVALID",
@@ -234,7 +240,7 @@ class Intake:
         ).hexdigest()[:32]
         files = self._store.study(record.digest)
         with self._exclusive(record.digest, files.staging(unit)):
-            column_bytes = record.n_common * _item_bytes(effective.units[unit])
+            column_bytes = _column_bytes(effective.units[unit], record.n_common)
             earlier = next((item for item in self._catalogue.uploads(record.digest) if item.unit == unit), None)
             used = self.used_bytes(record, effective) - (earlier.size + column_bytes if earlier else 0)
             committed = earlier.committed if earlier and earlier.upload_id == identity else 0
@@ -283,8 +289,8 @@ class Intake:
             sign: signs the receipt's body.
 
         Raises:
-            PeerFault: OFFSET_MISMATCH, bytes are missing; ARTIFACT_INVALID, digest, header, count, padding or a code is wrong
-                (the upload is forgotten and may begin again, also when acknowledged bytes are lost).
+            PeerFault: OFFSET_MISMATCH, bytes are missing; ARTIFACT_INVALID, digest, header, count, padding, a code or the order
+                of a record's codes is wrong (the upload is forgotten and may begin again, also when acknowledged bytes are lost).
             DataFault: DISK_FULL.
         """
         files = self._store.study(record.digest)
@@ -354,7 +360,8 @@ class Intake:
                 hint="begin the upload again",
             )
         artifact = np.memmap(path, dtype=np.uint8, mode="r")
-        codes = unpack(artifact.data, unit.transition.n_states, n_common)
+        channel = unit.transition
+        codes = unpack(artifact.data, channel.n_states, n_common, codes_per_record=channel.codes_per_record)
         return _sha256(files.write_column(upload.unit, codes))
 
     @staticmethod

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["Failure", "ReleaseFile", "StoredColumn", "StoredList", "StoredSignature", "StudyRecord", "Upload"]
+__all__ = [
+    "Failure",
+    "ReleaseFile",
+    "ScoredStudy",
+    "StoredColumn",
+    "StoredList",
+    "StoredSignature",
+    "StudyRecord",
+    "Upload",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +59,7 @@ class StoredColumn:
     Attributes:
         upload_id: of the upload that brought it; finishing that again gives the same receipt.
         artifact_sha256, artifact_size: of the packed artifact, as the receipt says.
-        n_records: codes in the column.
+        n_records: records in the column; each has as many codes as the unit's channel says.
         item_bytes: 1 or 2.
         column_sha256: of the file of codes.
         receipt: what the party got; the same bytes for every repetition.
@@ -132,3 +141,22 @@ class StudyRecord:
     published_at: str | None
     linkage_removed: bool
     columns_removed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredStudy:
+    """What is known of a study between peers whose structure the miner searches.
+
+    Attributes:
+        digest: of the effective study.
+        effective: its canonical bytes.
+        parties: whose scores are here.
+        structure: the signed structure; None before.
+        failure: set when the search failed.
+    """
+
+    digest: bytes
+    effective: bytes
+    parties: frozenset[str]
+    structure: StoredSignature | None
+    failure: Failure | None

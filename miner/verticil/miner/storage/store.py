@@ -154,7 +154,7 @@ class StudyFiles:
         return self.root / "staging" / f"{unit:03d}.part"
 
     def column(self, unit: int, item_bytes: int) -> Path:
-        """The unit's randomized codes in common order: little-endian, no header."""
+        """The unit's randomized codes in common order, those of one record together: little-endian, no header."""
         return self.root / "columns" / f"{unit:03d}.u{8 * item_bytes}"
 
     @property

@@ -3,7 +3,9 @@
     "VTC1"  uint8 bits  3 zero bytes  uint64 little-endian n  |  n codes of `bits` = ceil(log2 K) bits each
 
 The codes are one bit stream, least significant bit first: bit p of the stream is bit p mod 8 of byte p // 8; the last byte is
-filled with zeros. One sequence of codes therefore has exactly one artifact, and its SHA-256 names the codes.
+filled with zeros. One sequence of codes therefore has exactly one artifact, and its SHA-256 names the codes. A unit that releases
+a set of w categories per record has n = w codes per record: the members of each set in ascending order, record after record; so
+a sequence of sets has exactly one artifact too.
 
 `unpack` reads foreign bytes and trusts nothing in them; it allocates only after the length has been checked against the number
 of records that is expected. Packing works on 64-bit words, eight (or four) codes at a time, and on a bounded part at a time.
@@ -12,6 +14,8 @@ of records that is expected. Packing works on 64-bit words, eight (or four) code
 'a100'
 >>> unpack(pack(np.array([1, 4, 2], dtype=np.uint8), 5), 5, 3).tolist()
 [1, 4, 2]
+>>> unpack(pack(np.array([1, 4, 0, 2], dtype=np.uint8), 5), 5, 2, codes_per_record=2).reshape(2, 2).tolist()
+[[1, 4], [0, 2]]
 """
 
 from __future__ import annotations
@@ -48,9 +52,9 @@ def bits_per_code(n_states: int) -> int:
     return (n_states - 1).bit_length()
 
 
-def packed_size(n_records: int, n_states: int) -> int:
-    """Bytes of the artifact of `n_records` codes, header included."""
-    return HEADER_BYTES + (n_records * bits_per_code(n_states) + 7) // 8
+def packed_size(n_records: int, n_states: int, *, codes_per_record: int = 1) -> int:
+    """Bytes of the artifact of `n_records` records, header included."""
+    return HEADER_BYTES + (n_records * codes_per_record * bits_per_code(n_states) + 7) // 8
 
 
 def pack(codes: Codes, n_states: int) -> bytes:
@@ -79,41 +83,62 @@ def pack(codes: Codes, n_states: int) -> bytes:
     return artifact.tobytes()
 
 
-def unpack(artifact: bytes | memoryview, n_states: int, n_expected: int) -> Codes:
+def unpack(artifact: bytes | memoryview, n_states: int, n_expected: int, *, codes_per_record: int = 1) -> Codes:
     """The codes in an artifact.
 
     Args:
         artifact: foreign bytes.
         n_states: K of the unit.
         n_expected: number of common records.
+        codes_per_record: w of the unit.
 
     Returns:
-        (n_expected,), uint8 up to 256 categories, else uint16, each less than K.
+        (n_expected * w,), uint8 up to 256 categories, else uint16, each less than K; those of one record strictly ascending.
 
     Raises:
-        PeerFault: ARTIFACT_INVALID: the length, the header, the padding or a code is wrong.
+        PeerFault: ARTIFACT_INVALID: the length, the header, the padding, a code or the order within a record is wrong.
     """
     bits = bits_per_code(n_states)
+    n_codes = n_expected * codes_per_record
     raw = np.frombuffer(artifact, dtype=np.uint8)
-    if raw.size != (expected := packed_size(n_expected, n_states)):
-        raise _invalid(f"{raw.size} bytes, expected {expected} for {n_expected} records of {bits} bits")
-    if raw[:HEADER_BYTES].tobytes() != _header(bits, n_expected):
-        raise _invalid(f"the header is not that of {n_expected} records of {bits} bits in format {MAGIC.decode()}")
+    records = f"{n_expected} records of {bits if codes_per_record == 1 else f'{codes_per_record} times {bits}'} bits"
+    if raw.size != (expected := packed_size(n_expected, n_states, codes_per_record=codes_per_record)):
+        raise _invalid(f"{raw.size} bytes, expected {expected} for {records}")
+    if raw[:HEADER_BYTES].tobytes() != _header(bits, n_codes):
+        raise _invalid(f"the header is not that of {records} in format {MAGIC.decode()}")
     body = raw[HEADER_BYTES:]
-    spare = -n_expected * bits % 8
+    spare = -n_codes * bits % 8
     if spare and int(body[-1]) >> (8 - spare):
         raise _invalid(f"the last {spare} bits are padding and not all zero")
-    codes: Codes = np.empty(n_expected, np.uint8) if bits <= 8 else np.empty(n_expected, np.uint16)
-    for start in range(0, n_expected, _PART):
+    codes: Codes = np.empty(n_codes, np.uint8) if bits <= 8 else np.empty(n_codes, np.uint16)
+    for start in range(0, n_codes, _PART):
         part = codes[start : start + _PART]
         part[:] = _unpack_part(body[start * bits // 8 : (start + _PART) * bits // 8], bits)[: part.size]
     if n_states < 1 << bits and (n_wrong := int(np.count_nonzero(codes >= n_states))):
-        raise _invalid(f"{n_wrong} of {n_expected} codes are not less than the number of categories, {n_states}")
+        raise _invalid(f"{n_wrong} of {n_codes} codes are not less than the number of categories, {n_states}")
+    if codes_per_record > 1:
+        _check_sets(codes.reshape(n_expected, codes_per_record))
     return codes
 
 
-def _header(bits: int, n_records: int) -> bytes:
-    return MAGIC + bytes((bits, 0, 0, 0)) + n_records.to_bytes(8, "little")
+def _check_sets(sets: Codes) -> None:
+    n_wrong, first = 0, -1
+    step = max(1, _PART // sets.shape[1])
+    for start in range(0, len(sets), step):
+        part = sets[start : start + step]
+        wrong = np.flatnonzero((part[:, 1:] <= part[:, :-1]).any(axis=1))
+        if wrong.size and first < 0:
+            first = start + int(wrong[0])
+        n_wrong += wrong.size
+    if n_wrong:
+        raise _invalid(
+            f"{n_wrong} of {len(sets)} records are not {sets.shape[1]} categories in strictly ascending order,"
+            f" the first is record {first} (counted from 0)"
+        )
+
+
+def _header(bits: int, n_codes: int) -> bytes:
+    return MAGIC + bytes((bits, 0, 0, 0)) + n_codes.to_bytes(8, "little")
 
 
 def _invalid(problem: str) -> PeerFault:

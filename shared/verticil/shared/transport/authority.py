@@ -4,7 +4,8 @@ Whoever runs this sees every private key that it makes, which is what one wants 
 hospitals: there, each site makes its own keys and has them signed (a later version). Files: ``ca.crt``, ``ca.key``; for a
 node ``NAME.crt`` (TLS certificate, then signing certificate), ``NAME.key`` (TLS, ECDSA P-256) and ``NAME.sign``
 (Ed25519). Private files are made with mode 0600 and never overwritten. Profiles follow RFC 5280; every certificate of a
-node carries its identity as its only URI, TLS certificates of servers also DNS and IP names.
+node carries its identity as its only URI, TLS certificates of servers also DNS and IP names, and `peer_host`, by which a
+caller makes sure that it speaks to that node and to no other.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from verticil.shared.disk import create_files
 from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.transport.identity import Identity, Role, is_name
+from verticil.shared.transport.identity import PEER_DOMAIN, Identity, Role, is_name, peer_host
 from verticil.shared.transport.pki import (
     DEMO_LIFETIME,
     DEMO_MARKER,
@@ -130,7 +131,8 @@ def issue(
         name: the node's name.
         role: what it may do.
         out: made when absent.
-        hosts: DNS names and IP addresses under which the node is reached; makes its TLS certificate one for servers, too.
+        hosts: DNS names and IP addresses under which the node is reached; makes its TLS certificate one for servers, too (a
+            party that serves its peers needs one).
         days: how long they are valid, at most as long as the authority is.
         at: the time that counts as now.
 
@@ -168,7 +170,8 @@ def issue(
     )
     uri = x509.UniformResourceIdentifier(identity.uri)
     tls_key, signing_key = ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()
-    tls_names, signing_names = [uri, *map(_host, hosts)], [uri]
+    own = [x509.DNSName(peer_host(identity))] if hosts else []
+    tls_names, signing_names = [uri, *own, *map(_host, hosts)], [uri]
     tls_purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])]
     chain = b""
     for public, names, purposes in (
@@ -257,6 +260,12 @@ def _host(text: str) -> x509.GeneralName:
     if not text.isascii() or not text or ":" in text or "/" in text or any(c.isspace() for c in text):
         raise Misuse(
             "CONFIG_INVALID", f"host: got '{text[:80]}', expected a DNS name or an IP address", hint="without a port"
+        )
+    if text.lower().endswith(PEER_DOMAIN):
+        raise Misuse(
+            "CONFIG_INVALID",
+            f"host: got '{text[:80]}', expected a name that does not end with {PEER_DOMAIN}",
+            hint="such names stand for identities; the node's own is put in by itself",
         )
     return x509.DNSName(text)
 

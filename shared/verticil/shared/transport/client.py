@@ -25,8 +25,9 @@ from google.protobuf.message import DecodeError, Message
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.transport.diagnosis import diagnose, split_endpoint
 from verticil.shared.transport.errors_on_wire import from_detail
+from verticil.shared.transport.identity import Identity, peer_host
 from verticil.shared.transport.pki import Credentials
-from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
+from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2, peer_pb2
 
 __all__ = [
     "CLIENT_OPTIONS",
@@ -35,6 +36,7 @@ __all__ = [
     "MESSAGE_LIMIT",
     "Connection",
     "client_channel",
+    "dial_peer",
     "retriable",
 ]
 
@@ -90,7 +92,7 @@ def retriable(error: VerticilError) -> bool:
 def _service_config() -> str:
     unary = [
         {"service": service.full_name, "method": method.name}
-        for file in (coordinator_pb2, control_pb2)
+        for file in (coordinator_pb2, control_pb2, peer_pb2)
         for service in file.DESCRIPTOR.services_by_name.values()
         for method in service.methods
         if not method.client_streaming and not method.server_streaming
@@ -152,6 +154,7 @@ class Connection:
         credentials: ours.
         idle_timeout_seconds: a stream that makes no progress for so long has failed.
         server_name: name that the server's certificate must carry; the endpoint's host when absent.
+        expected: who must be there, for messages (`dial_peer`); that it is, `server_name` ensures.
 
     Attributes:
         channel: for the stubs of the generated code.
@@ -164,9 +167,12 @@ class Connection:
         *,
         idle_timeout_seconds: float = 120.0,
         server_name: str | None = None,
+        expected: Identity | None = None,
     ) -> None:
         self.channel = client_channel(endpoint, credentials, server_name=server_name)
         self._endpoint = endpoint
+        self._expected = expected
+        self._peer = endpoint if expected is None else f"{expected.role} '{expected.name}' at {endpoint}"
         self._credentials = credentials
         self._idle = idle_timeout_seconds
         self._server_name = server_name
@@ -262,19 +268,41 @@ class Connection:
             raise self._closed() from None  # not this task is cancelled but the call, by `close`
 
     def _closed(self) -> PeerFault:
-        return PeerFault("UNREACHABLE", f"{self._endpoint}: the connection was closed on this side")
+        return PeerFault("UNREACHABLE", f"{self._peer}: the connection was closed on this side")
 
     def _stalled(self) -> PeerFault:
         return PeerFault(
-            "DEADLINE", f"{self._endpoint}: no progress for {self._idle:g} s", hint="try again: it goes on where it was"
+            "DEADLINE", f"{self._peer}: no progress for {self._idle:g} s", hint="try again: it goes on where it was"
         )
 
     async def _ours(self, error: grpc.aio.AioRpcError) -> VerticilError:
         """The error that a failed call stands for."""
         told = _told(error)
         if told is None and error.code() is grpc.StatusCode.UNAVAILABLE:
-            return await asyncio.to_thread(diagnose, self._endpoint, self._credentials, server_name=self._server_name)
-        return _interpreted(error, self._endpoint) if told is None else told
+            return await asyncio.to_thread(
+                diagnose, self._endpoint, self._credentials, server_name=self._server_name, expected=self._expected
+            )
+        return _interpreted(error, self._peer) if told is None else told
+
+
+def dial_peer(
+    address: str, credentials: Credentials, identity: Identity, *, idle_timeout_seconds: float = 120.0
+) -> Connection:
+    """A connection that reaches one node and no other: whoever else is at the address is refused before it gets a request.
+
+    Args:
+        address: host:port, as federation.toml says.
+        credentials: ours.
+        identity: the node that is meant.
+        idle_timeout_seconds: a stream that makes no progress for so long has failed.
+    """
+    return Connection(
+        address,
+        credentials,
+        idle_timeout_seconds=idle_timeout_seconds,
+        server_name=peer_host(identity),
+        expected=identity,
+    )
 
 
 def _interpreted(error: grpc.aio.AioRpcError, peer: str) -> PeerFault:

@@ -80,6 +80,10 @@ class Coordinator(Protocol):
         """Read a file of a published release, from an offset. Close the iterator when leaving it early."""
         ...
 
+    async def put_scores(self, request: coordinator_pb2.PutScoresRequest) -> coordinator_pb2.PutScoresReply:
+        """Model I: give the party's pair scores, and wait at most ``wait_seconds`` for the structure; again, only the latter."""
+        ...
+
     async def close(self) -> None:
         """Give up the connection. Repeatable."""
         ...
@@ -160,6 +164,12 @@ class CoordinatorService(Protocol):
         self, identity: Identity, request: common_pb2.GetReleaseRequest
     ) -> AsyncIterator[common_pb2.ReleasePart]:
         """See `Coordinator.get_release`."""
+        ...
+
+    async def PutScores(
+        self, identity: Identity, request: coordinator_pb2.PutScoresRequest
+    ) -> coordinator_pb2.PutScoresReply:
+        """See `Coordinator.put_scores`. Answers at once when the daemon is about to stop."""
         ...
 
 

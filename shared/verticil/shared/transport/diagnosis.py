@@ -3,8 +3,9 @@
 gRPC reports a refused certificate, either side's, as the same UNAVAILABLE as a machine that is switched off (seen with
 grpcio 1.85: "Socket closed"). `diagnose` repeats the handshake with Python's own TLS and says what it meets. Under TLS 1.3
 a client learns that its certificate is refused only after the handshake, and gRPC servers then close without an alert, so
-a peer that closes at once, three times in a row, has refused us. It opens at most three connections and sends no
-payload; it blocks, so call it in a thread.
+a peer that closes at once, three times in a row, has refused us. Where one certain node is expected and another one of the
+federation answers, a further handshake tells which. It opens at most four connections and sends no payload; it blocks, so call it
+in a thread.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import os
 import socket
 import ssl
 import time
+from dataclasses import dataclass
 from typing import Final
 
 from cryptography import x509
 
 from verticil.shared.errors import PeerFault
-from verticil.shared.transport.pki import Credentials, certificate_sha256, utc_now
+from verticil.shared.transport.identity import Identity, Role
+from verticil.shared.transport.pki import Credentials, certificate_sha256, identity_of, utc_now
 
 __all__ = ["diagnose", "split_endpoint"]
 
@@ -31,11 +34,12 @@ _OTHER_AUTHORITY: Final = frozenset({2, 18, 19, 20, 21})  # X509_V_ERR_*: no pat
 _NOT_YET_VALID: Final = 9
 _EXPIRED: Final = 10
 _OTHER_NAME: Final = frozenset({62, 64})
+_OTHER_PURPOSE: Final = 26
 _CONNECTING: Final[tuple[tuple[type[OSError], str, str], ...]] = (
     (ssl.SSLEOFError, "closes the connection during the handshake", "is the service behind that port running?"),
     (ConnectionResetError, "closes the connection during the handshake", "is the service behind that port running?"),
-    (socket.gaierror, "no such host name", "check [miner] endpoint in federation.toml and the name service"),
-    (ConnectionRefusedError, "connection refused", "is the miner running, and is the port right?"),
+    (socket.gaierror, "no such host name", "check {key} in federation.toml and the name service"),
+    (ConnectionRefusedError, "connection refused", "is {node} running, and is the port right?"),
     (TimeoutError, "no answer", "a firewall may drop the connection; the port must be open outwards"),
 )
 
@@ -60,6 +64,7 @@ def diagnose(
     credentials: Credentials,
     *,
     server_name: str | None = None,
+    expected: Identity | None = None,
     timeout_seconds: float = 5.0,
     at: dt.datetime | None = None,
 ) -> PeerFault:
@@ -69,15 +74,16 @@ def diagnose(
         endpoint: host:port.
         credentials: ours.
         server_name: name that the server's certificate must carry; the endpoint's host when absent.
+        expected: the node that `server_name` stands for; absent: the miner of federation.toml.
         timeout_seconds: for each step.
         at: when our certificate must be valid; now when absent.
 
     Returns:
         TLS_REFUSED when trying again cannot help, else UNREACHABLE.
     """
+    where = _Place(endpoint=endpoint, expected=expected)
     if (utc_now() if at is None else at) > credentials.not_after:
-        return _refused(
-            endpoint,
+        return where.refused(
             f"our certificate {credentials.certificate.name} expired at {credentials.not_after:%Y-%m-%dT%H:%M:%SZ}",
             "have the authority issue a new certificate",
         )
@@ -87,14 +93,19 @@ def diagnose(
         for attempt in range(_ATTEMPTS):
             time.sleep(0.1 * attempt)  # a peer that is being stopped also closes at once, but is gone the next time
             if _stays_open(host, port, context, server_name or host, timeout_seconds):
-                return _unreachable(endpoint, "the connection was lost; it answers again", "try again")
+                return where.unreachable("the connection was lost; it answers again", "try again")
     except PeerFault as fault:
         return fault
     except OSError as error:  # ssl.SSLError is one
-        return _explained(endpoint, error)
+        if (
+            expected is not None
+            and isinstance(error, ssl.SSLCertVerificationError)
+            and error.verify_code in _OTHER_NAME
+        ):
+            return where.somebody_else(_who_answers(endpoint, credentials, timeout_seconds))
+        return where.explained(error)
     authority = certificate_sha256(x509.load_pem_x509_certificate(credentials.ca_pem))
-    return _refused(
-        endpoint,
+    return where.refused(
         f"it does not accept our certificate ({credentials.identity}, valid until {credentials.not_after:%Y-%m-%d})",
         f"both sides need certificates of one authority (ours: SHA-256 {authority[:16]}…) and clocks that agree",
     )
@@ -123,39 +134,84 @@ def _stays_open(host: str, port: int, context: ssl.SSLContext, name: str, timeou
             return False
 
 
-def _explained(endpoint: str, error: OSError) -> PeerFault:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return _refused(
-            endpoint, f"its certificate does not hold: {error.verify_message}", _verify_hint(error.verify_code)
+def _who_answers(endpoint: str, credentials: Credentials, timeout_seconds: float) -> str:
+    """The identity in the certificate of whoever answers, which our authority issued; empty when it cannot be told."""
+    host, port = split_endpoint(endpoint)
+    context = _context(credentials)
+    context.check_hostname = False  # only to tell who it is: nothing is sent, and the chain is still verified
+    try:
+        with (
+            socket.create_connection((host, port), timeout_seconds) as plain,
+            context.wrap_socket(plain) as secure,
+        ):
+            certificate = secure.getpeercert(binary_form=True)
+        return str(identity_of(x509.load_der_x509_certificate(certificate))) if certificate else ""
+    except (OSError, ValueError, PeerFault):
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Whom we wanted to reach and where, in words."""
+
+    endpoint: str
+    expected: Identity | None
+
+    @property
+    def node(self) -> str:
+        return "the miner" if self.expected is None else f"{self.expected.role} '{self.expected.name}'"
+
+    @property
+    def key(self) -> str:
+        if self.expected is None or self.expected.role is Role.MINER:
+            return "[miner] endpoint"
+        return f"[peers] {self.expected.name}"
+
+    def explained(self, error: OSError) -> PeerFault:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return self.refused(f"its certificate does not hold: {error.verify_message}", self._verify_hint(error))
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            reason = str(error.reason or "unknown reason").replace("_", " ").lower()
+            return self.refused(
+                f"the TLS handshake failed: {reason}", f"is this {self.node}'s port, without a proxy between?"
+            )
+        for kind, problem, hint in _CONNECTING:
+            if isinstance(error, kind):
+                return self.unreachable(problem, hint.format(key=self.key, node=self.node))
+        return self.unreachable(f"cannot connect ({error.strerror or type(error).__name__})", "check the network")
+
+    def _verify_hint(self, error: ssl.SSLCertVerificationError) -> str:
+        code = error.verify_code
+        if code == _EXPIRED:
+            return "the peer needs a new certificate; check this machine's clock too"
+        if code == _NOT_YET_VALID:
+            return "check the clocks of both machines"
+        if code in _OTHER_NAME:
+            return "the endpoint's host must be a subject alternative name of the peer's certificate"
+        if code in _OTHER_AUTHORITY:
+            return "it was issued by another authority: wrong endpoint, wrong ca_certificate, or a proxy that opens TLS"
+        if code == _OTHER_PURPOSE:
+            return "it is not one for servers; it must be issued with the host under which that node is reached"
+        return "check the peer's certificate"
+
+    def somebody_else(self, identity: str) -> PeerFault:
+        if identity == str(self.expected):
+            return self.refused(
+                "its certificate is that node's, but lacks the name that peers ask for",
+                "it must be issued anew by this version, with the host under which that node is reached",
+            )
+        return self.refused(
+            f"got {identity or 'another certificate of this federation'}, expected {self.expected}",
+            f"check {self.key} in federation.toml: another node answers there",
         )
-    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
-        reason = str(error.reason or "unknown reason").replace("_", " ").lower()
-        return _refused(
-            endpoint, f"the TLS handshake failed: {reason}", "is this the miner's port, without a proxy between?"
-        )
-    for kind, problem, hint in _CONNECTING:
-        if isinstance(error, kind):
-            return _unreachable(endpoint, problem, hint)
-    return _unreachable(endpoint, f"cannot connect ({error.strerror or type(error).__name__})", "check the network")
 
+    def refused(self, problem: str, hint: str) -> PeerFault:
+        return PeerFault("TLS_REFUSED", f"{self}: {problem}", hint=hint)
 
-def _verify_hint(code: int) -> str:
-    if code == _EXPIRED:
-        return "the peer needs a new certificate; check this machine's clock too"
-    if code == _NOT_YET_VALID:
-        return "check the clocks of both machines"
-    if code in _OTHER_NAME:
-        return "the endpoint's host must be a subject alternative name of the peer's certificate"
-    if code in _OTHER_AUTHORITY:
-        return "it was issued by another authority: wrong endpoint, wrong ca_certificate, or a proxy that opens TLS"
-    return "check the peer's certificate"
+    def unreachable(self, problem: str, hint: str) -> PeerFault:
+        if any(os.environ.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy")):
+            hint += " (a proxy is set in the environment; this check did not use it)"
+        return PeerFault("UNREACHABLE", f"{self}: {problem}", hint=hint)
 
-
-def _refused(endpoint: str, problem: str, hint: str) -> PeerFault:
-    return PeerFault("TLS_REFUSED", f"{endpoint}: {problem}", hint=hint)
-
-
-def _unreachable(endpoint: str, problem: str, hint: str) -> PeerFault:
-    if any(os.environ.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy")):
-        hint += " (a proxy is set in the environment; this check did not use it)"
-    return PeerFault("UNREACHABLE", f"{endpoint}: {problem}", hint=hint)
+    def __str__(self) -> str:
+        return self.endpoint if self.expected is None else f"{self.node} at {self.endpoint}"

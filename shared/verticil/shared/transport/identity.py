@@ -2,19 +2,26 @@
 
 Identity is that subject alternative name and nothing else (contract.md section 2): no request field, subject name,
 address or host name ever names a sender. This module only reads and writes the URI; `pki` takes it from certificates.
+
+TLS compares host names, not URIs. So that a caller speaks to one node and to no other of the federation, whatever the address,
+the certificate of every server also carries `peer_host`: a DNS name that follows from the identity and that nothing resolves.
 """
 
 from __future__ import annotations
 
 import enum
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Identity", "Role", "is_name"]
+__all__ = ["PEER_DOMAIN", "Identity", "Role", "is_name", "peer_host"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _SCHEME: Final = "verticil://"
+
+PEER_DOMAIN: Final = ".verticil"
+"""Ends every `peer_host`, and no host that people name: there is no such top-level domain."""
 
 
 class Role(enum.StrEnum):
@@ -83,3 +90,12 @@ class Identity:
         if role not in set(Role):
             raise ValueError(f"role: got {role[:80]!r}, expected one of {', '.join(Role)}")
         return cls(federation=federation, role=Role(role), name=name)
+
+
+def peer_host(identity: Identity) -> str:
+    """The DNS name that stands for an identity in a server's certificate: 160 bits of SHA-256 of its URI.
+
+    >>> peer_host(Identity.parse("verticil://adult-demo/party/employer"))
+    '9a9e5c11de4b67460257c7cf43938661ee0d0b3e.verticil'
+    """
+    return hashlib.sha256(identity.uri.encode("ascii")).hexdigest()[:40] + PEER_DOMAIN

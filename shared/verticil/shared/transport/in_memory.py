@@ -17,14 +17,16 @@ from verticil.shared.transport.access import check_access
 from verticil.shared.transport.coordinator import ControlService, CoordinatorService, Source
 from verticil.shared.transport.errors_on_wire import from_detail, to_detail, without_text
 from verticil.shared.transport.identity import Identity
-from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
+from verticil.shared.transport.peer import PeerService
+from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2, peer_pb2
 
-__all__ = ["InMemoryControl", "InMemoryCoordinator"]
+__all__ = ["InMemoryControl", "InMemoryCoordinator", "InMemoryPeer"]
 
 M = TypeVar("M", bound=Message)
 
 _COORDINATOR = "/verticil.wire.v1.Coordinator/"
 _CONTROL = "/verticil.wire.v1.Control/"
+_PEER = "/verticil.wire.v1.Peer/"
 
 
 def _sent(message: M) -> M:
@@ -155,6 +157,11 @@ class InMemoryCoordinator(_Wire):
             async for part in parts:
                 yield part
 
+    async def put_scores(self, request: coordinator_pb2.PutScoresRequest) -> coordinator_pb2.PutScoresReply:
+        """See `Coordinator.put_scores`."""
+        self._enter("PutScores")
+        return await self._one("PutScores", self._service.PutScores(self._identity, _sent(request)))
+
 
 class InMemoryControl(_Wire):
     """`Control` on a service object.
@@ -197,3 +204,59 @@ class InMemoryControl(_Wire):
         ) as parts:
             async for part in parts:
                 yield part
+
+
+class InMemoryPeer(_Wire):
+    """`Peer` on a service object.
+
+    Args:
+        service: the answering party's service.
+        identity: who calls.
+        federation: the answering party's federation; the caller's when absent.
+    """
+
+    def __init__(self, service: PeerService, identity: Identity, *, federation: str | None = None) -> None:
+        super().__init__(identity, federation, _PEER)
+        self._service = service
+
+    async def hello(self, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
+        """See `Peer.hello`."""
+        self._enter("Hello")
+        return await self._one("Hello", self._service.Hello(self._identity, _sent(request)))
+
+    async def get_study_digest(self, request: peer_pb2.GetStudyDigestRequest) -> peer_pb2.GetStudyDigestReply:
+        """See `Peer.get_study_digest`."""
+        self._enter("GetStudyDigest")
+        return await self._one("GetStudyDigest", self._service.GetStudyDigest(self._identity, _sent(request)))
+
+    async def get_pseudonyms(self, request: peer_pb2.GetPseudonymsRequest) -> AsyncGenerator[peer_pb2.Part, None]:
+        """See `Peer.get_pseudonyms`."""
+        self._enter("GetPseudonyms")
+        async with contextlib.aclosing(
+            self._many("GetPseudonyms", self._service.GetPseudonyms(self._identity, _sent(request)))
+        ) as parts:
+            async for part in parts:
+                yield part
+
+    async def get_column(self, request: peer_pb2.GetColumnRequest) -> AsyncGenerator[peer_pb2.Part, None]:
+        """See `Peer.get_column`."""
+        self._enter("GetColumn")
+        async with contextlib.aclosing(
+            self._many("GetColumn", self._service.GetColumn(self._identity, _sent(request)))
+        ) as parts:
+            async for part in parts:
+                yield part
+
+    async def get_parameters(self, request: peer_pb2.GetParametersRequest) -> AsyncGenerator[peer_pb2.Part, None]:
+        """See `Peer.get_parameters`."""
+        self._enter("GetParameters")
+        async with contextlib.aclosing(
+            self._many("GetParameters", self._service.GetParameters(self._identity, _sent(request)))
+        ) as parts:
+            async for part in parts:
+                yield part
+
+    async def get_signature(self, request: peer_pb2.GetSignatureRequest) -> peer_pb2.GetSignatureReply:
+        """See `Peer.get_signature`."""
+        self._enter("GetSignature")
+        return await self._one("GetSignature", self._service.GetSignature(self._identity, _sent(request)))

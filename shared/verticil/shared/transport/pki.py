@@ -20,10 +20,11 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from verticil.shared.config import Federation
 from verticil.shared.errors import DataFault, Misuse, PeerFault
-from verticil.shared.transport.identity import Identity, Role
+from verticil.shared.transport.identity import Identity, Role, peer_host
 
 __all__ = [
     "DEMO_LIFETIME",
@@ -32,6 +33,7 @@ __all__ = [
     "Credentials",
     "certificate_sha256",
     "check_issued",
+    "check_serves",
     "check_validity",
     "identity_of",
     "is_demo_authority",
@@ -125,6 +127,29 @@ def check_issued(certificate: x509.Certificate, authority: x509.Certificate, *, 
             f"{what}: not issued by the federation's authority (SHA-256 {certificate_sha256(authority)})",
             hint="use the certificate and the ca_certificate of the same federation",
         ) from None
+
+
+def check_serves(credentials: Credentials) -> None:
+    """Check that a node's certificate lets its peers find it: it is one for servers and carries the node's `peer_host`.
+
+    Raises:
+        PeerFault: CERTIFICATE_INVALID.
+    """
+    leaf = x509.load_pem_x509_certificate(credentials.chain_pem)
+    try:
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        purposes = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+        serves = False
+    else:
+        hosts = names.get_values_for_type(x509.DNSName)
+        serves = ExtendedKeyUsageOID.SERVER_AUTH in purposes and peer_host(credentials.identity) in hosts
+    if not serves:
+        raise PeerFault(
+            "CERTIFICATE_INVALID",
+            f"{credentials.certificate}: not a certificate with which {credentials.identity} can serve its peers",
+            hint="have it issued with the host under which they reach this node: verticil pki issue ... --host HOST",
+        )
 
 
 def read_certificates(path: Path) -> tuple[x509.Certificate, ...]:

@@ -1,4 +1,4 @@
-"""The miner's services over gRPC: `Coordinator` and `Control` on a `Connection`.
+"""The services over gRPC: the miner's `Coordinator` and `Control`, and a party's `Peer`, on a `Connection`.
 
 Deadlines: 30 seconds for a call; a call that waits on purpose gets 15 seconds more than it waits; streams have the connection's
 idle time. Errors are those of `Connection`.
@@ -16,9 +16,17 @@ from grpc_health.v1 import health_pb2
 from verticil.shared.errors import PeerFault
 from verticil.shared.transport.client import Connection
 from verticil.shared.transport.coordinator import Source
-from verticil.wire.v1 import common_pb2, control_pb2, control_pb2_grpc, coordinator_pb2, coordinator_pb2_grpc
+from verticil.wire.v1 import (
+    common_pb2,
+    control_pb2,
+    control_pb2_grpc,
+    coordinator_pb2,
+    coordinator_pb2_grpc,
+    peer_pb2,
+    peer_pb2_grpc,
+)
 
-__all__ = ["GrpcControl", "GrpcCoordinator", "check_health"]
+__all__ = ["GrpcControl", "GrpcCoordinator", "GrpcPeer", "check_health"]
 
 _CALL_SECONDS: Final = 30.0
 _WAIT_MARGIN_SECONDS: Final = 15.0
@@ -97,6 +105,11 @@ class GrpcCoordinator:
             async for part in parts:
                 yield part
 
+    async def put_scores(self, request: coordinator_pb2.PutScoresRequest) -> coordinator_pb2.PutScoresReply:
+        """See `Coordinator.put_scores`."""
+        seconds = max(_CALL_SECONDS, request.wait_seconds + _WAIT_MARGIN_SECONDS)
+        return await self._connection.unary(self._stub.PutScores, request, timeout_seconds=seconds)
+
     async def close(self) -> None:
         """Close the connection. Repeatable."""
         await self._connection.close()
@@ -135,6 +148,53 @@ class GrpcControl:
         async with contextlib.aclosing(self._connection.receive(self._stub.GetRelease, request)) as parts:
             async for part in parts:
                 yield part
+
+    async def close(self) -> None:
+        """Close the connection. Repeatable."""
+        await self._connection.close()
+
+
+class GrpcPeer:
+    """`Peer` over gRPC.
+
+    Args:
+        connection: to another party (`verticil.shared.transport.client.dial_peer`), with a party's credentials; closed together
+            with this.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._stub = peer_pb2_grpc.PeerStub(connection.channel)
+
+    async def hello(self, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
+        """See `Peer.hello`."""
+        return await self._connection.unary(self._stub.Hello, request, timeout_seconds=_CALL_SECONDS)
+
+    async def get_study_digest(self, request: peer_pb2.GetStudyDigestRequest) -> peer_pb2.GetStudyDigestReply:
+        """See `Peer.get_study_digest`."""
+        return await self._connection.unary(self._stub.GetStudyDigest, request, timeout_seconds=_CALL_SECONDS)
+
+    async def get_pseudonyms(self, request: peer_pb2.GetPseudonymsRequest) -> AsyncGenerator[peer_pb2.Part, None]:
+        """See `Peer.get_pseudonyms`."""
+        async with contextlib.aclosing(self._connection.receive(self._stub.GetPseudonyms, request)) as parts:
+            async for part in parts:
+                yield part
+
+    async def get_column(self, request: peer_pb2.GetColumnRequest) -> AsyncGenerator[peer_pb2.Part, None]:
+        """See `Peer.get_column`."""
+        async with contextlib.aclosing(self._connection.receive(self._stub.GetColumn, request)) as parts:
+            async for part in parts:
+                yield part
+
+    async def get_parameters(self, request: peer_pb2.GetParametersRequest) -> AsyncGenerator[peer_pb2.Part, None]:
+        """See `Peer.get_parameters`."""
+        async with contextlib.aclosing(self._connection.receive(self._stub.GetParameters, request)) as parts:
+            async for part in parts:
+                yield part
+
+    async def get_signature(self, request: peer_pb2.GetSignatureRequest) -> peer_pb2.GetSignatureReply:
+        """See `Peer.get_signature`."""
+        return await self._connection.unary(self._stub.GetSignature, request, timeout_seconds=_CALL_SECONDS)
 
     async def close(self) -> None:
         """Close the connection. Repeatable."""

@@ -37,10 +37,11 @@ from verticil.shared.transport.coordinator import ControlService, CoordinatorSer
 from verticil.shared.transport.errors_on_wire import to_detail, without_text
 from verticil.shared.transport.health import HealthService, ServiceUnknown
 from verticil.shared.transport.identity import Identity, Role
+from verticil.shared.transport.peer import PeerService
 from verticil.shared.transport.pki import Credentials, check_validity, identity_of, utc_now
-from verticil.wire.v1 import control_pb2, coordinator_pb2
+from verticil.wire.v1 import control_pb2, coordinator_pb2, peer_pb2
 
-__all__ = ["SERVER_OPTIONS", "Binding", "RpcServer", "bind_control", "bind_coordinator"]
+__all__ = ["SERVER_OPTIONS", "Binding", "RpcServer", "bind_control", "bind_coordinator", "bind_peer"]
 
 T = TypeVar("T")
 
@@ -130,6 +131,11 @@ def bind_coordinator(service: CoordinatorService) -> Binding:
 def bind_control(service: ControlService) -> Binding:
     """Serve `Control` with `service`."""
     return Binding(descriptor=control_pb2.DESCRIPTOR.services_by_name["Control"], service=service)
+
+
+def bind_peer(service: PeerService) -> Binding:
+    """Serve `Peer` with `service`."""
+    return Binding(descriptor=peer_pb2.DESCRIPTOR.services_by_name["Peer"], service=service)
 
 
 class RpcServer:

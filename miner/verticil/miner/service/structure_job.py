@@ -1,0 +1,98 @@
+"""One search for a structure (Model I): what goes in, and the pure worker function that turns scores into a structure document.
+
+Like `job`, `search_structure` runs in a process of its own or in a thread and is the same code in both. It gets the effective
+study and the parties' scores: no column, no pseudonym, no key. The same job gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+import numpy as np
+
+from verticil.shared.study import canonical
+from verticil.shared.study.canonical import Json
+from verticil.shared.study.pairs import NANONATS, scored_pairs, structure_body
+
+__all__ = ["STRUCTURE_KIND", "StructureJob", "search_structure"]
+
+STRUCTURE_KIND: Final = "structure"
+"""Tells the job's line from one of `LearningJob`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructureJob:
+    """Everything that the search needs.
+
+    Attributes:
+        effective: canonical bytes of the effective study.
+        scores: of every party, 1e-9 nats, in the order of `scored_pairs`.
+    """
+
+    effective: bytes
+    scores: Mapping[str, Sequence[int]]
+
+    def to_json(self) -> bytes:
+        """The job as one line of JSON, for another process."""
+        return json.dumps(
+            {
+                "kind": STRUCTURE_KIND,
+                "effective": self.effective.decode("utf-8"),
+                "scores": {party: list(scores) for party, scores in self.scores.items()},
+            }
+        ).encode("ascii")
+
+    @classmethod
+    def from_json(cls, line: bytes) -> StructureJob:
+        """Read what `to_json` wrote (by the miner itself: not checked)."""
+        values = cast("dict[str, object]", json.loads(line))
+        return cls(
+            effective=cast("str", values["effective"]).encode("utf-8"),
+            scores=cast("dict[str, list[int]]", values["scores"]),
+        )
+
+
+def search_structure(
+    job: StructureJob, *, progress: Callable[[str, int], None], cancelled: Callable[[], bool]
+) -> bytes:
+    """Search the structure with the largest total information.
+
+    Args:
+        job: what to search.
+        progress: told stage and percent.
+        cancelled: asked now and then; when it says so, the search stops.
+
+    Returns:
+        The canonical bytes of the structure (`verticil.shared.study.pairs`), to be signed.
+
+    Raises:
+        LearningCancelled: `cancelled` said so.
+        Misuse: STUDY_UNSUPPORTED.
+    """
+    from verticil.miner.learning.structure import find_structure
+
+    study = canonical.from_bytes(job.effective, wire=False)
+    d = len(study.schema)
+    information = np.zeros((d, d), dtype=np.float64)
+    for party in study.parties:
+        for (a, b), nanonats in zip(scored_pairs(study, party), job.scores[party], strict=True):
+            information[a, b] = information[b, a] = nanonats / NANONATS
+    result = find_structure(
+        information,
+        study,
+        progress=lambda share: progress("searching", int(100 * share)),
+        cancelled=cancelled,
+    )
+    names = study.schema.names
+    found: dict[str, Json] = {
+        "method": study.structure.method,
+        "score": study.structure.score,
+        "seed": result.seed,
+        "generations": result.generations,
+        "fitness": result.fitness,
+        "dropped_edges": [[names[parent], names[child]] for parent, child in result.dropped_edges],
+    }
+    return structure_body(canonical.digest(study), result.dag.parents, found)
