@@ -12,15 +12,19 @@ import numpy as np
 from figure import Figure, cpu_seconds
 
 from verticil.party.records.perturb import perturb_numba, perturb_numpy, record_tags
+from verticil.party.records.subsets import select
 from verticil.shared.formats.artifact import pack, unpack
+from verticil.shared.model.subset import subset_selection
 from verticil.shared.model.transition import quantize, symmetric
 
 N_RECORDS = 4_000_000
 UNIT = "M values / CPU s"
+_N_SETS = 400_000
+_SETS = "M sets / CPU s"
 
 
 def figures() -> list[Figure]:
-    """Randomization at K = 2, 5, 16, 100; tags; packing."""
+    """Randomization at K = 2, 5, 16, 100; sets by subset selection; tags; packing."""
     generator = np.random.default_rng(0)
     key = bytes(range(32))
     tags = generator.integers(0, 256, (N_RECORDS, 14), dtype=np.uint8)
@@ -59,6 +63,11 @@ def figures() -> list[Figure]:
                     note="reference: numpy rng.choice per category" if target else "",
                 )
             )
+    for n_states in (8, 16, 64):
+        subset = subset_selection(n_states, epsilon=1.0)
+        codes = generator.integers(0, n_states, _N_SETS).astype(np.uint8)
+        name = f"select sets, K={n_states}, w={subset.size}, numpy"
+        found.append(_plain(name, _N_SETS, lambda c=codes, s=subset: select(key, tags[:_N_SETS], c, s), unit=_SETS))
     found += [_plain("record tags (HMAC-SHA-256 of each id, once a person)", 200_000, _tags)]
     codes = generator.integers(0, 5, N_RECORDS).astype(np.uint8)
     artifact = pack(codes, 5)
@@ -74,6 +83,6 @@ def _tags() -> object:
     return record_tags(bytes(32), _IDS)
 
 
-def _plain(name: str, n: int, work: Callable[[], object]) -> Figure:
+def _plain(name: str, n: int, work: Callable[[], object], *, unit: str = UNIT) -> Figure:
     rate = n / 1e6 / cpu_seconds(work)
-    return Figure(name=name, ours=rate, reference=None, ratio=None, target="", unit=UNIT)
+    return Figure(name=name, ours=rate, reference=None, ratio=None, target="", unit=unit)

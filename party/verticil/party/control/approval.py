@@ -32,6 +32,7 @@ from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.study.approval import Approval, approval_body, check_own_part, parse_approval
 from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.document import Study
+from verticil.shared.study.readers import sent_units
 from verticil.shared.study.reading import read_declarations
 
 __all__ = [
@@ -62,8 +63,8 @@ class Review:
         proposal_digest: of the proposal.
         holding: the data, as read.
         minimum_common_records: the larger of the study's and the policy's.
-        releases: what would be released, by unit.
-        assessments: what that would cost now, by unit.
+        releases: what randomizing each of the party's units means, by unit.
+        assessments: what sending would cost now, by unit; without the units that the study sends to nobody.
         seals: what stands for the data in the approval, by unit.
     """
 
@@ -136,14 +137,15 @@ def review(
             hint="nothing was sent; is the table whole? Otherwise the study, or the policy, asks for too many",
         )
     releases = releases_of(config, study, holding, site_secret=site_secret)
-    assessments = ledger.assess(list(releases.values()), config.policy)
+    sent = [index for index in releases if index in sent_units(study)]
+    assessments = ledger.assess([releases[index] for index in sent], config.policy)
     return Review(
         study=study,
         proposal_digest=digest,
         holding=holding,
         minimum_common_records=minimum,
         releases=releases,
-        assessments=dict(zip(releases, assessments, strict=True)),
+        assessments=dict(zip(sent, assessments, strict=True)),
         seals=seals(releases, digest, site_secret=site_secret),
     )
 

@@ -1,11 +1,13 @@
 """The site's own records as one study sees them: who they are, what their codes are, and what releasing them means.
 
 A `Holding` is made from the local tables in one pass and keeps no id: of each record it has the tag that sticky noise needs, the
-pseudonym that linkage needs, and one code for each variable. It never leaves the process.
+pseudonym that linkage needs, and one code for each variable. It never leaves the process. What is released of a record is one
+code of each unit: of a compound the code of its combination, which the table is checked for when it is read.
 
 A party may have several data sets. A variable belongs to the one that names it in a ``columns`` rule, else to the only one
 whose table has such a column; the party's people in a study are those who are in all the data sets that the study uses. The
-fingerprint of a unit is that of its whole data set, whoever is at the other parties.
+fingerprint of a unit is that of its whole data set, whoever is at the other parties; the columns of a compound are therefore all
+in one data set.
 """
 
 from __future__ import annotations
@@ -21,14 +23,27 @@ from verticil.party.config import PartyConfig
 from verticil.party.control.ledger import Release
 from verticil.party.control.policy import Column
 from verticil.party.control.secret import secret_id
-from verticil.party.records import linkage, perturb
+from verticil.party.records import linkage, perturb, subsets
+from verticil.party.records.compounds import Compound
 from verticil.party.records.source import DatasetRule, header, read_records
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.model import privacy
 from verticil.shared.model.schema import Variable
-from verticil.shared.study.document import Study, Unit
+from verticil.shared.model.subset import Subset
+from verticil.shared.study.document import Study
 
-__all__ = ["Holding", "Origin", "columns_of", "origins", "randomize", "read_holding", "release_of", "releases_of"]
+__all__ = [
+    "Holding",
+    "Origin",
+    "columns_of",
+    "compounds_of",
+    "origins",
+    "randomize",
+    "read_holding",
+    "release_of",
+    "releases_of",
+    "unit_codes",
+]
 
 _WORTH_COMPILING: Final = 5_000_000
 """Records from which on the compiled kernels win back the seconds of their import."""
@@ -73,7 +88,7 @@ def origins(config: PartyConfig, study: Study) -> dict[str, Origin]:
     """Where each of this party's variables comes from. Reads the headers of the tables when there are several data sets.
 
     Raises:
-        Misuse: CONFIG_INVALID, no data set has the variable, or several have it.
+        Misuse: CONFIG_INVALID, no data set has the variable, or several have it; or columns of one compound are in several.
         Refusal: POLICY_REFUSED, a variable is the column that names the person: randomized or not, it is never released.
         DataFault: a table cannot be read.
     """
@@ -96,7 +111,54 @@ def origins(config: PartyConfig, study: Study) -> dict[str, Origin]:
                 hint=f"name it in [dataset.NAME.columns.{variable.name}]",
             )
         found[variable.name] = _origin(homes[0], config.datasets[homes[0]], variable)
+    _check_compounds(config, study, found)
     return found
+
+
+def _check_compounds(config: PartyConfig, study: Study, places: Mapping[str, Origin]) -> None:
+    for index in study.units_of(config.name):
+        names = study.units[index].variables
+        if len({places[name].dataset for name in names}) > 1:
+            where = ", ".join(f"'{name}' is in data set '{places[name].dataset}'" for name in names)
+            raise Misuse(
+                "CONFIG_INVALID",
+                f"{config.path.name}: the columns {', '.join(names)} are randomized in one draw: {where},"
+                " expected all of them in one data set",
+                hint=f"name one data set for them in [dataset.NAME.columns.{names[0]}], or join the tables",
+            )
+
+
+def compounds_of(study: Study, party: str) -> dict[int, Compound]:
+    """The compounds among a party's units, by index."""
+    return {
+        index: Compound(
+            variables=unit.variables,
+            n_states=tuple(study.schema[study.schema.index(name)].n_states for name in unit.variables),
+            impossible=unit.impossible,
+        )
+        for index in study.units_of(party)
+        if (unit := study.units[index]).is_compound
+    }
+
+
+def unit_codes(study: Study, index: int, codes: Mapping[str, Codes]) -> Codes:
+    """The true codes of one unit: those of its column, or of the combinations of its columns.
+
+    Args:
+        study: the study.
+        index: of the unit.
+        codes: variable -> (n,), uint8 or uint16.
+
+    Returns:
+        (n,), uint8 or uint16.
+
+    Raises:
+        ValueError: an impossible combination; a table with one was refused when it was read.
+    """
+    unit = study.units[index]
+    if unit.is_compound:
+        return compounds_of(study, unit.owner)[index].codes(codes)
+    return codes[unit.variables[0]]
 
 
 def columns_of(config: PartyConfig, study: Study) -> dict[str, Column]:
@@ -129,20 +191,23 @@ def read_holding(
         linkage_key: shared by the parties.
 
     Raises:
-        DataFault: whatever is wrong with a table (see `read_records`).
+        DataFault: whatever is wrong with a table (see `read_records`); also an impossible combination.
         Misuse: CONFIG_INVALID.
     """
     places = origins(config, study)
+    compounds = compounds_of(study, config.name)
     tags: NDArray[np.uint8] | None = None
     ids: tuple[str, ...] = ()
     codes: dict[str, Codes] = {}
     fingerprints: dict[int, bytes] = {}
     for dataset in dict.fromkeys(place.dataset for place in places.values()):
         variables = [variable for variable in study.schema.variables if _is_in(variable, places, dataset)]
-        records = read_records(config.datasets[dataset], variables, study.linkage.normalise)
+        units = [i for i in study.units_of(config.name) if places[study.units[i].variables[0]].dataset == dataset]
+        combined = [compounds[index] for index in units if index in compounds]
+        records = read_records(config.datasets[dataset], variables, study.linkage.normalise, combined)
         own_tags = perturb.record_tags(site_secret, records.ids)
-        for variable in variables:
-            fingerprints[study.unit_of(variable.name)] = perturb.fingerprint(own_tags, records.codes[variable.name])
+        for index in units:
+            fingerprints[index] = perturb.fingerprint(own_tags, unit_codes(study, index, records.codes))
         if tags is None:
             tags, ids, codes = own_tags, records.ids, dict(records.codes)
         else:
@@ -183,13 +248,17 @@ def release_of(
         fingerprint: of the unit's data.
         site_secret: of this site.
     """
-    unit, variable = study.units[index], _only_variable(study, study.units[index])
-    place = places[variable.name]
+    unit = study.units[index]
+    columns = [places[name] for name in unit.variables]
+    codebooks = [
+        perturb.codebook_digest(study.schema[study.schema.index(name)], place.recode)
+        for name, place in zip(unit.variables, columns, strict=True)
+    ]
     return Release(
         variables=unit.variables,
-        dataset=place.dataset,
-        sources=(place.source,),
-        codebook_digest=perturb.codebook_digest(variable, place.recode),
+        dataset=columns[0].dataset,
+        sources=tuple(place.source for place in columns),
+        codebook_digest=perturb.compound_digest(codebooks, unit.impossible) if unit.is_compound else codebooks[0],
         transition_digest=unit.transition.digest(),
         secret_id=secret_id(site_secret),
         fingerprint=fingerprint,
@@ -238,9 +307,9 @@ def randomize(
         site_secret: of this site.
 
     Returns:
-        (len(rows),), uint8 or uint16.
+        (len(rows) * codes per record,), uint8 or uint16; see `perturb.perturb` and, for subset selection, `subsets.select`.
     """
-    variable = _only_variable(study, study.units[index])
+    unit = study.units[index]
     key = perturb.unit_key(
         site_secret,
         dataset=release.dataset,
@@ -249,12 +318,9 @@ def randomize(
         transition_digest=release.transition_digest,
         version_tag=version_tag,
     )
+    codes = unit_codes(study, index, {name: holding.codes[name][rows] for name in unit.variables})
+    if isinstance(unit.transition, Subset):
+        return subsets.select(key, holding.tags[rows], codes, unit.transition)
     # Both give the same bytes; a small table is done before numba has been imported.
     draw = perturb.perturb if len(rows) >= _WORTH_COMPILING else perturb.perturb_numpy
-    return draw(key, holding.tags[rows], holding.codes[variable.name][rows], study.units[index].transition)
-
-
-def _only_variable(study: Study, unit: Unit) -> Variable:
-    # Joint units are refused when a study is read; this is the place that would have to know them.
-    (name,) = unit.variables
-    return study.schema[study.schema.index(name)]
+    return draw(key, holding.tags[rows], codes, unit.transition)

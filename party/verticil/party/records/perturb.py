@@ -12,8 +12,9 @@ others control can make the site draw again, and a retry ships the same values (
 for the transition matrix). AES is used as a pseudo-random function of distinct inputs, not to encrypt; the privacy statement
 is computational in it, and needs tags that are MACs: an id cannot be chosen so that two records share a block.
 
-Blocks are never shared between columns, because the key is the unit's own. `perturb_numba` and `perturb_numpy` give equal
-bytes; `perturb` takes the first where numba is installed.
+Blocks are never shared between columns, because the key is the unit's own. The true code of a compound is the code of its
+combination (`compounds`), drawn once for all its columns. `perturb_numba` and `perturb_numpy` give equal bytes; `perturb` takes
+the first where numba is installed. `subsets` releases sets of categories from the same blocks.
 """
 
 from __future__ import annotations
@@ -38,11 +39,14 @@ from verticil.shared.model.transition import Transition
 
 __all__ = [
     "TAG_BYTES",
+    "checked_records",
     "codebook_digest",
+    "compound_digest",
     "fingerprint",
     "perturb",
     "perturb_numba",
     "perturb_numpy",
+    "record_blocks",
     "record_tags",
     "unit_key",
 ]
@@ -98,6 +102,27 @@ def codebook_digest(variable: Variable, recode: Mapping[str, str]) -> bytes:
     return hashlib.sha256(rfc8785.dumps(meaning)).digest()  # type: ignore[arg-type]  # values are JSON; dict is invariant
 
 
+def compound_digest(codebook_digests: Sequence[bytes], impossible: Sequence[Sequence[int]]) -> bytes:
+    """SHA-256 of what decides which code a combination of texts gets in a compound: 32 bytes.
+
+    The digests of the columns' codebooks one after the other, in the order of the product domain; then, when combinations are
+    removed from it, these as RFC 8785 JSON in ascending order, because each of them shifts the codes behind it. The number of
+    digests is that of the columns, which the unit key has too, so different arguments never give it the same text.
+
+    Args:
+        codebook_digests: `codebook_digest` of each column.
+        impossible: combinations of codes that are not in the domain, in any order.
+
+    Raises:
+        ValueError: a digest is not 32 bytes.
+    """
+    for digest in codebook_digests:
+        _check_length("codebook digest", digest)
+    removed = sorted([int(code) for code in combination] for combination in impossible)
+    listed = rfc8785.dumps(removed) if removed else b""
+    return hashlib.sha256(b"".join(codebook_digests) + listed).digest()
+
+
 def unit_key(
     site_secret: bytes,
     *,
@@ -119,8 +144,8 @@ def unit_key(
         site_secret: 32 bytes.
         dataset: name of the data set in party.toml.
         source_columns: the local columns of the unit, in the order of the product domain.
-        codebook_digest: see the function of that name; for several columns, SHA-256 of theirs one after the other.
-        transition_digest: `Transition.digest`.
+        codebook_digest: see the function of that name; for several columns, `compound_digest`.
+        transition_digest: `Transition.digest`, or that of another channel.
         version_tag: names the version of the data when the policy says ``on_data_change = "fresh"``; else empty.
 
     Raises:
@@ -160,7 +185,7 @@ def perturb(key: bytes, tags: NDArray[np.uint8], codes: Codes, transition: Trans
 
 def perturb_numpy(key: bytes, tags: NDArray[np.uint8], codes: Codes, transition: Transition) -> Codes:
     """`perturb` with numpy alone: the reference."""
-    tags, codes = _checked(key, tags, codes, transition)
+    tags, codes = checked_records(key, tags, codes, transition.n_states)
     limits, lead = transition.thresholds()
     limits = np.sort(limits, axis=1)  # released counts limits below u, in whatever order they stand
     columns = np.ascontiguousarray(limits.T)
@@ -192,7 +217,7 @@ def perturb_numba(key: bytes, tags: NDArray[np.uint8], codes: Codes, transition:
     kernels = _compiled()
     if kernels is None:
         raise ImportError("the compiled kernels are not available: they need numba and a folder for its cache")
-    tags, codes = _checked(key, tags, codes, transition)
+    tags, codes = checked_records(key, tags, codes, transition.n_states)
     limits, lead = transition.thresholds()
     compare = kernels.count_each
     if transition.n_states <= 5:
@@ -229,12 +254,46 @@ def fingerprint(tags: NDArray[np.uint8], codes: Codes) -> bytes:
     Raises:
         ValueError: shapes or dtypes do not fit.
     """
+    rows = record_blocks(tags, codes)
+    words = rows.view(">u8").astype(np.uint64)
+    return hashlib.sha256(rows[np.lexsort((words[:, 1], words[:, 0]))].tobytes()).digest()
+
+
+def record_blocks(tags: NDArray[np.uint8], codes: Codes) -> NDArray[np.uint8]:
+    """The block of each record: tag ‖ true code.
+
+    Args:
+        tags: (n, 14), uint8.
+        codes: (n,), uint8 or uint16, true codes.
+
+    Returns:
+        (n, 16), uint8. Secret, as tags are.
+
+    Raises:
+        ValueError: shapes or dtypes do not fit.
+    """
     _check_records(tags, codes)
     rows = np.empty((len(codes), _BLOCK_BYTES), dtype=np.uint8)
     rows[:, :TAG_BYTES] = tags
     rows[:, TAG_BYTES:] = codes.astype("<u2").view(np.uint8).reshape(-1, 2)
-    words = rows.view(">u8").astype(np.uint64)
-    return hashlib.sha256(rows[np.lexsort((words[:, 1], words[:, 0]))].tobytes()).digest()
+    return rows
+
+
+def checked_records(
+    key: bytes, tags: NDArray[np.uint8], codes: Codes, n_states: int
+) -> tuple[NDArray[np.uint8], Codes]:
+    """Contiguous, aligned tags and codes, the latter in the dtype of the released ones.
+
+    Raises:
+        ValueError: shapes, dtypes or key length do not fit, or a code is not less than K.
+    """
+    _check_length("unit key", key)
+    _check_records(tags, codes)
+    if codes.size and int(codes.max()) >= n_states:
+        raise ValueError(f"a code is not less than the number of categories, {n_states}")
+    dtype = np.uint8 if n_states <= 256 else np.uint16
+    pairs = np.require(np.ascontiguousarray(tags).view(np.uint16), requirements=["C", "A"])
+    return pairs.view(np.uint8), np.require(codes, dtype=dtype, requirements=["C", "A"])
 
 
 def _encrypt(
@@ -296,19 +355,6 @@ def _compiled() -> ModuleType | None:
         return importlib.import_module("verticil.party.records.kernels")
     except (ImportError, RuntimeError):  # RuntimeError: numba finds no folder where it may store its cache
         return None
-
-
-def _checked(
-    key: bytes, tags: NDArray[np.uint8], codes: Codes, transition: Transition
-) -> tuple[NDArray[np.uint8], Codes]:
-    """Contiguous, aligned tags and codes, the latter in the dtype of the released ones."""
-    _check_length("unit key", key)
-    _check_records(tags, codes)
-    if codes.size and int(codes.max()) >= transition.n_states:
-        raise ValueError(f"a code is not less than the number of categories, {transition.n_states}")
-    dtype = np.uint8 if transition.n_states <= 256 else np.uint16
-    pairs = np.require(np.ascontiguousarray(tags).view(np.uint16), requirements=["C", "A"])
-    return pairs.view(np.uint8), np.require(codes, dtype=dtype, requirements=["C", "A"])
 
 
 def _check_records(tags: NDArray[np.uint8], codes: Codes) -> None:

@@ -2,7 +2,8 @@
 
 Promises: all faults of a table are found in one pass, with counts for every column; what is kept is one id and one code per
 value; no message carries a value or an id. Unseen values are a fault unless the study declares `other`; repeated ids are a
-fault with a count, also when they are equal only after normalisation.
+fault with a count, also when they are equal only after normalisation; and so are combinations of values that the study declares
+impossible.
 
 `read_records` raises the first fault; `check_records` returns them all, with the counts, for ``verticil party check``. See
 `table` for how files are read and `encoding` for what a text becomes.
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.party.records.compounds import Compound
 from verticil.party.records.encoding import Codebook, Outcome
 from verticil.party.records.linkage import normalise_ids
 from verticil.party.records.table import ColumnRule, DatasetRule, header, missing_columns, read_parts
@@ -101,37 +103,43 @@ class TableReport:
     faults: tuple[DataFault, ...]
 
 
-def read_records(rule: DatasetRule, variables: Sequence[Variable], normalise: Sequence[str]) -> Records:
+def read_records(
+    rule: DatasetRule, variables: Sequence[Variable], normalise: Sequence[str], compounds: Sequence[Compound] = ()
+) -> Records:
     """Read the table and encode the columns of `variables`.
 
     Args:
         rule: the table.
         variables: what to encode, each once.
         normalise: steps applied to ids; see `linkage.normalise_ids`.
+        compounds: of these variables: which combinations no record may have.
 
     Raises:
         DataFault: DATA_FILE_MISSING, DATA_UNREADABLE, DATA_EMPTY, DATA_COLUMN_MISSING, DATA_ID_MISSING, DATA_ID_DUPLICATE,
-            DATA_CATEGORY_UNSEEN or DATA_VALUE_OUTSIDE; the last two name every column concerned, with counts.
+            DATA_CATEGORY_UNSEEN (also of a combination) or DATA_VALUE_OUTSIDE; the last two name every column concerned, with
+            counts.
         Misuse: CONFIG_INVALID, a recode leads to no declared category.
     """
-    report, ids, codes = _scan(rule, variables, normalise)
+    report, ids, codes = _scan(rule, variables, normalise, compounds)
     if report.faults:
         raise report.faults[0]
     return Records(ids=tuple(ids), codes=codes, counts=report.counts)
 
 
-def check_records(rule: DatasetRule, variables: Sequence[Variable], normalise: Sequence[str]) -> TableReport:
-    """Read the table and report counts and faults; nothing is kept.
+def check_records(
+    rule: DatasetRule, variables: Sequence[Variable], normalise: Sequence[str], compounds: Sequence[Compound] = ()
+) -> TableReport:
+    """Read the table and report counts and faults; nothing is kept. Arguments as for `read_records`.
 
     Raises:
         DataFault: DATA_FILE_MISSING, DATA_UNREADABLE or DATA_EMPTY, when there is nothing to count.
         Misuse: CONFIG_INVALID, a recode leads to no declared category.
     """
-    return _scan(rule, variables, normalise)[0]
+    return _scan(rule, variables, normalise, compounds)[0]
 
 
 def _scan(
-    rule: DatasetRule, variables: Sequence[Variable], normalise: Sequence[str]
+    rule: DatasetRule, variables: Sequence[Variable], normalise: Sequence[str], compounds: Sequence[Compound]
 ) -> tuple[TableReport, list[str], dict[str, Codes]]:
     file = rule.path.name
     names = header(rule)
@@ -160,11 +168,19 @@ def _scan(
     n_empty = ids.count("")
     n_repeated = len(ids) - n_empty - len(set(ids) - {""})
     counts = tuple(column.counts() for column in columns)
+    codes = {column.variable.name: column.codes() for column in columns}
+    # Where a value has no code, a combination of it has none either: the columns' own faults come first.
+    whole = {count.variable for count in counts if not count.unseen and not count.outside}
     found = [
         absent,
         *_row_faults(file, n_records, n_ragged, first_ragged),
         *_id_faults(file, rule.id, n_records, n_empty, n_repeated),
         _value_fault(file, n_records, counts),
+        *(
+            _combination_fault(file, compound, [sources[name] for name in compound.variables], codes)
+            for compound in compounds
+            if whole.issuperset(compound.variables)
+        ),
     ]
     report = TableReport(
         n_records=n_records,
@@ -174,7 +190,7 @@ def _scan(
         counts=counts,
         faults=tuple(fault for fault in found if fault is not None),
     )
-    return report, ids, {column.variable.name: column.codes() for column in columns}
+    return report, ids, codes
 
 
 class _Column:
@@ -267,3 +283,18 @@ def _value_fault(file: str, n_records: int, counts: Sequence[ColumnCounts]) -> D
         hints.append('widen the bins, or set outside = "clamp" in the study')
     code = "DATA_CATEGORY_UNSEEN" if unseen else "DATA_VALUE_OUTSIDE"
     return DataFault(code, f"{file}: of {n_records} rows, {'; '.join(problems)}", hint="; ".join(hints))
+
+
+def _combination_fault(
+    file: str, compound: Compound, sources: Sequence[str], codes: Mapping[str, Codes]
+) -> DataFault | None:
+    n_impossible = compound.n_impossible(codes)
+    if not n_impossible:
+        return None
+    named = ", ".join(f"'{source}'" for source in sources)
+    return DataFault(
+        "DATA_CATEGORY_UNSEEN",
+        f"{file}: columns {named}: {n_impossible} of {len(codes[compound.variables[0]])} rows have a combination of values that"
+        " the study declares impossible, expected none",
+        hint="correct these rows, or take the combinations that do occur out of `impossible` in the study",
+    )
