@@ -1,4 +1,4 @@
-"""A small federation of real processes: two parties and a miner, mutual TLS on loopback, and a proxy that can be slow."""
+"""Small federations of real processes: two parties and a miner, or three peers; mutual TLS on loopback, and slow proxies."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from verticil.shared.study.reading import read_study
 from verticil.shared.transport.client import Connection
 from verticil.shared.transport.pki import load_credentials
 from verticil.shared.transport.remote import GrpcControl
+from verticil.simulation.peers import Standing, free_addresses, load_everywhere, standing, take_home
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision, set_endpoint
 from verticil.wire.v1 import common_pb2, control_pb2
 
@@ -92,6 +93,38 @@ synthetic_records = 2000
 seed = 7
 """
 
+PEER_STUDY = (
+    STUDY.split("[randomization_default]", maxsplit=1)[0]
+    .replace('id = "hearts"', 'id = "hearts-peers"')
+    .replace('model = "central"', 'model = "peer"')
+    .replace('name = "insurer"\n\n[linkage]', 'name = "insurer"\n[[party]]\nname = "tax_office"\n\n[linkage]')
+    + """[[variable]]
+party = "tax_office"
+name = "income"
+categories = ["low", "middle", "high"]
+
+[randomization_default]
+scheme = "symmetric"
+epsilon = 3.0
+
+[structure]
+method = "given"
+[structure.parents]
+town = ["age"]
+claims = ["smoker", "age"]
+income = ["age"]
+plan = ["claims", "income"]
+
+[share]
+minimum_count = 5
+
+[release]
+synthetic_records = 2000
+seed = 7
+"""
+)
+"""Cross parents: smoker and age go to the insurer, age to the tax office, income to the insurer. Town and plan go nowhere."""
+
 
 def write_tables(folder: Path, n: int, *, canary_id: str = "", canary_value: str = "") -> dict[str, Path]:
     """Two tables about mostly the same people; a canary, where given, is the last person's id and town."""
@@ -120,15 +153,26 @@ def write_tables(folder: Path, n: int, *, canary_id: str = "", canary_value: str
     return paths
 
 
-class Nodes:
-    """The processes of one federation; every one of them is gone when the test ends."""
+def write_peer_tables(folder: Path, n: int, *, canary_id: str = "", canary_value: str = "") -> dict[str, Path]:
+    """`write_tables`, and a tax office's table about the people of the insurer and a few more."""
+    paths = write_tables(folder, n, canary_id=canary_id, canary_value=canary_value)
+    generator = np.random.default_rng(12)
+    paths["tax_office"] = folder / "tax_office.csv"
+    ids = [line.split(",", 1)[0] for line in paths["insurer"].read_text(encoding="utf-8").splitlines()[1:]]
+    with paths["tax_office"].open("w", encoding="utf-8") as file:
+        file.write("id,income\n")
+        for record in (*sorted(ids), *(f"q{number}" for number in range(n // 50))):
+            file.write(f"{record},{generator.choice(['low', 'middle', 'high'])}\n")
+    return paths
 
-    def __init__(self, made: Provisioned, study: Path, *, cache: Path) -> None:
+
+class Processes:
+    """Node processes of one federation; every one of them is gone when the test ends."""
+
+    def __init__(self, made: Provisioned, *, cache: Path) -> None:
         self.made = made
         self.environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}  # compiled once for the whole test run
-        self.study = read_study(study)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.port = 0
 
     def log(self, name: str) -> str:
         return (self.made.root / f"{name}.log").read_text(encoding="utf-8", errors="replace")
@@ -141,24 +185,6 @@ class Nodes:
             )
         self.processes[name] = child
         return child
-
-    def start_miner(self) -> int:
-        """Start it and wait until it listens; on a restart on the same port."""
-        config = self.made.miner / "miner.toml"
-        if self.port:
-            config.write_text(config.read_text().replace('"127.0.0.1:0"', f'"127.0.0.1:{self.port}"'))
-        child = self._start("miner", "miner", "run", "--config", str(config))
-        assert child.stdout is not None
-        line = child.stdout.readline()
-        assert line, self.log("miner")
-        self.port = int(json.loads(line)["port"])
-        return self.port
-
-    def point_to(self, port: int) -> None:
-        """Let every node dial this port."""
-        name = load_federation(self.made.analyst / "federation.toml").name
-        for node in (*self.made.parties.values(), self.made.analyst):
-            set_endpoint(node, name, f"127.0.0.1:{port}", ca_sha256=self.made.ca_sha256)
 
     def start_party(self, name: str) -> None:
         self._start(name, "party", "run", "--config", str(self.made.parties[name] / "party.toml"))
@@ -189,6 +215,77 @@ class Nodes:
             codes[name] = child.returncode
         self.processes.clear()
         return codes
+
+
+class Peers(Processes):
+    """Parties without a miner. Their study is loaded at each of them."""
+
+    def __init__(self, made: Provisioned, study: Path, *, cache: Path) -> None:
+        super().__init__(made, cache=cache)
+        self.study = study
+        self.digest = ""
+        self.addresses: dict[str, str] = {}
+
+    def reach(self, **addresses: str) -> None:
+        """Let every party dial some of its peers at other addresses (a proxy's)."""
+        name = load_federation(self.made.analyst / "federation.toml").name
+        for node in (*self.made.parties.values(), self.made.analyst):
+            set_endpoint(node, name, None, ca_sha256=self.made.ca_sha256, peers={**self.addresses, **addresses})
+        for party, address in addresses.items():
+            config = self.made.parties[party] / "party.toml"
+            listens = f'advertise = "{self.addresses[party]}"'
+            config.write_text(config.read_text().replace(listens, f'advertise = "{address}"'))
+
+    def load(self) -> str:
+        self.digest = load_everywhere(self.made.parties, self.study)
+        return self.digest
+
+    def start(self) -> None:
+        for name in self.made.parties:
+            self.start_party(name)
+
+    def until(self, done: Callable[[Standing], bool], *, seconds: float = 90) -> Standing:
+        """Look at the parties until `done`; a failure of the study is raised."""
+        end = time.monotonic() + seconds
+        while not done(found := standing(self.made.parties, self.digest)):
+            for name, child in self.processes.items():
+                assert child.poll() is None, self.log(name)
+            assert time.monotonic() < end, f"nothing after {seconds} s: {found}"
+            time.sleep(0.05)
+        return found
+
+    def releases(self, place: Path) -> dict[str, Path]:
+        """Wait until all have published; every party's release, verified and equal."""
+        self.until(lambda found: found.published)
+        authority = self.made.ca_certificate.read_bytes()
+        return take_home(self.made.parties, self.digest, place, ca_certificate=authority)[0]
+
+
+class Nodes(Processes):
+    """Two parties and a miner."""
+
+    def __init__(self, made: Provisioned, study: Path, *, cache: Path) -> None:
+        super().__init__(made, cache=cache)
+        self.study = read_study(study)
+        self.port = 0
+
+    def start_miner(self) -> int:
+        """Start it and wait until it listens; on a restart on the same port."""
+        config = self.made.miner / "miner.toml"
+        if self.port:
+            config.write_text(config.read_text().replace('"127.0.0.1:0"', f'"127.0.0.1:{self.port}"'))
+        child = self._start("miner", "miner", "run", "--config", str(config))
+        assert child.stdout is not None
+        line = child.stdout.readline()
+        assert line, self.log("miner")
+        self.port = int(json.loads(line)["port"])
+        return self.port
+
+    def point_to(self, port: int) -> None:
+        """Let every node dial this port."""
+        name = load_federation(self.made.analyst / "federation.toml").name
+        for node in (*self.made.parties.values(), self.made.analyst):
+            set_endpoint(node, name, f"127.0.0.1:{port}", ca_sha256=self.made.ca_sha256)
 
     def control(self, use: Callable[[GrpcControl], Awaitable[T]]) -> T:
         """Run one conversation of the analyst's with the miner."""
@@ -233,10 +330,13 @@ class Nodes:
 
 
 class SlowProxy:
-    """A TCP proxy that forwards towards the miner at `bytes_per_second` once that is set, and everything back at once."""
+    """A TCP proxy that forwards towards its target at `bytes_per_second` once that is set, and everything back at once.
 
-    def __init__(self, target: int) -> None:
-        self._target, self.bytes_per_second = target, 0
+    With `back` it is the other way round, and slow only after so many bytes.
+    """
+
+    def __init__(self, target: int, *, bytes_per_second: int = 0, back: int | None = None) -> None:
+        self._target, self.bytes_per_second, self._back = target, bytes_per_second, back
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self.port = 0
@@ -276,8 +376,8 @@ class SlowProxy:
         try:
             # return_exceptions is not used: the first side that ends ends both
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._pump(reader, back, limited=True))
-                group.create_task(self._pump(onward, writer, limited=False))
+                group.create_task(self._pump(reader, back, limited=self._back is None))
+                group.create_task(self._pump(onward, writer, limited=self._back is not None))
         except* (OSError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -288,7 +388,9 @@ class SlowProxy:
         while data := await source.read(1024):
             sink.write(data)
             await sink.drain()
-            if limited and self.bytes_per_second:
+            if limited and self._back:
+                self._back = max(0, self._back - len(data))
+            elif limited and self.bytes_per_second:
                 await asyncio.sleep(len(data) / self.bytes_per_second)
         raise ConnectionResetError
 
@@ -312,6 +414,66 @@ def _maker(folder: Path, made: list[Nodes], cache: Path) -> Callable[..., Nodes]
         return made[-1]
 
     return make
+
+
+def _peer_maker(folder: Path, made: list[Processes], cache: Path) -> Callable[..., Peers]:
+    def make(
+        name: str,
+        *,
+        n: int = 3000,
+        seed: int = 1,
+        tables: dict[str, Path] | None = None,
+        study: str = PEER_STUDY,
+    ) -> Peers:
+        root = folder / name
+        paths = tables or write_peer_tables(folder / f"{name}-tables", n)
+        addresses = free_addresses(paths)
+        federation = provision(
+            root,
+            federation="trial",
+            sites=[Site(name=party, table=path, id_column="id") for party, path in paths.items()],
+            limits=OPEN_LIMITS,
+            endpoint=None,
+            listen="127.0.0.1:0",
+            hosts=("127.0.0.1",),
+            seed=seed,
+            peers=addresses,
+        )
+        (document := root / "analyst" / "study.toml").write_text(study, encoding="utf-8")
+        peers = Peers(federation, document, cache=cache)
+        peers.addresses = addresses
+        made.append(peers)
+        return peers
+
+    return make
+
+
+@pytest.fixture
+def make_peers(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Peers]]:
+    """Lay out a federation of three peers with `n` people; same seed, same secrets."""
+    made: list[Processes] = []
+    yield _peer_maker(tmp_path, made, tmp_path_factory.getbasetemp() / "numba")
+    for peers in made:
+        peers.stop()
+
+
+@pytest.fixture(scope="module")
+def make_module_peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Peers]]:
+    """The same for a whole module."""
+    made: list[Processes] = []
+    yield _peer_maker(tmp_path_factory.mktemp("peers"), made, tmp_path_factory.getbasetemp() / "numba")
+    for peers in made:
+        peers.stop()
+
+
+@pytest.fixture(scope="session")
+def peer_study_text() -> str:
+    return PEER_STUDY
+
+
+@pytest.fixture(scope="session")
+def write_tables_of_peers() -> Callable[..., dict[str, Path]]:
+    return write_peer_tables
 
 
 @pytest.fixture

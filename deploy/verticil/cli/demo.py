@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -13,6 +14,13 @@ from verticil.cli.files import new_folder
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, text_console
 
 __all__ = ["demo"]
+
+
+class Model(StrEnum):
+    """How the organisations work together."""
+
+    central = "central"
+    peer = "peer"
 
 
 def _free_folder() -> Path:
@@ -27,6 +35,9 @@ def demo(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results; default: verticil-demo, or the next free number.")
     ] = None,
+    model: Annotated[
+        Model, typer.Option(help="central: a miner in the middle (Model II); peer: the parties alone (Model I).")
+    ] = Model.central,
     rows: Annotated[
         int | None, typer.Option(min=500, max=30_647, help="How many common people; default: all 30,647.")
     ] = None,
@@ -38,7 +49,7 @@ def demo(
     ] = False,
     form: FormatOption = Format.text,
 ) -> None:
-    """Run a whole federation on this machine: three organisations, a miner, mutual TLS, a published and verified release.
+    """Run a whole federation on this machine: three organisations, mutual TLS, a published and verified release.
 
     The data are 30,647 people of the public UCI Adult extract, split by column between a census bureau, an employer and a
     tax office.
@@ -57,14 +68,17 @@ def demo(
         progress.print(text, markup=False)
 
     try:
-        result = run_demo(folder, rows=rows, seed=seed, keep=keep, step=step)
+        result = run_demo(folder, model=model.value, rows=rows, seed=seed, keep=keep, step=step)
     except BaseException:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    summary = release_summary(result.release)
+    release = next(iter(result.releases.values()))
+    summary = release_summary(release)
     payload = {
-        "release": str(result.release),
+        "model": model.value,
+        "release": str(release),
+        "releases": {name: str(path) for name, path in result.releases.items()},
         "ca_certificate": str(folder / "ca.crt"),
         "federation": str(result.federation) if result.federation else None,
         "verified": True,
@@ -79,14 +93,16 @@ def demo(
     console = text_console()
     low, high = cast("tuple[float, float]", summary["epsilon_range"])
     total = cast("float", summary["epsilon_per_person"])
-    console.print(f"\n[bold green]published and verified[/] in {result.wall_seconds:.1f} s: {result.release}")
+    console.print(f"\n[bold green]published and verified[/] in {result.wall_seconds:.1f} s: {release}")
+    if model is Model.peer:
+        console.print("  the same release               at every party, signed by all of them")
     console.print(f"  people at all three parties    {result.n_common:,}")
     console.print(f"  network                        {summary['variables']} variables, {summary['edges']} edges")
     console.print(f"  epsilon per column             {low:g} to {high:g}")
     console.print(f"  epsilon per person             {epsilon_text(total)} (the sum over the columns)")
     console.print(f"  synthetic records              {result.verified.synthetic_records:,}")
-    console.print(f"\n  read      {result.release / 'report.html'}")
-    console.print(f"  use       {result.release / 'synthetic.csv'}, {result.release / 'network.bifxml'}")
-    console.print(f"  verify    {Path(sys.argv[0]).name} release verify {result.release} --ca {folder / 'ca.crt'}")
+    console.print(f"\n  read      {release / 'report.html'}")
+    console.print(f"  use       {release / 'synthetic.csv'}, {release / 'network.bifxml'}")
+    console.print(f"  verify    {Path(sys.argv[0]).name} release verify {release} --ca {folder / 'ca.crt'}")
     if result.federation:
         console.print(f"  federation's folders (kept)    {result.federation}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import getpass
+import json
 import logging
 import os
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, cast
@@ -69,9 +71,10 @@ def run(
     log_json: Annotated[bool, typer.Option("--log-json", help="Logs as JSON lines.")] = False,
     log_level: LogLevelOption = LogLevel.info,
     with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
+    seed_derived: Annotated[bool, typer.Option("--seed-derived", hidden=True)] = False,
     form: FormatOption = Format.text,
 ) -> None:
-    """Serve this site until SIGTERM or Ctrl-C: dials the miner, asks for studies, sends what is approved and nothing else.
+    """Serve this site until SIGTERM or Ctrl-C: works on the miner's studies and on those between peers, sends what is approved.
 
     Logs go to standard error; with --format json as JSON lines, and one object on standard output says how it ended.
     """
@@ -84,7 +87,15 @@ def run(
     from verticil.party.daemon import run_party
 
     document = load_party(config)
-    run_until_stopped(lambda stop: run_party(document, stop=stop), with_parent=with_parent)
+
+    def started(port: int) -> None:
+        if form is Format.json:
+            sys.stdout.write(json.dumps({"party": document.name, "port": port}) + "\n")
+            sys.stdout.flush()
+
+    run_until_stopped(
+        lambda stop: run_party(document, started=started, seed_derived=seed_derived, stop=stop), with_parent=with_parent
+    )
     emit({"party": document.name, "stopped": True}, form=form)
 
 
@@ -151,13 +162,17 @@ def _print_columns(columns: Sequence[Mapping[str, object]]) -> None:
         shown.add_column(heading)
     for heading in ("categories", "epsilon", "true value kept"):
         shown.add_column(heading, justify="right")
+    if between_peers := any("read_by" in column for column in columns):
+        shown.add_column("read by")
     for column in columns:
+        readers = ", ".join(cast("Sequence[str]", column.get("read_by", ()))) or "nobody, it stays here"
         shown.add_row(
             ", ".join(cast("Sequence[str]", column["variables"])),
-            f"{column['scheme']}: {column['two_level']}" if "two_level" in column else str(column["scheme"]),
+            _scheme_text(column),
             str(column["categories"]),
             epsilon_text(column["epsilon"]),
             f"{100 * cast('float', column['kept']):.0f} %",
+            *((readers,) if between_peers else ()),
         )
     text_console().print(shown)
     if any("two_level" in column for column in columns):
@@ -165,6 +180,14 @@ def _print_columns(columns: Sequence[Mapping[str, object]]) -> None:
             "two-level: epsilon is that of both responses together; the group is randomized too, nothing leaves exactly",
             style="dim",
         )
+
+
+def _scheme_text(column: Mapping[str, object]) -> str:
+    if "two_level" in column:
+        return f"{column['scheme']}: {column['two_level']}"
+    if "subset_size" in column:
+        return f"{column['scheme']}: a set of {column['subset_size']} leaves, kept if the true value is in it"
+    return str(column["scheme"])
 
 
 @app.command("status", epilog="Example: verticil party status --config party.toml")
@@ -179,7 +202,7 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
     console = text_console()
     daemon = cast("Mapping[str, object]", facts["daemon"])
     alive = "running" if daemon["running"] else "not running"
-    link = ", connected to the miner" if daemon["connected"] else f", not connected {daemon['problem']}".rstrip()
+    link = f", {daemon['link']}" if daemon["connected"] else f", not connected {daemon['problem']}".rstrip()
     console.print(f"[bold]{facts['party']}[/]  daemon {alive}{link}")
     for row in cast("Sequence[Mapping[str, object]]", facts["ledger"]):
         limit = epsilon_text(row["epsilon_lifetime_limit"])
@@ -258,3 +281,39 @@ def deny(
     facts = deny_study(load_party(config), study, _approver(approver), reason)
     if not emit(facts, form=form):
         text_console().print(f"denied {facts['study']} ({str(facts['digest'])[:16]})")
+
+
+@app.command("load", epilog="Example: verticil party load study.toml --config party.toml")
+def load(
+    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study, the same file at every party.")],
+    config: ConfigOption = Path("party.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Load a study between peers (model = "peer"): no miner tells of it, every party's operator loads the same file."""
+    from verticil.party.config import load_party
+    from verticil.party.office import load_study
+
+    facts = load_study(load_party(config), study)
+    if emit(facts, form=form):
+        return
+    console = text_console()
+    known = "loaded" if facts["new"] else "was loaded before:"
+    console.print(f"{known} {facts['study']}, digest {facts['digest']}")
+    console.print("compare the digest with the other operators; the daemons do, too, before anything leaves")
+    console.print(f"next: verticil party approve {facts['study']} --config {config}")
+
+
+@app.command("release", epilog="Example: verticil party release hearts --out hearts --config party.toml")
+def release(
+    study: StudyArgument,
+    out: Annotated[Path, typer.Option(help="Folder to make; the authority's certificate is put beside it as ca.crt.")],
+    config: ConfigOption = Path("party.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Verify the published release of a study between peers and copy it."""
+    from verticil.party.config import load_party
+    from verticil.party.office import take_release
+
+    facts = take_release(load_party(config), study, out)
+    if not emit(facts, form=form):
+        text_console().print(f"release in {out}\nnext: verticil release verify {out} --ca {facts['ca_certificate']}")

@@ -65,12 +65,15 @@ def verify(
         "effective_digest": verified.effective_digest,
         "publisher": verified.publisher,
         "publisher_sha256": verified.publisher_sha256,
+        "signers": list(verified.signers),
         "authority_sha256": verified.authority_sha256,
         "published_at": verified.published_at,
         "common_records": verified.n_common,
         "synthetic_records": verified.synthetic_records,
         "epsilon_per_person": verified.epsilon_per_person,
         "receipts": verified.receipts,
+        "statements": verified.statements,
+        "exact_parameters": verified.exact_parameters,
         "simulation": verified.simulation,
         "seed_derived": verified.seed_derived,
         "files": list(verified.files),
@@ -78,10 +81,17 @@ def verify(
     if emit(payload, form=form):
         return
     console = text_console()
+    evidence = (
+        f"{verified.statements} parties' signed parameters" if verified.statements else f"{verified.receipts} receipts"
+    )
     console.print(
-        f"[green]verified[/]: {len(verified.files)} files and {verified.receipts} receipts, signed by {verified.publisher}"
+        f"[green]verified[/]: {len(verified.files)} files and {evidence}, signed by {', '.join(verified.signers)}"
     )
     console.print(f"study {verified.study_id}, digest {verified.study_digest}, published {verified.published_at}")
+    if verified.exact_parameters:
+        console.print(
+            "the parameters are exact functions of raw data: no differential privacy protects them", style="yellow"
+        )
     if verified.simulation:
         console.print("this release comes from a simulation: whoever ran it held all the tables")
     if verified.seed_derived:

@@ -7,18 +7,19 @@ import gzip
 import io
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 __all__ = ["ID_COLUMN", "PARTIES", "common_ids", "study_text", "write_tables"]
 
 PARTIES: Final = ("census_bureau", "employer", "tax_office")
 ID_COLUMN: Final = "id"
+_STUDIES: Final = {"central": "study.toml", "peer": "study-peer.toml"}
 _PACKAGE: Final = "verticil.simulation.federations.adult"
 
 
-def study_text() -> str:
-    """The demonstration's study.toml."""
-    return (files(_PACKAGE) / "study.toml").read_text(encoding="utf-8")
+def study_text(model: Literal["central", "peer"] = "central") -> str:
+    """The demonstration's study.toml, with a miner in the middle or between peers."""
+    return (files(_PACKAGE) / _STUDIES[model]).read_text(encoding="utf-8")
 
 
 def _table(party: str) -> str:

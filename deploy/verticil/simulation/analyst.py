@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -43,11 +43,13 @@ class CarriedOut:
         study: the proposal.
         n_common: people at all parties.
         verified: what verification of the fetched release found.
+        releases: the release's folder, under who has it.
     """
 
     study: Study
     n_common: int
     verified: VerifiedRelease
+    releases: Mapping[str, Path]
 
 
 async def follow_study(
@@ -103,7 +105,7 @@ async def carry_out(
     credentials = load_credentials(folder / "pki" / "analyst.crt", folder / "pki" / "analyst.key", federation)
     study = read_study(folder / "study.toml")
     control = GrpcControl(
-        Connection(federation.endpoint, credentials, idle_timeout_seconds=federation.idle_timeout_seconds)
+        Connection(federation.miner_endpoint, credentials, idle_timeout_seconds=federation.idle_timeout_seconds)
     )
     try:
         submitted = await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))
@@ -115,7 +117,7 @@ async def carry_out(
     authority = federation.ca_certificate.read_bytes()
     verified = await asyncio.to_thread(verify_release, release, ca_certificate=authority)
     step("release fetched and verified")
-    return CarriedOut(study=study, n_common=summary.n_common, verified=verified)
+    return CarriedOut(study=study, n_common=summary.n_common, verified=verified, releases={"analyst": release})
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:

@@ -14,8 +14,9 @@ import dataclasses
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from verticil.miner.evaluation.fidelity import Comparison
     from verticil.shared.transport.coordinator import Coordinator
     from verticil.shared.transport.identity import Identity
+    from verticil.simulation.in_process_peers import WrapPeer
     from verticil.simulation.provision import Provisioned
 
 __all__ = ["Simulated", "run_federation", "simulate"]
@@ -67,6 +69,7 @@ def simulate(
     seed: int | None = None,
     compare: bool = False,
     wrap: Callable[[str, Coordinator], Coordinator] | None = None,
+    wrap_peer: WrapPeer | None = None,
 ) -> Simulated:
     """Run a study on tables at hand.
 
@@ -79,6 +82,7 @@ def simulate(
         seed: derive site secrets and linkage key from it, so that the same call gives the same release; None: random.
         compare: measure the distances to the real joint data (`verticil.miner.evaluation.fidelity`).
         wrap: for tests: put something between each party and the miner, given the party's name and its connection.
+        wrap_peer: for tests: put something between two parties of a study between peers, see `WrapPeer`.
 
     Returns:
         Network, synthetic records and figures.
@@ -98,7 +102,15 @@ def simulate(
         place = Path(temporary)
         made = _provision(place, document, tables, id_column=id_column, seed=seed)
         folder = place / "release"
-        n_common = _in_own_loop(lambda: run_federation(made, document, folder, seeded=seed is not None, wrap=wrap))
+        if document.model == "peer":
+            from verticil.simulation.in_process_peers import run_peers
+
+            run: Callable[[], Coroutine[object, object, int]] = partial(
+                run_peers, made, document, folder, seeded=seed is not None, wrap=wrap, wrap_peer=wrap_peer
+            )
+        else:
+            run = partial(run_federation, made, document, folder, seeded=seed is not None, wrap=wrap)
+        n_common = _in_own_loop(run)
         result = _result(made, folder, document, n_common=n_common, compare=compare, seed=seed)
         if target is None:
             return result
@@ -126,14 +138,14 @@ def _keep(folder: Path, ca_certificate: Path, target: Path) -> None:
         certificate.unlink(missing_ok=True)
 
 
-def _in_own_loop(run: Callable[[], object]) -> int:
+def _in_own_loop(run: Callable[[], Coroutine[object, object, int]]) -> int:
     """Run the coroutine that `run` makes in an event loop of a fresh thread, and give its result or error."""
     outcome: list[int] = []
     failure: list[BaseException] = []
 
     def work() -> None:
         try:
-            outcome.append(asyncio.run(run()))  # type: ignore[arg-type]  # `run` makes a coroutine
+            outcome.append(asyncio.run(run()))
         except BaseException as error:  # noqa: BLE001 - it is raised again, in the caller's thread
             failure.append(error)
 
@@ -155,10 +167,14 @@ def _provision(place: Path, study: Study, tables: Tables, *, id_column: str, see
         federation="simulation",
         sites=sites,
         limits=OPEN_LIMITS,
-        endpoint="localhost:1",
+        endpoint=None if study.structure.parents is not None and study.model == "peer" else "localhost:1",
         listen="127.0.0.1:0",
         hosts=("localhost",),
         seed=seed,
+        # Nobody dials these: parties of one process are joined by memory.
+        peers={site.name: f"localhost:{2 + number}" for number, site in enumerate(sites)}
+        if study.model == "peer"
+        else None,
     )
 
 

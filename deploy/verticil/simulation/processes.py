@@ -1,4 +1,4 @@
-"""The demonstration: a miner and three parties as separate processes, mutual TLS, from tables to a verified release.
+"""The demonstration: three parties and a miner, or three peers, each a process, mutual TLS, from tables to a verified release.
 
 Nothing stays behind but the release (and, when asked, the federation's folder): children are stopped on success, on failure
 and on Ctrl-C; should this process be killed, they notice that their standard input has ended and stop by themselves.
@@ -18,19 +18,23 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from verticil.shared.config import load_federation
 from verticil.shared.errors import InternalFault, VerticilError, from_code
 from verticil.shared.release.verification import VerifiedRelease
 from verticil.shared.study.document import Study
+from verticil.shared.study.reading import read_study
+from verticil.simulation import adult
 from verticil.simulation.analyst import CarriedOut, carry_out
+from verticil.simulation.peers import free_addresses, load_everywhere, standing, take_home
 from verticil.simulation.provision import Provisioned, provision_demo, set_endpoint
 
 __all__ = ["DemoResult", "run_demo"]
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 15.0
+LOOK_SECONDS: Final = 0.3
 
 Step = Callable[[str], None]
 
@@ -40,7 +44,7 @@ class DemoResult:
     """What the demonstration reached.
 
     Attributes:
-        release: the verified release's folder.
+        releases: the verified release's folder; between peers every party's own, which are equal.
         federation: the nodes' folders, when they were kept.
         study: the effective study is in the release; this is the proposal.
         verified: what verification found.
@@ -49,7 +53,7 @@ class DemoResult:
         peak_memory_mib: of each process, where the system tells.
     """
 
-    release: Path
+    releases: Mapping[str, Path]
     federation: Path | None
     study: Study
     verified: VerifiedRelease
@@ -159,7 +163,38 @@ async def _run(made: Provisioned, release: Path, *, seed: int | None, step: Step
     return await carry_out(made.analyst, release, step=step, check=check)
 
 
-async def _demo(out: Path, *, rows: int | None, seed: int | None, keep: bool, step: Step) -> DemoResult:
+async def _run_peers(made: Provisioned, out: Path, *, step: Step, children: _Children) -> CarriedOut:
+    """The parties alone: each operator loads the study, and each party ends with the same release."""
+    digest = await asyncio.to_thread(load_everywhere, made.parties, made.analyst / "study.toml")
+    step(f"the same study loaded at {len(made.parties)} parties, digest {digest[:12]}")
+    for party, node in made.parties.items():
+        await children.start(party, "party", "run", "--config", str(node / "party.toml"), "--format", "json")
+    step(f"{len(made.parties)} parties started, each in a process of its own; there is no miner")
+    told: Mapping[str, str] = {}
+    while True:
+        children.check()
+        children.measure()
+        found = await asyncio.to_thread(standing, made.parties, digest)
+        for party, stage in found.stages.items():
+            if told.get(party) != stage:
+                step(f"{party}: {stage}")
+        told = found.stages
+        if found.published:
+            break
+        await asyncio.sleep(LOOK_SECONDS)
+    authority = made.ca_certificate.read_bytes()
+    folders, verified = await asyncio.to_thread(
+        take_home, made.parties, digest, out / "parties", ca_certificate=authority
+    )
+    step(f"{len(folders)} releases taken, verified, and equal")
+    return CarriedOut(
+        study=read_study(made.analyst / "study.toml"), n_common=verified.n_common, verified=verified, releases=folders
+    )
+
+
+async def _demo(
+    out: Path, *, model: Literal["central", "peer"], rows: int | None, seed: int | None, keep: bool, step: Step
+) -> DemoResult:
     started = time.monotonic()
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -172,14 +207,18 @@ async def _demo(out: Path, *, rows: int | None, seed: int | None, keep: bool, st
         made = await asyncio.to_thread(
             provision_demo,
             root,
-            endpoint="127.0.0.1:1",
+            endpoint="127.0.0.1:1" if model == "central" else None,
             listen="127.0.0.1:0",
             hosts=("127.0.0.1", "localhost"),
             seed=seed,
             rows=rows,
+            peers=free_addresses(adult.PARTIES) if model == "peer" else None,
         )
         step("certificates (ephemeral, marked), keys and three sites' tables laid out")
-        done = await _run(made, out / "release", seed=seed, step=step, children=children)
+        if model == "central":
+            done = await _run(made, out / "release", seed=seed, step=step, children=children)
+        else:
+            done = await _run_peers(made, out, step=step, children=children)
         shutil.copyfile(made.ca_certificate, out / "ca.crt")
     finally:
         await children.stop()
@@ -190,7 +229,7 @@ async def _demo(out: Path, *, rows: int | None, seed: int | None, keep: bool, st
             await asyncio.to_thread(shutil.move, root, out / "federation")
         await asyncio.to_thread(shutil.rmtree, workplace, ignore_errors=True)
     return DemoResult(
-        release=out / "release",
+        releases=done.releases,
         federation=out / "federation" if keep else None,
         study=done.study,
         verified=done.verified,
@@ -201,12 +240,20 @@ async def _demo(out: Path, *, rows: int | None, seed: int | None, keep: bool, st
 
 
 def run_demo(
-    out: Path, *, rows: int | None = None, seed: int | None = None, keep: bool = False, step: Step
+    out: Path,
+    *,
+    model: Literal["central", "peer"] = "central",
+    rows: int | None = None,
+    seed: int | None = None,
+    keep: bool = False,
+    step: Step,
 ) -> DemoResult:
     """Run the demonstration.
 
     Args:
-        out: an existing, empty folder; gets ``release``, the authority's ``ca.crt`` and, with `keep`, ``federation``.
+        out: an existing, empty folder; gets ``release`` (or, between peers, ``parties/NAME/release``), the authority's ``ca.crt``
+            and, with `keep`, ``federation``.
+        model: with a miner in the middle, or between peers.
         rows: how many common people; None: all.
         seed: derive the sites' secrets from it (the manifest says so); None: random.
         keep: keep the nodes' folders: configurations, keys, state, logs.
@@ -217,6 +264,6 @@ def run_demo(
         KeyboardInterrupt: SIGINT or SIGTERM; everything has been stopped and removed.
     """
     try:
-        return asyncio.run(_demo(out, rows=rows, seed=seed, keep=keep, step=step))
+        return asyncio.run(_demo(out, model=model, rows=rows, seed=seed, keep=keep, step=step))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None

@@ -14,7 +14,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -48,6 +48,7 @@ class Limits:
     minimum_common_records: int
     minimum_parties: int
     max_categories: int
+    allow_exact_parameters: bool = False
 
 
 DEMO_LIMITS: Final = Limits(
@@ -60,6 +61,7 @@ OPEN_LIMITS: Final = Limits(
     minimum_common_records=1,
     minimum_parties=2,
     max_categories=65_536,
+    allow_exact_parameters=True,
 )
 """The simulation asks what a study would reach, so nothing is refused for its epsilon."""
 
@@ -82,7 +84,7 @@ class Provisioned:
 
     Attributes:
         root: the folder with one folder per node.
-        miner, parties, analyst: the nodes' folders.
+        miner, parties, analyst: the nodes' folders; in a federation without a miner there is nothing at `miner`.
         ca_certificate: the authority's certificate (each node has a copy).
         ca_sha256: its SHA-256.
     """
@@ -102,17 +104,28 @@ def derived_secret(seed: int | None, purpose: str) -> bytes:
     return hashlib.sha256(f"verticil/simulation/v1\0{purpose}\0{seed}".encode()).digest()
 
 
-def set_endpoint(node: Path, federation: str, endpoint: str, *, ca_sha256: str) -> None:
+def set_endpoint(
+    node: Path, federation: str, endpoint: str | None, *, ca_sha256: str, peers: Mapping[str, str] | None = None
+) -> None:
     """Write the node's federation.toml anew, when the miner's port has become known."""
     (node / "federation.toml").unlink(missing_ok=True)
     write_federation(
-        node / "federation.toml", name=federation, ca_certificate="ca.crt", ca_sha256=ca_sha256, endpoint=endpoint
+        node / "federation.toml",
+        name=federation,
+        ca_certificate="ca.crt",
+        ca_sha256=ca_sha256,
+        endpoint=endpoint,
+        peers=peers or {},
     )
 
 
-def _party_toml(site: Site, node: Path, limits: Limits) -> str:
+def _party_toml(site: Site, node: Path, limits: Limits, peers: Mapping[str, str]) -> str:
     table = os.path.relpath(site.table.resolve(), node.resolve())
     allowed = ", ".join(quoted(name) for name in site.allow_infinite)
+    recipients = ", ".join(quoted(name) for name in ("miner", *(name for name in peers if name != site.name)))
+    address = peers.get(site.name)
+    peer = f"\n[peer]\nlisten = {quoted(address)}\nadvertise = {quoted(address)}\n" if address else ""
+    exact = "true" if limits.allow_exact_parameters else "false"
     return f"""schema = 1
 name = {quoted(site.name)}
 federation = "federation.toml"
@@ -144,8 +157,9 @@ minimum_common_records = {limits.minimum_common_records}
 minimum_parties = {limits.minimum_parties}
 max_categories = {limits.max_categories}
 deny_columns = []
-recipients = ["miner"]
-"""
+recipients = [{recipients}]
+allow_exact_parameters = {exact}
+{peer}"""
 
 
 def _miner_toml(listen: str) -> str:
@@ -171,10 +185,11 @@ def provision(
     federation: str,
     sites: Sequence[Site],
     limits: Limits,
-    endpoint: str,
+    endpoint: str | None,
     listen: str,
     hosts: tuple[str, ...],
     seed: int | None = None,
+    peers: Mapping[str, str] | None = None,
 ) -> Provisioned:
     """Make the nodes' folders below `root`; a folder that exists gets what it lacks.
 
@@ -183,42 +198,56 @@ def provision(
         federation: the federation's name.
         sites: the parties.
         limits: of every party's policy.
-        endpoint: host:port at which parties reach the miner.
+        endpoint: host:port at which parties reach the miner; None: there is none.
         listen: host:port that the miner binds.
-        hosts: names and addresses in the miner's certificate.
+        hosts: names and addresses in the certificates of nodes that others dial.
         seed: derive site secrets and the linkage key from it; None: random.
+        peers: host:port of each party that serves its peers (Model I); None: parties only dial out.
     """
+    addresses = dict(peers or {})
     parties = {site.name: root / site.name for site in sites}
     miner, analyst = root / "miner", root / "analyst"
     with tempfile.TemporaryDirectory() as temporary:
         authority = Path(temporary) / "authority"
         ca_sha256 = create_authority(authority, federation, demo=True, days=1)
-        roles = {miner: ("miner", Role.MINER), analyst: ("analyst", Role.ANALYST)}
+        roles = {analyst: ("analyst", Role.ANALYST)}
+        if endpoint is not None:
+            roles[miner] = ("miner", Role.MINER)
         for node, (name, role) in {**roles, **{node: (name, Role.PARTY) for name, node in parties.items()}}.items():
             (node / "state").mkdir(parents=True, exist_ok=True)
             shutil.copyfile(authority / "ca.crt", node / "ca.crt")
-            set_endpoint(node, federation, endpoint, ca_sha256=ca_sha256)
-            issue(authority, name, role, node / "pki", hosts=hosts if role is Role.MINER else (), days=1)
-    write_new(miner / "miner.toml", _miner_toml(listen))
+            set_endpoint(node, federation, endpoint, ca_sha256=ca_sha256, peers=addresses)
+            serves = role is Role.MINER or (role is Role.PARTY and name in addresses)
+            issue(authority, name, role, node / "pki", hosts=hosts if serves else (), days=1)
+    if endpoint is not None:
+        write_new(miner / "miner.toml", _miner_toml(listen))
     linkage_key = derived_secret(seed, "linkage").hex() + "\n"
     for site in sites:
         node = parties[site.name]
         write_secret(node / "secrets" / "linkage.key", linkage_key)  # the parties', never the miner's
         init_state(node / "state", site_secret=derived_secret(seed, f"site/{site.name}"))
-        write_new(node / "party.toml", _party_toml(site, node, limits))
+        write_new(node / "party.toml", _party_toml(site, node, limits, addresses))
     return Provisioned(
         root=root, miner=miner, parties=parties, analyst=analyst, ca_certificate=analyst / "ca.crt", ca_sha256=ca_sha256
     )
 
 
 def provision_demo(
-    root: Path, *, endpoint: str, listen: str, hosts: tuple[str, ...], seed: int | None = None, rows: int | None = None
+    root: Path,
+    *,
+    endpoint: str | None,
+    listen: str,
+    hosts: tuple[str, ...],
+    seed: int | None = None,
+    rows: int | None = None,
+    peers: Mapping[str, str] | None = None,
 ) -> Provisioned:
     """Provision the shipped Adult federation; its study lies in the analyst's folder as ``study.toml``.
 
     Args:
         root, endpoint, listen, hosts, seed: as for `provision`.
         rows: how many common people; None: all 30,647.
+        peers: as for `provision`; with them the study is the one between peers.
     """
     tables = adult.write_tables(root, rows=rows)
     made = provision(
@@ -230,8 +259,9 @@ def provision_demo(
         listen=listen,
         hosts=hosts,
         seed=seed,
+        peers=peers,
     )
-    study = adult.study_text()
+    study = adult.study_text("central" if peers is None else "peer")
     if rows is not None:
         study = study.replace("minimum_common_records = 1000", f"minimum_common_records = {min(1000, rows)}", 1)
     write_new(made.analyst / "study.toml", study)

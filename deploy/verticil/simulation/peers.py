@@ -1,0 +1,117 @@
+"""A study between peers on one machine: its operators' part, and where each party stands.
+
+What an operator would type at each site is done here for all of them: load the study, look at its state until it is published,
+take the release home. The demonstration (real processes) and the simulation (one event loop) use it; neither looks at anything
+that the site's own people could not see.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from verticil.party import office
+from verticil.party.config import load_party
+from verticil.shared.errors import InternalFault, PeerFault, VerticilError, from_code
+from verticil.shared.release.verification import VerifiedRelease, verify_release
+from verticil.shared.study.document import Study
+
+__all__ = ["Standing", "free_addresses", "load_everywhere", "standing", "take_home"]
+
+_HOST: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where the parties stand in one study.
+
+    Attributes:
+        stages: what each does, or waits for.
+        published: every party has the signed release.
+    """
+
+    stages: Mapping[str, str]
+    published: bool
+
+
+def free_addresses(names: Iterable[str]) -> dict[str, str]:
+    """A free port of this machine for each name. Another program may take one before its node does; the node then says so."""
+    with ExitStack() as held:
+        addresses: dict[str, str] = {}
+        for name in names:
+            listener = held.enter_context(socket.socket())
+            listener.bind((_HOST, 0))
+            addresses[name] = f"{_HOST}:{listener.getsockname()[1]}"
+        return addresses
+
+
+def load_everywhere(parties: Mapping[str, Path], study: Path | Study) -> str:
+    """Load the same study at every party.
+
+    Args:
+        parties: name -> folder.
+        study: study.toml, or the study itself.
+
+    Returns:
+        The study's digest, hexadecimal.
+    """
+    loaded = [office.load_study(load_party(folder / "party.toml"), study) for folder in parties.values()]
+    return cast("str", loaded[0]["digest"])
+
+
+def standing(parties: Mapping[str, Path], digest: str) -> Standing:
+    """Where each party stands.
+
+    Raises:
+        VerticilError: what ended the study at a party, as that party wrote it down; the one that met it, not one that was told.
+    """
+    stages: dict[str, str] = {}
+    failures: list[VerticilError] = []
+    states: list[str] = []
+    for name, folder in parties.items():
+        studies = cast("list[dict[str, object]]", office.status(load_party(folder / "party.toml"))["studies"])
+        found = next(study for study in studies if study["digest"] == digest)
+        stages[name] = cast("str", found["stage"])
+        states.append(cast("str", found["state"]))
+        if (failure := cast("dict[str, str] | None", found.get("failure"))) is not None:
+            failures.append(from_code(failure["code"], f"party '{name}': {failure['message']}", hint=failure["hint"]))
+    if failures:
+        raise next((error for error in failures if error.code != "STUDY_WITHDRAWN"), failures[0])
+    return Standing(stages=stages, published=all(state == "published" for state in states))
+
+
+def take_home(
+    parties: Mapping[str, Path], digest: str, place: Path, *, ca_certificate: bytes
+) -> tuple[dict[str, Path], VerifiedRelease]:
+    """Take every party's release, verify each, and see that all are the same.
+
+    Args:
+        parties: name -> folder.
+        digest: of the study.
+        place: folder for one release a party, named as the party.
+        ca_certificate: the federation's.
+
+    Returns:
+        The folder of each party's release, and what verification found in the first.
+
+    Raises:
+        VerticilError: RELEASE_INVALID or another; STUDY_MISMATCH when two parties have different releases.
+    """
+    folders: dict[str, Path] = {}
+    verified: dict[str, VerifiedRelease] = {}
+    for name, folder in parties.items():
+        target = place / name / "release"
+        office.take_release(load_party(folder / "party.toml"), digest, target)
+        folders[name], verified[name] = target, verify_release(target, ca_certificate=ca_certificate)
+    manifests = {(folder / "manifest.json").read_bytes() for folder in folders.values()}
+    if len(manifests) != 1:
+        raise PeerFault(
+            "STUDY_MISMATCH", f"{len(manifests)} different releases of {len(folders)} parties, expected one"
+        )
+    if not verified:
+        raise InternalFault("INTERNAL", "a study without parties")
+    return folders, next(iter(verified.values()))
