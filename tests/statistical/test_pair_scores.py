@@ -3,9 +3,12 @@
 import numpy as np
 from scipy.stats import binom, norm
 
-from verticil.miner.learning import scores
-from verticil.miner.learning.scores import independence_p_value, noise_bias, plug_in_information
+from verticil.shared.model import information
+from verticil.shared.model.independence import independence_p_value
+from verticil.shared.model.information import noise_bias, plug_in_information
 from verticil.shared.model import kronecker
+from verticil.shared.model.independence import independence_p_value
+from verticil.shared.model.information import noise_bias, plug_in_information
 from verticil.shared.model.transition import quantize, symmetric
 
 REPLICATES = 2000
@@ -74,4 +77,4 @@ def test_debiased_information_is_centred_and_plug_in_is_not():
 
 
 def test_the_floor_under_small_shares_is_what_the_text_says():
-    assert scores.FLOOR_DEVIATIONS == 3.0
+    assert information.FLOOR_DEVIATIONS == 3.0

@@ -8,6 +8,9 @@ import pytest
 from verticil.miner.learning import counting
 from verticil.miner.learning.counting import PairTables, all_pair_tables, family_table
 from verticil.shared.model import contingency
+from verticil.shared.model.design import ColumnUnit, family_design
+from verticil.shared.model.subset import subset_selection
+from verticil.shared.model.transition import quantize, symmetric
 
 SIZES = (0, 1, 3, 4095, 4096, 4099, counting._BLOCK, counting._BLOCK + 5)
 STATES = (
@@ -105,3 +108,25 @@ def test_one_column_has_no_pairs():
     assert list(tables.pairs()) == []
     with pytest.raises(ValueError, match="shape"):
         PairTables(n_states=(2, 2), counts=np.zeros(3, np.int64), n_records=0)
+
+
+@pytest.mark.parametrize("method", ["kernel", "plain"])
+@pytest.mark.parametrize("axes", [(1, 2), (0, 1, 2), (2,)])
+def test_families_of_compounds_are_counted_as_the_reference_counts_them(method, axes):
+    domain = tuple(itertools.product(range(2), range(3)))
+    units = [
+        ColumnUnit(variables=(0, 1), domain=domain, channel=quantize(symmetric(6, epsilon=1.2))),
+        ColumnUnit(variables=(2,), domain=None, channel=quantize(symmetric(4, epsilon=1.0))),
+    ]
+    columns = dict(enumerate(columns_of((6, 4), 5000)))
+    design = family_design(units, (2, 3, 4), axes)
+    table = counting.family_counts(columns, design, method=method)
+    assert table.dtype == np.int64
+    np.testing.assert_array_equal(table, contingency.family_counts(columns, design))
+
+
+def test_families_of_subsets_are_counted_by_the_reference():
+    units = [ColumnUnit(variables=(0,), domain=None, channel=subset_selection(9, epsilon=1.0, size=2))]
+    columns = {0: np.array([0, 3, 3, 8], np.uint8)}
+    table = counting.family_counts(columns, family_design(units, (9,), (0,)))
+    assert table.tolist() == [0.5, 0, 0, 1.0, 0, 0, 0, 0, 0.5]

@@ -9,8 +9,9 @@ import pytest
 from verticil.miner.learning import learn as learning
 from verticil.miner.learning.learn import LearningCancelled, learn
 from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.model import parameters
+from verticil.shared.model import elimination
 from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.model.subset import subset_selection
 from verticil.shared.model.transition import identity, quantize, symmetric
 from verticil.shared.study.document import (
     GeneticRule,
@@ -168,7 +169,7 @@ def test_what_cannot_be_learned_is_an_error_with_a_code():
         learn(chain(5), study_of(method="greedy"))
     with pytest.raises(Misuse, match=r"STUDY_UNSUPPORTED.*1 required"):
         learn(chain(5), study_of(required=(("v0", "v1"),)))
-    with pytest.raises(ValueError, match="3 columns for 4 variables"):
+    with pytest.raises(ValueError, match="3 columns for 4 units"):
         learn(chain(5)[:3], study_of())
 
 
@@ -181,7 +182,7 @@ def test_too_many_categories_are_an_error_before_they_are_counted(monkeypatch):
 def test_model_shares_come_from_a_sample_where_elimination_is_too_large(monkeypatch):
     columns, study = chain(5000), study_of()
     exact = learn(columns, study)
-    monkeypatch.setattr(parameters, "MAX_CLIQUE_CELLS", 1)
+    monkeypatch.setattr(elimination, "MAX_CLIQUE_CELLS", 1)
     sampled = learn(columns, study)
     assert (exact.marginals_exact, sampled.marginals_exact) == (True, False)
     for one, two in zip(exact.marginals, sampled.marginals, strict=True):
@@ -191,3 +192,59 @@ def test_model_shares_come_from_a_sample_where_elimination_is_too_large(monkeypa
 def test_a_single_record_is_learned_from_without_a_warning():
     result = learn([column[:1] for column in chain(5)], study_of(1.0))
     assert result.network.dag.edges() == ()
+
+
+def mixed_study() -> Study:
+    """The chain's variables 0 and 2 in one compound, 1 alone, 3 with twelve categories as subsets."""
+    study = study_of(3.0)
+    variables = (*study.schema.variables[:3], Variable(name="v3", owner="a", labels=tuple(map(str, range(12)))))
+    units = (
+        Unit(variables=("v0", "v2"), owner="a", scheme="symmetric", transition=quantize(symmetric(12, epsilon=5.0))),
+        study.units[1],
+        Unit(variables=("v3",), owner="a", scheme="subset", transition=subset_selection(12, epsilon=1.0)),
+    )
+    return dataclasses.replace(study, schema=Schema(variables=variables), units=units)
+
+
+def mixed_columns(n: int) -> list[np.ndarray]:
+    v0, v1, v2, _ = (column.astype(int) for column in chain(n))
+    generator = np.random.default_rng(3)
+    v3 = np.where(generator.random(n) < 0.8, 5 * v1, generator.integers(0, 12, n))
+    study = mixed_study()
+    first, second, sets = (unit.transition for unit in study.units)
+    order = generator.random((n, 12))
+    order[np.arange(n), v3] = np.where(generator.random(n) < sets.keep, -1.0, 2.0)
+    columns = [4 * v0 + v2, v1]
+    released_codes = [
+        (generator.random(n)[:, None] >= channel.probabilities.cumsum(axis=1)[:, :-1][column]).sum(axis=1)
+        for channel, column in zip((first, second), columns, strict=True)
+    ]
+    members = np.sort(np.argsort(order, axis=1)[:, : sets.size], axis=1).ravel()
+    return [column.astype(np.uint8) for column in (*released_codes, members)]
+
+
+def test_compounds_and_subsets_are_learned_from():
+    study = mixed_study()
+    result = learn(mixed_columns(40_000), study)
+    assert result.n_records == 40_000
+    links = {frozenset(edge) for edge in result.network.dag.edges()}
+    assert {frozenset((0, 1)), frozenset((1, 2)), frozenset((1, 3))} <= links
+    v0, _, v2, _ = chain(40_000)
+    for variable, true in ((0, v0), (2, v2)):
+        marginal = result.marginals[variable]
+        share = np.bincount(true, minlength=len(marginal.estimate)) / 40_000
+        assert (np.abs(marginal.estimate - share) < 5 * marginal.standard_error).all()
+    assert result.marginals[3].estimate[5] == pytest.approx(0.8 * result.marginals[1].estimate[1] + 0.2 / 12, abs=0.03)
+
+
+def test_a_given_structure_is_not_searched_for():
+    study = mixed_study()
+    parents = (("v0", ()), ("v1", ("v0", "v2")), ("v2", ("v0",)), ("v3", ("v1",)))
+    study = dataclasses.replace(study, structure=dataclasses.replace(study.structure, method="given", parents=parents))
+    stages: list[str] = []
+    result = learn(mixed_columns(5000), study, progress=lambda stage, _: stages.append(stage))
+    assert result.network.dag.parents == ((), (0, 2), (0,), (1,))
+    assert set(stages) == {"parameters"}
+    assert (result.search.generations, result.search.dropped_edges) == (0, ())
+    assert not result.significant.any()
+    assert result.network.families[1].probability.shape == (12, 2)

@@ -6,11 +6,12 @@ import math
 import numpy as np
 import pytest
 
+from verticil.shared.model.elimination import network_marginals
 from verticil.shared.model.estimation import em_projection
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.kronecker import apply_axes, estimate_counts, family_covariance_blocks
 from verticil.shared.model.network import Family, Network
-from verticil.shared.model.parameters import family_parameters, marginal_parameters, network_marginals
+from verticil.shared.model.parameters import family_parameters, marginal_parameters
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.model.transition import binary, identity, quantize, symmetric
 

@@ -5,8 +5,10 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from verticil.miner.learning.counting import PairTables, all_pair_tables
-from verticil.miner.learning.scores import independence_p_value, noise_bias, pair_scores, plug_in_information
+from verticil.miner.learning.scores import pair_scores
 from verticil.shared.model import kronecker
+from verticil.shared.model.independence import independence_p_value
+from verticil.shared.model.information import noise_bias, plug_in_information
 from verticil.shared.model.transition import Transition, binary, identity, quantize, symmetric
 
 

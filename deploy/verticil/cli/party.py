@@ -135,6 +135,7 @@ def _print_check(facts: Mapping[str, object], faults: Sequence[Mapping[str, obje
         _print_columns(cast("Sequence[Mapping[str, object]]", facts["columns"]))
         charged = epsilon_text(facts["epsilon_charged_now"])
         console.print(f"epsilon per person {epsilon_text(facts['epsilon'])}, of which {charged} would be charged now")
+        _print_share(facts)
     for fault in faults:
         console.print(f"[red]{fault['code']}[/] ", end="")
         console.print(str(fault["message"]), markup=False)
@@ -182,6 +183,19 @@ def _print_columns(columns: Sequence[Mapping[str, object]]) -> None:
         )
 
 
+def _print_share(facts: Mapping[str, object]) -> None:
+    """What leaves besides columns, in a study between peers."""
+    share = cast("Mapping[str, object] | None", facts.get("share"))
+    if share is None:
+        return
+    if share["exact"]:
+        text = "parameters go to all parties without noise: they are exact functions of this table"
+    else:
+        text = f"parameters go to all parties with noise of epsilon {epsilon_text(share['epsilon'])}, delta {share['delta']:g}"
+        text += ", charged besides the columns"
+    text_console().print(text, markup=False)
+
+
 def _scheme_text(column: Mapping[str, object]) -> str:
     if "two_level" in column:
         return f"{column['scheme']}: {column['two_level']}"
@@ -219,6 +233,7 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
             _print_columns(cast("Sequence[Mapping[str, object]]", study["columns"]))
             parties = ", ".join(cast("Sequence[str]", study["parties"]))
             console.print(f"epsilon per person {epsilon_text(study['epsilon'])}; parties {parties}")
+            _print_share(study)
         for objection in cast("Sequence[str]", study.get("objections", ())):
             console.print(f"against it: {objection}", style="red", markup=False)
         if study["failure"]:
@@ -254,6 +269,7 @@ def approve(
     )
     charged = epsilon_text(facts["epsilon_charged_now"])
     console.print(f"epsilon per person {epsilon_text(facts['epsilon'])}, of which {charged} is charged now")
+    _print_share(facts)
     if facts["approved"]:
         console.print(f"[green]approved[/] {facts['study']} ({str(facts['digest'])[:16]})")
     else:

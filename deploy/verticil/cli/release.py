@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +13,7 @@ import typer
 from verticil.cli.connection import CertificateOption, FederationOption, find_study, open_connection
 from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.shared.errors import Misuse
+from verticil.shared.model.schema import Schema
 
 __all__ = ["app"]
 
@@ -104,14 +107,21 @@ def sample(
     n: Annotated[int, typer.Option("-n", "--records", min=1, max=100_000_000, help="How many synthetic records.")],
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same records.")] = 0,
     out: Annotated[Path, typer.Option(help="File to write: .csv or .parquet.")] = Path("synthetic.csv"),
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--given", metavar="VARIABLE=CATEGORY", help="Only people with this category; once per variable."),
+    ] = None,
     form: FormatOption = Format.text,
 ) -> None:
-    """Draw synthetic records from a release's network."""
+    """Draw synthetic records from a release's network, a million at a time.
+
+    With --given they are drawn from the exact conditional distribution: none is drawn and thrown away.
+    """
     import numpy as np
 
     from verticil.shared.formats import model_json
     from verticil.shared.formats.tables import write_csv, write_parquet
-    from verticil.shared.release.synthesis import decode, sample_codes
+    from verticil.shared.release.synthesis import decode, sample_chunks
 
     if out.suffix not in {".csv", ".parquet"}:
         raise Misuse("USAGE", f"--out: got '{out.name}', expected a name that ends with .csv or .parquet")
@@ -123,8 +133,35 @@ def sample(
     if not model.is_file():
         raise Misuse("FILE_MISSING", f"{model}: no such file", hint="give the folder of a release")
     network = model_json.read(model.read_bytes())
+    evidence = _evidence(network.schema, given or [])
     generator = np.random.Generator(np.random.PCG64(seed))
-    table = decode(network.schema, sample_codes(network, n, generator=generator), generator)
-    (write_csv if out.suffix == ".csv" else write_parquet)(table, out)
+    try:
+        chunks = sample_chunks(network, n, generator=generator, given=evidence)
+        tables = (decode(network.schema, codes, generator) for codes in chunks)
+        (write_csv if out.suffix == ".csv" else write_parquet)(tables, out)
+    except ValueError as error:
+        raise Misuse("USAGE", f"--given: {error}", hint="ask for less at once, or for what can be") from None
     if not emit({"file": str(out), "records": n, "columns": len(network.schema), "seed": seed}, form=form):
         text_console().print(f"{n} synthetic records of {len(network.schema)} columns in {out} (seed {seed})")
+
+
+def _evidence(schema: Schema, given: Sequence[str]) -> dict[int, int]:
+    """Variable -> code of each ``VARIABLE=CATEGORY``; a variable's name may hold an equals sign, its longest match counts."""
+    evidence: dict[int, int] = {}
+    for text in given:
+        names = [name for name in schema.names if text.startswith(f"{name}=")]
+        if not names:
+            near = difflib.get_close_matches(text.partition("=")[0], schema.names, 1)
+            hint = f"did you mean '{near[0]}'?" if near else "expected VARIABLE=CATEGORY"
+            raise Misuse("USAGE", f"--given: '{text}': no such variable in this release", hint=hint)
+        name = max(names, key=len)
+        position, label = schema.index(name), text[len(name) + 1 :]
+        labels = schema[position].labels
+        if label not in labels:
+            near = difflib.get_close_matches(label, labels, 1)
+            hint = f"did you mean '{near[0]}'?" if near else f"its categories are {', '.join(labels[:20])}"
+            raise Misuse("USAGE", f"--given: '{label}' is not a category of '{name}'", hint=hint)
+        if position in evidence:
+            raise Misuse("USAGE", f"--given: '{name}' is given twice, expected once")
+        evidence[position] = labels.index(label)
+    return evidence

@@ -8,16 +8,17 @@ study does not wait for a compiler. Every code is checked against its number of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.model import contingency
+from verticil.shared.model.design import FamilyDesign
 
-__all__ = ["MAX_PAIR_CELLS", "Codes", "PairTables", "all_pair_tables", "family_table"]
+__all__ = ["MAX_PAIR_CELLS", "Codes", "PairTables", "all_pair_tables", "family_counts", "family_table"]
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 Method = Literal["auto", "kernel", "plain"]
@@ -137,6 +138,30 @@ def family_table(columns: Sequence[Codes], n_states: Sequence[int], *, method: M
     for block in _blocks(columns, states, n):
         kernels.count_family(block, n_states_array, counts)
     return counts.reshape(states)
+
+
+def family_counts(
+    columns: Mapping[int, Codes], design: FamilyDesign, *, method: Method = "auto"
+) -> NDArray[np.int64] | NDArray[np.float64]:
+    """Count the released records of a family whose columns may be compounds and subsets.
+
+    Args:
+        columns: released codes of each unit by its index, see `contingency.design_columns`.
+        design: of the family.
+        method: ``kernel``, ``plain``, or whichever is quicker; the kernel counts no subsets.
+
+    Returns:
+        Of the shape `FamilyDesign.released_shape`; float64 where a column is a subset's, else int64.
+
+    Raises:
+        ValueError: the columns have not the same number of records, or a code is out of range.
+    """
+    if any(axis.channel.codes_per_record > 1 for axis in design.axes):
+        return contingency.family_counts(columns, design)
+    if all(axis.merged is None for axis in design.axes):
+        return family_table([columns[unit] for unit in design.units], design.released_shape, method=method)
+    arranged = cast("list[Codes]", contingency.design_columns(columns, design))
+    return family_table(arranged, design.released_shape, method=method)
 
 
 def _check(columns: Sequence[Codes], n_states: Sequence[int]) -> tuple[int, tuple[int, ...]]:

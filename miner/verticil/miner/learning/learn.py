@@ -1,12 +1,14 @@
 """From randomized columns and an effective study to a network with its uncertainty.
 
-Count all pairs; score them (`scores`); search a structure (`search`); count each family; estimate its parameters
-(`verticil.shared.model.parameters`). A pure function of the columns and the study: no files, no clock, no global random state;
-it reports progress and can be stopped between short steps. It never sees a raw value, and does not know who sent a column.
+Count all pairs; score them (`scores`); search a structure (`search`), unless the study gives it; count each family; estimate
+its parameters (`verticil.shared.model.parameters`). A pure function of the columns and the study: no files, no clock, no global
+random state; it reports progress and can be stopped between short steps. It never sees a raw value, and does not know who sent
+a column.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,22 +17,20 @@ from numpy.typing import NDArray
 
 from verticil.miner.learning import counting, scores
 from verticil.miner.learning.counting import Codes
-from verticil.miner.learning.search.genetic import GeneticSearch
-from verticil.miner.learning.search.protocol import LearningCancelled, SearchProblem, SearchResult, run_search
-from verticil.shared.errors import DataFault, Misuse
+from verticil.miner.learning.search.protocol import LearningCancelled, SearchResult
+from verticil.miner.learning.structure import check_method, find_structure
+from verticil.shared.errors import DataFault
 from verticil.shared.model import estimation, parameters
+from verticil.shared.model.design import FamilyDesign, family_design
 from verticil.shared.model.network import Family, Marginal, Network
 from verticil.shared.model.rounding import round_network
-from verticil.shared.model.transition import Transition
-from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.release.shares import model_shares
 from verticil.shared.study.document import Study
+from verticil.shared.study.readers import given_dag
 
 __all__ = ["LearnResult", "LearningCancelled", "learn"]
 
 Progress = Callable[[str, int], None]
-
-_MODEL_SAMPLE = 1_000_000
-"""Records that the model's marginals are read from where exact elimination is too large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,8 +42,8 @@ class LearnResult:
         marginals: one-way shares of every variable, estimated and as the network has them.
         marginals_exact: the network's shares are computed exactly; else they are read from a sample of a million records.
         pair_information: (d, d), nats: the estimated mutual information of all pairs; 0 where not significant.
-        significant: (d, d), bool: the pair's test of independence rejects.
-        search: how the structure was found.
+        significant: (d, d), bool: the pair's test of independence rejects. With a given structure no pair is scored: zeros.
+        search: how the structure was found; of a given one, no generation and no fitness.
         n_records: number of common people.
     """
 
@@ -66,7 +66,8 @@ def learn(
     """Learn the network of an effective study.
 
     Args:
-        columns: released codes of every variable, in schema order, all in the common order of records.
+        columns: released codes of every unit, in unit order, all in the common order of records: (n,), of a subset unit
+            (n w,), the members of a record one after the other.
         study: the effective study (the parties' own matrices in it).
         progress: is told the stage (``counting``, ``searching``, ``parameters``) and its per cent, often.
         cancelled: is asked often.
@@ -74,21 +75,18 @@ def learn(
     Raises:
         LearningCancelled: `cancelled` said so.
         DataFault: LEARNING_FAILED, no record or a number of categories that cannot be counted in memory.
-        Misuse: STUDY_UNSUPPORTED, a structure method other than ``genetic``, or required edges.
+        Misuse: STUDY_UNSUPPORTED, a structure method other than ``genetic`` and ``given``, or required edges.
         ValueError: the columns do not fit the study.
     """
-    schema, rule = study.schema, study.structure
-    if rule.method != "genetic" or rule.required:
-        raise Misuse(
-            "STUDY_UNSUPPORTED", f"study '{study.id}': structure.method '{rule.method}' with {len(rule.required)} required edges",
-            hint="this version learns with method 'genetic' and without required edges",
-        )  # fmt: skip
-    if len(columns) != len(schema):
-        raise ValueError(f"{len(columns)} columns for {len(schema)} variables")
-    n = len(columns[0])
+    schema = study.schema
+    dag = given_dag(study)
+    if dag is None:
+        check_method(study)
+    if len(columns) != len(study.units):
+        raise ValueError(f"{len(columns)} columns for {len(study.units)} units")
+    n = len(columns[0]) // study.units[0].transition.codes_per_record
     if n == 0:
         raise DataFault("LEARNING_FAILED", f"study '{study.id}': no common record, expected at least one")
-    transitions = [study.units[study.unit_of(name)].transition for name in schema.names]
 
     def report(stage: str, percent: int) -> None:
         if progress is not None:
@@ -98,95 +96,77 @@ def learn(
         if cancelled is not None and cancelled():
             raise LearningCancelled
 
-    report("counting", 0)
-    cells = (sum(schema.n_states) ** 2 - sum(k * k for k in schema.n_states)) // 2
-    if cells > counting.MAX_PAIR_CELLS:
-        raise DataFault(
-            "LEARNING_FAILED",
-            f"study '{study.id}': the tables of all pairs have {cells} cells, expected at most {counting.MAX_PAIR_CELLS}",
-            hint="declare fewer categories or bins for the largest variables",
+    pairs: scores.PairScores | None = None
+    if dag is None:
+        report("counting", 0)
+        pairs = _scored(columns, study, check)
+        report("counting", 100)
+        result = find_structure(
+            pairs.information,
+            study,
+            progress=lambda share: report("searching", int(100 * share)),
+            cancelled=cancelled,
         )
-    tables = counting.all_pair_tables(columns, schema.n_states, cancelled=check)
-    pairs = scores.pair_scores(tables, transitions)
-    report("counting", 100)
+    else:
+        result = SearchResult(dag=dag, fitness=0.0, generations=0, dropped_edges=(), seed=study.structure.seed)
 
-    searcher = GeneticSearch(
-        population=rule.genetic.population,
-        selected=rule.genetic.selected,
-        generations=rule.genetic.generations,
-        mutation_rate=rule.genetic.mutation_rate,
-    )
-    result = run_search(
-        searcher,
-        _problem(pairs, study),
-        seed=rule.seed,
-        progress=lambda share: report("searching", int(100 * share)),
-        cancelled=cancelled,
-    )
+    units = [study.column_unit(index) for index in range(len(study.units))]
+    by_index = dict(enumerate(columns))
+
+    def counted(axes: Sequence[int]) -> tuple[NDArray[np.int64] | NDArray[np.float64], FamilyDesign]:
+        design = family_design(units, schema.n_states, axes)
+        _check_size(study, math.prod(design.released_shape), "a family's released table has")
+        return counting.family_counts(by_index, design), design
 
     families: list[Family] = []
     for child, parents in enumerate(result.dag.parents):
         check()
         report("parameters", 100 * child // len(schema))
-        families.append(_family(columns, study, transitions, child, parents))
+        observed, design = counted((*parents, child))
+        families.append(
+            parameters.family_parameters(
+                observed,
+                design,
+                child,
+                parents,
+                prior_count=study.parameters.prior_count,
+                level=study.parameters.interval_level,
+                estimator=estimation.ESTIMATORS[study.parameters.estimator],
+            )
+        )
     network = round_network(Network(schema=schema, dag=result.dag, families=tuple(families)))
-    models, exact = _model_marginals(network)
-    marginals = tuple(
-        parameters.marginal_parameters(
-            np.bincount(column, minlength=k).astype(np.int64, copy=False),
-            transition,
-            variable=variable,
-            model=model,
-            level=study.parameters.interval_level,
-        )
-        for variable, (column, k, transition, model) in enumerate(
-            zip(columns, schema.n_states, transitions, models, strict=True)
-        )
-    )
+    models, exact = model_shares(network)
+    marginals: list[Marginal] = []
+    for variable, model in enumerate(models):
+        observed, design = counted((variable,))
+        level = study.parameters.interval_level
+        marginals.append(parameters.marginal_parameters(observed, design, variable=variable, model=model, level=level))
     report("parameters", 100)
+    nothing = np.zeros((len(schema), len(schema)))
     return LearnResult(
         network=network,
-        marginals=marginals,
+        marginals=tuple(marginals),
         marginals_exact=exact,
-        pair_information=pairs.information,
-        significant=pairs.significant,
+        pair_information=nothing if pairs is None else pairs.information,
+        significant=nothing.astype(np.bool_) if pairs is None else pairs.significant,
         search=result,
         n_records=n,
     )
 
 
-def _problem(pairs: scores.PairScores, study: Study) -> SearchProblem:
-    weights = pairs.information.copy()
-    for parent, child in study.structure.forbidden:
-        weights[study.schema.index(parent), study.schema.index(child)] = 0.0
-    return SearchProblem(
-        weights=weights,
-        n_states=study.schema.n_states,
-        max_parents=study.structure.max_parents,
-        max_family_cells=study.structure.max_family_cells,
-    )
+def _check_size(study: Study, cells: int, what: str) -> None:
+    if cells > counting.MAX_PAIR_CELLS:
+        raise DataFault(
+            "LEARNING_FAILED",
+            f"study '{study.id}': {what} {cells} cells, expected at most {counting.MAX_PAIR_CELLS}",
+            hint="declare fewer categories or bins for the largest variables",
+        )
 
 
-def _family(
-    columns: Sequence[Codes], study: Study, transitions: Sequence[Transition], child: int, parents: tuple[int, ...]
-) -> Family:
-    axes = (*parents, child)
-    observed = counting.family_table([columns[v] for v in axes], [study.schema.n_states[v] for v in axes])
-    return parameters.family_parameters(
-        observed,
-        [transitions[v] for v in axes],
-        child,
-        parents,
-        prior_count=study.parameters.prior_count,
-        level=study.parameters.interval_level,
-        estimator=estimation.ESTIMATORS[study.parameters.estimator],
-    )
-
-
-def _model_marginals(network: Network) -> tuple[list[NDArray[np.float64]], bool]:
-    try:
-        return parameters.network_marginals(network), True
-    except ValueError:
-        codes = sample_codes(network, _MODEL_SAMPLE, generator=np.random.default_rng(0))
-        counts = [np.bincount(column, minlength=k) for column, k in zip(codes, network.schema.n_states, strict=True)]
-        return [count / _MODEL_SAMPLE for count in counts], False
+def _scored(columns: Sequence[Codes], study: Study, check: Callable[[], None]) -> scores.PairScores:
+    units = [study.column_unit(index) for index in range(len(study.units))]
+    n_states = study.schema.n_states
+    _check_size(study, (sum(n_states) ** 2 - sum(k * k for k in n_states)) // 2, "the tables of all pairs have")
+    sizes = sorted(unit.channel.n_states for unit in units)
+    _check_size(study, math.prod(sizes[-2:]), "the released table of a pair has")
+    return scores.unit_pair_scores(columns, units, n_states, cancelled=check)

@@ -1,43 +1,28 @@
-"""How much two variables tell about each other, estimated from randomized columns.
+"""The scores of all pairs of variables, from randomized columns.
 
-Two questions, answered by different tables:
-
-- *Is there anything?* Under randomization that is independent per column, two variables that are independent stay so after it;
-  so the ordinary chi-square test on the released pair has an exact null, and no knowledge of the matrices is needed. Rare
-  categories of the released columns are merged first (merging preserves independence) until the smallest expected count
-  is at least 1. Level `alpha` over all d(d-1)/2 pairs together (Bonferroni).
-- *How much?* The mutual information of the released pair is attenuated and useless as a value. The corrected table (inverse
-  of the Kronecker product of both matrices, negative cells cut to 0, scaled to sum 1) has it, biased upward by the noise.
-
-The bias is taken off. To second order, with F the released pair's shares, n records, Q = P^-1, p the corrected one-way shares:
-
-    bias = a^T F b / 2n,    a_y = sum_x (Q_a[y, x] - p_x)^2 / max(p_x, 3 sd(p_x)),    b the same of the other column;
-
-without randomization it is the familiar (K_a - 1)(K_b - 1) / 2n. The floor under p_x is needed: without it one rare category,
-whose share is uncertain beyond its size, makes the bias of every pair of its variable so large that no edge is left.
-
-A pair that fails the test, or whose information does not exceed its bias, has information 0.
+What a score is stands in `verticil.shared.model.information`, which test of independence is valid for which randomization in
+`independence` beside it. Here all pairs are scored together: level `alpha` over all d(d-1)/2 pairs (Bonferroni). Pairs of columns
+that were randomized one by one come from the tables of all pairs, which are counted in one pass; each other pair is counted on
+its own.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.counting import PairTables
-from verticil.shared.model import kronecker
-from verticil.shared.model.transition import Transition
+from verticil.miner.learning.counting import Codes, PairTables, all_pair_tables, family_counts
+from verticil.shared.model.channel import Channel
+from verticil.shared.model.design import ColumnUnit, UnitAxis, as_design, family_design
+from verticil.shared.model.independence import dependence_p_value, independence_p_value
+from verticil.shared.model.information import category_noise, pair_bias, plug_in_information
 
-__all__ = ["PairScores", "independence_p_value", "noise_bias", "pair_scores", "plug_in_information"]
+__all__ = ["PairScores", "alone", "pair_scores", "unit_pair_scores"]
 
 Floats = NDArray[np.float64]
-
-FLOOR_DEVIATIONS = 3.0
-"""A share counts as at least this many of its standard deviations where the bias divides by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,114 +42,104 @@ class PairScores:
     level: float
 
 
-def pair_scores(tables: PairTables, transitions: Sequence[Transition], *, alpha: float = 0.05) -> PairScores:
-    """Score all pairs.
+def alone(units: Sequence[ColumnUnit]) -> list[int]:
+    """The units of one variable each whose records have one code: those that the tables of all pairs are made of."""
+    return [index for index, unit in enumerate(units) if unit.domain is None and unit.channel.codes_per_record == 1]
+
+
+def unit_pair_scores(
+    columns: Sequence[Codes],
+    units: Sequence[ColumnUnit],
+    n_states: Sequence[int],
+    *,
+    alpha: float = 0.05,
+    cancelled: Callable[[], None] | None = None,
+) -> PairScores:
+    """Count and score all pairs of the variables of some units.
+
+    Args:
+        columns: released codes of each unit; of a subset unit all codes of all records.
+        units: how they were randomized.
+        n_states: number of categories of each variable; every variable is in one unit.
+        alpha: false-alarm rate over all pairs together.
+        cancelled: called between short pieces of work; may raise.
+
+    Raises:
+        ValueError: a column does not fit its unit.
+    """
+    d = len(n_states)
+    level = alpha / max(d * (d - 1) // 2, 1)
+    single = sorted(alone(units), key=lambda index: units[index].variables)
+    variables = [units[index].variables[0] for index in single]
+    scored: dict[tuple[int, int], tuple[float, float]] = {}
+    if len(single) > 1 or d == 1:
+        tables = all_pair_tables([columns[i] for i in single], [n_states[v] for v in variables], cancelled=cancelled)
+        for (a, b), score in _scored_tables(tables, [units[index].channel for index in single], level).items():
+            scored[variables[a], variables[b]] = score
+    by_index: Mapping[int, Codes] = dict(enumerate(columns))
+    for a in range(d):
+        for b in range(a + 1, d):
+            if (a, b) in scored:
+                continue
+            if cancelled is not None:
+                cancelled()
+            design = family_design(units, n_states, (a, b))
+            observed = family_counts(by_index, design)
+            p_value = dependence_p_value(observed, design)
+            information = 0.0
+            if p_value < level:
+                information = max(plug_in_information(design.estimate(observed)) - pair_bias(observed, design), 0.0)
+            scored[a, b] = p_value, information
+    return _collected(scored, d, level)
+
+
+def pair_scores(tables: PairTables, channels: Sequence[Channel], *, alpha: float = 0.05) -> PairScores:
+    """Score all pairs of columns that were randomized one by one.
 
     Args:
         tables: counts of the released columns.
-        transitions: the matrix of each column.
+        channels: of each column; one code a record.
         alpha: false-alarm rate over all pairs together.
     """
     d = len(tables.n_states)
-    information, p_value = np.zeros((d, d)), np.ones((d, d))
     level = alpha / max(d * (d - 1) // 2, 1)
-    ratings = _ratings(tables, transitions)
+    return _collected(_scored_tables(tables, channels, level), d, level)
+
+
+def _scored_tables(
+    tables: PairTables, channels: Sequence[Channel], level: float
+) -> dict[tuple[int, int], tuple[float, float]]:
+    """P-value and information of each pair (a, b), a < b."""
+    axes = as_design(channels).axes
+    ratings = _ratings(tables, axes)
+    scored: dict[tuple[int, int], tuple[float, float]] = {}
     for a, b in tables.pairs():
         observed = tables.table(a, b)
-        p_value[a, b] = p_value[b, a] = independence_p_value(observed)
-        if p_value[a, b] < level:
-            corrected = kronecker.estimate_counts(observed, [transitions[a], transitions[b]])
-            bias = _bias(observed, ratings[a], ratings[b])
-            information[a, b] = information[b, a] = max(plug_in_information(corrected) - bias, 0.0)
-    significant = p_value < level
-    for array in (information, p_value, significant):
-        array.setflags(write=False)
-    return PairScores(information=information, p_value=p_value, significant=significant, level=level)
+        p_value, information = independence_p_value(observed), 0.0
+        if p_value < level:
+            n = max(tables.n_records, 1)
+            bias = float(ratings[a] @ (observed / n) @ ratings[b]) / (2 * n)
+            corrected = as_design([channels[a], channels[b]]).estimate(observed)
+            information = max(plug_in_information(corrected) - bias, 0.0)
+        scored[a, b] = p_value, information
+    return scored
 
 
-def plug_in_information(table: Floats | NDArray[np.int64]) -> float:
-    """Mutual information of a table, nats; negative cells count as 0, the rest is scaled to sum 1.
-
-    >>> round(plug_in_information(np.array([[50, 0], [0, 50]])), 6)  # ln 2
-    0.693147
-    """
-    cells = np.maximum(table, 0.0)
-    total = cells.sum()
-    if total <= 0:
-        return 0.0
-    cells = cells / total
-    product = np.outer(cells.sum(axis=1), cells.sum(axis=0))
-    filled = cells > 0
-    return float((cells[filled] * np.log(cells[filled] / product[filled])).sum())
-
-
-def noise_bias(observed: NDArray[np.int64], transition_a: Transition, transition_b: Transition) -> float:
-    """What sampling and randomization add to the mutual information of the corrected table, to second order, nats.
-
-    Args:
-        observed: (K_a, K_b) counts of the released pair.
-        transition_a, transition_b: the matrices of both columns.
-    """
-    return _bias(observed, _rating(observed.sum(axis=1), transition_a), _rating(observed.sum(axis=0), transition_b))
-
-
-def _bias(observed: NDArray[np.int64], rating_a: Floats, rating_b: Floats) -> float:
-    n = int(observed.sum())
-    return float(rating_a @ (observed / n) @ rating_b) / (2 * n) if n else 0.0
-
-
-def _ratings(tables: PairTables, transitions: Sequence[Transition]) -> list[Floats]:
+def _ratings(tables: PairTables, axes: Sequence[UnitAxis]) -> list[Floats]:
+    """`category_noise` of each column, once for all its pairs."""
     d = len(tables.n_states)
     if d < 2:
         return []
     counts = [tables.table(a, (a + 1) % d).sum(axis=1) for a in range(d)]
-    return [_rating(count, transition) for count, transition in zip(counts, transitions, strict=True)]
+    return [category_noise(count, axis) for count, axis in zip(counts, axes, strict=True)]
 
 
-def _rating(counts: NDArray[np.int64], transition: Transition) -> Floats:
-    """The vector a of the module's formula: how much one released category y adds to the bias."""
-    n = max(int(counts.sum()), 1)
-    released = counts / n
-    inverse = transition.inverse
-    share = released @ inverse
-    deviation = np.sqrt(np.maximum(released @ inverse**2 - share**2, 0.0) / n)
-    floor = np.maximum(share, FLOOR_DEVIATIONS * deviation)
-    # A share of exactly 0 without noise: the category never occurs and adds nothing.
-    weight = np.divide(1.0, floor, out=np.zeros_like(floor), where=floor > 0)
-    return np.asarray((inverse - share) ** 2 @ weight, dtype=np.float64)
-
-
-def independence_p_value(observed: NDArray[np.int64]) -> float:
-    """P-value of Pearson's chi-square test of independence, after merging rare categories.
-
-    Categories of one column are merged, rarest first, until each has at least sqrt(n) records, so that no expected count is
-    below 1; (K_a - 1)(K_b - 1) degrees of freedom of what is left. 1 when only one category is left in a column.
-
-    >>> independence_p_value(np.array([[30, 10], [20, 40]])) < 1e-4
-    True
-    """
-    from scipy.special import gammaincc
-
-    n = int(observed.sum())
-    if n == 0:
-        return 1.0
-    table = _merge_rare(_merge_rare(observed, n).T, n)
-    rows, columns = table.shape
-    if min(rows, columns) < 2:
-        return 1.0
-    expected = np.outer(table.sum(axis=1) / n, table.sum(axis=0))
-    statistic = float(((table - expected) ** 2 / expected).sum())
-    return float(gammaincc((rows - 1) * (columns - 1) / 2, statistic / 2))
-
-
-def _merge_rare(table: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """Merge the rarest rows until each has at least sqrt(n) records."""
-    totals = table.sum(axis=1)
-    order = np.argsort(totals, kind="stable")
-    # The merged row is the shortest run of rarest rows that reaches sqrt(n) and leaves only rows that reach it alone.
-    enough = math.sqrt(n)
-    size = max(int((totals < enough).sum()), 1)
-    while size < len(totals) and totals[order[:size]].sum() < enough:
-        size += 1
-    merged = table[order[:size]].sum(axis=0, keepdims=True)
-    return np.concatenate([merged, table[order[size:]]])
+def _collected(scored: Mapping[tuple[int, int], tuple[float, float]], d: int, level: float) -> PairScores:
+    information, p_value = np.zeros((d, d)), np.ones((d, d))
+    for (a, b), (p, nats) in scored.items():
+        p_value[a, b] = p_value[b, a] = p
+        information[a, b] = information[b, a] = nats
+    significant = p_value < level
+    for array in (information, p_value, significant):
+        array.setflags(write=False)
+    return PairScores(information=information, p_value=p_value, significant=significant, level=level)

@@ -1,4 +1,4 @@
-"""Writing tables: CSV and Parquet, each atomically and with the same bytes for the same table.
+"""Writing tables: CSV and Parquet, each atomically, piece by piece, and with the same bytes for the same pieces.
 
 A file appears under its name only when it is whole and on the disk. Categorical columns become dictionary columns in Parquet;
 the CSV is UTF-8 with a header, commas, quotes only where they are needed, and line feeds. No index is written.
@@ -7,7 +7,8 @@ the CSV is UTF-8 with a header, commas, quotes only where they are needed, and l
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
@@ -48,29 +49,53 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
         staging.unlink(missing_ok=True)
 
 
-def write_csv(frame: pd.DataFrame, path: Path) -> None:
-    """Write a table as CSV.
+def write_csv(frames: pd.DataFrame | Iterable[pd.DataFrame], path: Path) -> None:
+    """Write a table, or its pieces one after the other, as CSV. Only one piece is held in memory.
 
     Raises:
         DataFault: DISK_FULL.
     """
-    write_atomically(path, lambda file: frame.to_csv(file, index=False, encoding="utf-8", lineterminator="\n"))
+
+    def write(file: BinaryIO) -> None:
+        for number, frame in enumerate(_pieces(frames)):
+            frame.to_csv(file, index=False, header=number == 0, encoding="utf-8", lineterminator="\n")
+
+    write_atomically(path, write)
 
 
-def write_parquet(frame: pd.DataFrame, path: Path, *, metadata: Mapping[str, str] | None = None) -> None:
-    """Write a table as Parquet (zstd), with `metadata` added to the file's key-value metadata.
+def write_parquet(
+    frames: pd.DataFrame | Iterable[pd.DataFrame], path: Path, *, metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write a table, or its pieces one after the other, as Parquet (zstd); only one piece is held in memory.
+
+    Args:
+        frames: the table; pieces have the same columns, types and categories.
+        path: the file.
+        metadata: added to the file's key-value metadata.
 
     Raises:
         DataFault: DISK_FULL.
+        ValueError: there is no piece.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.Table.from_pandas(frame, preserve_index=False)
     extra = {key.encode(): value.encode() for key, value in (metadata or {}).items()}
-    table = table.replace_schema_metadata({**(table.schema.metadata or {}), **extra})
 
     def write(file: BinaryIO) -> None:
-        pq.write_table(table, file, compression="zstd")
+        with ExitStack() as stack:
+            writer: pq.ParquetWriter | None = None
+            for frame in _pieces(frames):
+                table = pa.Table.from_pandas(frame, preserve_index=False)
+                if writer is None:
+                    schema = table.schema.with_metadata({**(table.schema.metadata or {}), **extra})
+                    writer = stack.enter_context(pq.ParquetWriter(file, schema, compression="zstd"))
+                writer.write_table(table.replace_schema_metadata(writer.schema.metadata))
+            if writer is None:
+                raise ValueError("a table without pieces has no columns")
 
     write_atomically(path, write)
+
+
+def _pieces(frames: pd.DataFrame | Iterable[pd.DataFrame]) -> Iterable[pd.DataFrame]:
+    return [frames] if isinstance(frames, pd.DataFrame) else frames

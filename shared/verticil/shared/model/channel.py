@@ -8,10 +8,15 @@ to the number of records. The weights that make such a table an unbiased estimat
     z_x^2 = sum over the record's entries y of (its share of the record) * inverse_square[y, x].
 
 For a transition matrix P they are P^-1 and its elementwise square (Ma & Sivakumar, section 5); `subset` has its own.
+
+The categories of a compound are combinations, and what is asked about is often a set of them ("the ward is 3, whatever the age").
+`products` gives the second moments of such sums of weights, `lumps` says whether a compound may be read as if only some of its
+variables had been randomized.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -51,6 +56,32 @@ class Channel(Protocol):
     @property
     def inverse_square(self) -> NDArray[np.float64]:
         """(M, K): see the module."""
+        ...
+
+    def products(self, first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Second moments of sums of weights.
+
+        Args:
+            first, second: (K, R): column r sums the weights z_x with the factors ``first[x, r]``.
+
+        Returns:
+            (M, R): a matrix V such that, over the entries y of a record with the true category x, the expectation of the sum of
+            (share of y) * V[y, r] is that of (sum_x first[x, r] z_x) (sum_x second[x, r] z_x), for every x.
+        """
+        ...
+
+    def joint_shares(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Expected product of a record's shares of two entries: (M, M); `shares` (K,) are those of the true categories."""
+        ...
+
+    def lumps(self, classes: Sequence[int]) -> bool:
+        """Whether the class of what is released depends on nothing but the class of the true category.
+
+        Decided on the channel's whole numbers, up to the rounding that made them.
+
+        Args:
+            classes: (K,) class of each category, as whole numbers from 0.
+        """
         ...
 
     def digest(self) -> bytes:

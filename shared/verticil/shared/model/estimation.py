@@ -20,19 +20,24 @@ epsilon 3 a category with a share of 0.0 % got 1.2 %). Measured there with fresh
 the others are rescaled), ``simplex`` (the nearest distribution by least squares), and ``inverse``, which projects nothing. All
 are the same where the inverse is not negative. The other two projections are biased and noisier than EM where noise is strong
 (methods.md 1.3). Nothing here gives intervals: they come from the inverse, whichever estimator is chosen.
+
+Where units are compounds (`design`), the EM runs over their whole domains and is summed to the family's cells at the end; the
+others project the family's cells. A cell that stands for an impossible combination is 0 and gets no prior mass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.kronecker import Counts, apply_axes, estimate_counts, forward_matrices, variance_total
-from verticil.shared.model.transition import Transition
+from verticil.shared.model.axes import Counts, apply_axes
+from verticil.shared.model.channel import Channel
+from verticil.shared.model.design import Design, FamilyDesign, UnitAxis, as_design
 
 __all__ = [
     "ESTIMATORS",
@@ -56,19 +61,19 @@ START_FLOOR = 1e-6
 class Estimator(Protocol):
     """A way from the counts of released records to those of the true ones."""
 
-    def __call__(self, observed: Counts, transitions: Sequence[Transition], *, prior_count: float = 0.0) -> Floats:
+    def __call__(self, observed: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
         """Estimate the true counts.
 
         Args:
-            observed: (K_1, .., K_m), counts of released records.
-            transitions: of each axis.
-            prior_count: Dirichlet pseudo-count of every cell, >= 0.
+            observed: one axis for each unit (of single columns: for each column), counts of released records.
+            design: how they were randomized.
+            prior_count: Dirichlet pseudo-count of every possible cell, >= 0.
 
         Returns:
             (K_1, .., K_m), float64; sums to the observed sum n, the prior's mass being scaled into it.
 
         Raises:
-            ValueError: the transitions do not fit the table, or there is no record.
+            ValueError: the design does not fit the table, or there is no record.
         """
         ...
 
@@ -109,32 +114,35 @@ def simplex(counts: Floats) -> Floats:
     return nearest
 
 
-def em_estimate(observed: Counts, transitions: Sequence[Transition], *, prior_count: float = 0.0) -> Floats:
+def em_estimate(observed: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
     """The most likely counts that are not negative (`em_projection`), the prior added once to them: see `Estimator`."""
-    return _with_prior(em_projection(observed, transitions), prior_count)
+    return _with_prior(em_projection(observed, design), design, prior_count)
 
 
-def inverse_estimate(observed: Counts, transitions: Sequence[Transition], *, prior_count: float = 0.0) -> Floats:
+def inverse_estimate(observed: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
     """The unbiased estimate (`kronecker.estimate_counts`), with a prior; cells may be negative: see `Estimator`."""
-    return _with_prior(_unbiased(observed, transitions), prior_count)
+    return _with_prior(_unbiased(observed, design), design, prior_count)
 
 
-def clip_projection(observed: Counts, transitions: Sequence[Transition], *, prior_count: float = 0.0) -> Floats:
+def clip_projection(observed: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
     """The unbiased estimate with its negative cells set to 0 and the others rescaled (`clip`): see `Estimator`."""
-    return _with_prior(clip(_unbiased(observed, transitions)), prior_count)
+    return _with_prior(clip(_unbiased(observed, design)), design, prior_count)
 
 
-def simplex_projection(observed: Counts, transitions: Sequence[Transition], *, prior_count: float = 0.0) -> Floats:
+def simplex_projection(observed: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
     """The distribution that is nearest to the unbiased estimate by least squares (`simplex`): see `Estimator`."""
-    return _with_prior(simplex(_unbiased(observed, transitions)), prior_count)
+    return _with_prior(simplex(_unbiased(observed, design)), design, prior_count)
 
 
-def marginal_estimate(observed: Counts, transition: Transition) -> tuple[Floats, Floats]:
+def marginal_estimate(
+    observed: Counts, design: Channel | FamilyDesign, *, noise_variance: float = 0.0
+) -> tuple[Floats, Floats]:
     """Unbiased shares of one variable's categories, with standard errors of the total form.
 
     Args:
-        observed: (K,), counts of released records.
-        transition: of the column.
+        observed: (M,), counts of released records.
+        design: the column's channel, or a design of this one variable.
+        noise_variance: of independent noise that was added to every cell of `observed`.
 
     Returns:
         share: (K,), sums to 1, not clipped; standard_error: (K,).
@@ -142,14 +150,19 @@ def marginal_estimate(observed: Counts, transition: Transition) -> tuple[Floats,
     Raises:
         ValueError: there is no record.
     """
-    if (n := float(observed.sum())) <= 0:
+    n = float(observed.sum())
+    if n <= 0:
         raise ValueError("the table has no record")
-    return estimate_counts(observed, [transition]) / n, np.sqrt(variance_total(observed, [transition])) / n
+    design = design if isinstance(design, FamilyDesign) else as_design([design])
+    variance = design.variance_total(observed)
+    if noise_variance:
+        variance = variance + noise_variance * design.noise_gain()
+    return design.estimate(observed) / n, np.sqrt(variance) / n
 
 
 def em_projection(
     observed: Counts,
-    transitions: Sequence[Transition],
+    design: Design,
     *,
     iterations: int = 300,
     tolerance: float = 1e-7,
@@ -157,22 +170,22 @@ def em_projection(
 ) -> Floats:
     """The most likely (with a prior: most probable) true counts that are not negative.
 
-    Starts at the product of the clipped one-way estimates. A column that is not randomized stays as it was observed, up to
-    the prior.
+    Starts at the product of the clipped one-way estimates of the units. A column that is not randomized stays as it was observed,
+    up to the prior.
 
     Args:
-        observed: (K_1, .., K_m), counts of released records.
-        transitions: of each axis.
+        observed: one axis for each unit (of single columns: for each column), counts of released records.
+        design: how they were randomized.
         iterations: at most so many steps.
         tolerance: stop when no cell's probability changes by more.
-        prior_count: Dirichlet pseudo-count of every cell, >= 0.
+        prior_count: Dirichlet pseudo-count of every possible cell, >= 0; the combinations that make up a cell share its.
 
     Returns:
         (K_1, .., K_m), float64, >= 0; sums to the observed sum n. With a prior, the counts are n times the posterior mode:
         (expected count + prior_count) n / (n + prior_count cells).
 
     Raises:
-        ValueError: the transitions do not fit the table, or there is no record.
+        ValueError: the design does not fit the table, or there is no record.
 
     >>> from verticil.shared.model.transition import binary, quantize
     >>> em_projection(np.array([10, 90]), [quantize(binary(0.25, 0.25))]).round(3).tolist()
@@ -181,28 +194,31 @@ def em_projection(
     n = float(observed.sum())
     if n <= 0:
         raise ValueError("the table has no record")
-    if len(transitions) != observed.ndim:
-        raise ValueError(f"{len(transitions)} transitions for a table of {observed.ndim} axes")
-    forward = forward_matrices(transitions)
+    design = as_design(design)
+    design.fits(observed)
+    forward = [axis.forward for axis in design.axes]
     backward = [None if matrix is None else np.ascontiguousarray(matrix.T) for matrix in forward]
+    spread = [axis.spread for axis in design.axes]
     released = observed / n
-    prior = prior_count / n
-    scale = 1 / (1 + prior * observed.size)
+    prior = _prior_table(spread, prior_count / n)
+    scale = 1 / (1 + prior_count / n * _n_possible(design))
     if all(matrix is None for matrix in forward):
-        return (released + prior) * (scale * n)
-    current = _start(observed, transitions)
-    for _ in range(iterations):
-        expected = apply_axes(current, forward)
-        ratio = np.divide(released, expected, out=np.zeros_like(released), where=expected > 0)
-        step = current * apply_axes(ratio, backward)
-        step *= 1 / step.sum()  # rounding; also where a released cell is impossible under the start
-        if prior:
-            step = (step + prior) * scale
-        change = float(np.abs(step - current).max())
-        current = step
-        if change < tolerance:
-            break
-    return current * n
+        fitted = (released + prior) * (scale * n)
+    else:
+        current = _start(observed, design)
+        for _ in range(iterations):
+            expected = apply_axes(current, forward)
+            ratio = np.divide(released, expected, out=np.zeros_like(released), where=expected > 0)
+            step = current * apply_axes(ratio, backward)
+            step *= 1 / step.sum()  # rounding; also where a released cell is impossible under the start
+            if prior_count:
+                step = (step + prior) * scale
+            change = float(np.abs(step - current).max())
+            current = step
+            if change < tolerance:
+                break
+        fitted = current * n
+    return design.arrange(fitted if all(matrix is None for matrix in spread) else apply_axes(fitted, spread))
 
 
 ESTIMATORS: Final[Mapping[str, Estimator]] = MappingProxyType(
@@ -211,24 +227,50 @@ ESTIMATORS: Final[Mapping[str, Estimator]] = MappingProxyType(
 """By the names that a study has for them."""
 
 
-def _unbiased(observed: Counts, transitions: Sequence[Transition]) -> Floats:
+def _unbiased(observed: Counts, design: Design) -> Floats:
     if float(observed.sum()) <= 0:
         raise ValueError("the table has no record")
-    return estimate_counts(observed, transitions)
+    return as_design(design).estimate(observed)
 
 
-def _with_prior(counts: Floats, prior_count: float) -> Floats:
+def _with_prior(counts: Floats, design: Design, prior_count: float) -> Floats:
     """Add the prior's mass and scale back to the sum: the posterior mean, were the counts observed ones."""
+    if prior_count == 0:
+        return counts
     n = float(counts.sum())
-    return (counts + prior_count) * (n / (n + prior_count * counts.size))
+    possible = as_design(design).possible
+    if possible is None:
+        return (counts + prior_count) * (n / (n + prior_count * counts.size))
+    return (counts + prior_count * possible) * (n / (n + prior_count * int(possible.sum())))
 
 
-def _start(observed: Counts, transitions: Sequence[Transition]) -> Floats:
+def _n_possible(design: FamilyDesign) -> int:
+    possible = design.possible
+    return math.prod(design.shape) if possible is None else int(possible.sum())
+
+
+def _prior_table(spread: list[Floats | None], mass: float) -> Floats | float:
+    """The prior of every category: `mass` for each cell, in equal parts for the categories that are that cell."""
+    if all(matrix is None for matrix in spread):
+        return mass
+    table = np.full((1,) * len(spread), mass)
+    for axis, matrix in enumerate(spread):
+        if matrix is not None:
+            part = 1 / (matrix @ matrix.sum(axis=0))
+            table = table * part.reshape([-1 if other == axis else 1 for other in range(len(spread))])
+    return table
+
+
+def _start(observed: Counts, design: FamilyDesign) -> Floats:
     start = np.ones((1,) * observed.ndim)
-    for axis, transition in enumerate(transitions):
-        others = tuple(other for other in range(observed.ndim) if other != axis)
-        share = clip(estimate_counts(observed.sum(axis=others), [transition]))
+    for place, axis in enumerate(design.axes):
+        others = tuple(other for other in range(observed.ndim) if other != place)
+        share = clip(_one_way(observed.sum(axis=others), axis))
         share = (1 - START_FLOOR) * share / share.sum() + START_FLOOR / share.size
-        start = start * share.reshape([-1 if other == axis else 1 for other in range(observed.ndim)])
+        start = start * share.reshape([-1 if other == place else 1 for other in range(observed.ndim)])
     start /= start.sum()
     return start
+
+
+def _one_way(observed: Counts, axis: UnitAxis) -> Floats:
+    return apply_axes(observed, [axis.restore])

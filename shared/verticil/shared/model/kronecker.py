@@ -12,6 +12,9 @@ Covariance, with z_y the row of P^-1 that belongs to the released cell y (the we
 
 which needs no true counts; with E[N~] in the place of N~ the second is exactly Theorem 2 of the paper. A column that is not
 randomized has no matrix here (None), and costs nothing.
+
+Every function takes a `design.FamilyDesign`, in which several variables may share an axis, or the channels of columns that were
+randomized one by one.
 """
 
 from __future__ import annotations
@@ -21,9 +24,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.transition import Transition
+from verticil.shared.model.axes import Counts, apply_axes
+from verticil.shared.model.channel import Channel
+from verticil.shared.model.design import Design, as_design
 
 __all__ = [
+    "Counts",
     "apply_axes",
     "estimate_counts",
     "family_covariance_blocks",
@@ -34,131 +40,84 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-Counts = NDArray[np.int64] | NDArray[np.float64]
 
 
-def apply_axes(table: Counts, matrices: Sequence[Floats | None]) -> Floats:
-    """Multiply every axis of a table by its matrix: out[.., x, ..] = sum_y table[.., y, ..] matrix[y, x].
-
-    Args:
-        table: (K_1, .., K_m).
-        matrices: for each axis (K_a, L_a), or None for the identity.
-
-    Returns:
-        (L_1, .., L_m), float64, C order; never a view of `table`.
-
-    Raises:
-        ValueError: there are not as many matrices as axes, or a matrix does not fit its axis.
-    """
-    if len(matrices) != table.ndim:
-        raise ValueError(f"{len(matrices)} matrices for a table of {table.ndim} axes")
-    for axis, (matrix, states) in enumerate(zip(matrices, table.shape, strict=True)):
-        if matrix is not None and (matrix.ndim != 2 or matrix.shape[0] != states):
-            raise ValueError(f"axis {axis} has {states} states, but its matrix has shape {matrix.shape}")
-    shape = tuple(
-        states if matrix is None else matrix.shape[1] for states, matrix in zip(table.shape, matrices, strict=True)
-    )
-    if all(matrix is None for matrix in matrices):
-        return np.array(table, dtype=np.float64, order="C")
-    work = np.ascontiguousarray(table, dtype=np.float64)
-    # The last axis is taken off and comes out in front; after one round all are in their old order. Axes without a matrix
-    # wait in `carried` and are moved together.
-    carried = 1
-    for states, matrix in zip(reversed(table.shape), reversed(matrices), strict=True):
-        if matrix is None:
-            carried *= states
-            continue
-        if carried > 1:
-            work = np.ascontiguousarray(work.reshape(-1, carried).T)
-            carried = 1
-        work = matrix.T @ work.reshape(-1, states).T
-    return np.ascontiguousarray(work.reshape(-1, carried).T if carried > 1 else work).reshape(shape)
-
-
-def inverse_matrices(transitions: Sequence[Transition]) -> list[Floats | None]:
+def inverse_matrices(channels: Sequence[Channel]) -> list[Floats | None]:
     """P^-1 of each axis; None where it is the identity."""
-    return [None if transition.is_identity else transition.inverse for transition in transitions]
+    return [None if channel.is_identity else channel.inverse for channel in channels]
 
 
-def forward_matrices(transitions: Sequence[Transition]) -> list[Floats | None]:
+def forward_matrices(channels: Sequence[Channel]) -> list[Floats | None]:
     """P of each axis; None where it is the identity."""
-    return [None if transition.is_identity else transition.probabilities for transition in transitions]
+    return [None if channel.is_identity else channel.probabilities for channel in channels]
 
 
-def estimate_counts(observed: Counts, transitions: Sequence[Transition]) -> Floats:
+def estimate_counts(observed: Counts, design: Design) -> Floats:
     """The unbiased estimate of the true counts.
 
     Args:
-        observed: (K_1, .., K_m), counts of released records.
-        transitions: of each axis.
+        observed: one axis for each unit (of single columns: for each column), counts of released records.
+        design: how they were randomized.
 
     Returns:
         (K_1, .., K_m), float64; sums to the observed sum within 1e-9 of it; cells may be negative.
 
     Raises:
-        ValueError: the transitions do not fit the table.
+        ValueError: the design does not fit the table.
 
     >>> from verticil.shared.model.transition import binary, quantize
     >>> estimate_counts(np.array([64, 36]), [quantize(binary(0.1, 0.25))]).round(9).tolist()
     [60.0, 40.0]
     """
-    return apply_axes(observed, inverse_matrices(transitions))
+    return as_design(design).estimate(observed)
 
 
-def variance_total(observed: Counts, transitions: Sequence[Transition]) -> Floats:
+def variance_total(observed: Counts, design: Design) -> Floats:
     """Variance of each estimated count, over sampling the records and randomizing them: the diagonal of Cov_total.
 
     Args:
-        observed: (K_1, .., K_m), counts of released records.
-        transitions: of each axis.
+        observed, design: see `estimate_counts`.
 
     Returns:
         (K_1, .., K_m), float64, >= 0.
     """
-    estimate = estimate_counts(observed, transitions)
-    n = max(float(observed.sum()), 1.0)
-    return np.maximum(_second_moment(observed, transitions) - estimate**2 / n, 0.0)
+    return as_design(design).variance_total(observed)
 
 
-def variance_pram(observed: Counts, transitions: Sequence[Transition]) -> Floats:
+def variance_pram(observed: Counts, design: Design) -> Floats:
     """Variance of each estimated count over the randomization alone: the diagonal of Cov_pram, cut at 0.
 
     Args:
-        observed: (K_1, .., K_m), counts of released records.
-        transitions: of each axis.
+        observed, design: see `estimate_counts`.
 
     Returns:
         (K_1, .., K_m), float64, >= 0.
     """
-    return np.maximum(_second_moment(observed, transitions) - estimate_counts(observed, transitions), 0.0)
+    return as_design(design).variance_pram(observed)
 
 
-def _second_moment(observed: Counts, transitions: Sequence[Transition]) -> Floats:
-    return apply_axes(observed, [None if matrix is None else matrix**2 for matrix in inverse_matrices(transitions)])
-
-
-def family_covariance_blocks(observed: Counts, transitions: Sequence[Transition], *, sampling: bool = True) -> Floats:
+def family_covariance_blocks(observed: Counts, design: Design, *, sampling: bool = True) -> Floats:
     """Covariance of the estimated counts of the child's categories within each parent configuration.
 
     Args:
-        observed: (K_parent_1, .., K_parent_Q, K_child), counts of released records.
-        transitions: of each axis.
+        observed, design: see `estimate_counts`; the child is the last variable.
         sampling: Cov_total; else Cov_pram.
 
     Returns:
         (J, K, K), float64: block j is Cov[N^_j., N^_j.]; only these blocks are computed, J K^3 operations.
     """
-    *parents, child = transitions
-    n_states = observed.shape[-1]
-    # Within one parent configuration the parents' part of z_y is a common factor, so it enters squared.
-    squares: list[Floats | None] = [None if m is None else m**2 for m in inverse_matrices(parents)]
-    weights = apply_axes(observed, [*squares, None]).reshape(-1, n_states)
-    outer = np.einsum("yk,yl->ykl", child.inverse, child.inverse).reshape(n_states, -1)
-    moment = (weights @ outer).reshape(-1, n_states, n_states)
-    estimate = estimate_counts(observed, transitions).reshape(-1, n_states)
+    design = as_design(design)
+    design.fits(observed)
+    *others, last = design.axes
+    n_states = design.shape[-1]
+    # Within one parent configuration the other units' part of z_y is a common factor, so it enters squared.
+    weights = apply_axes(observed, [*(axis.square for axis in others), None]).reshape(-1, last.n_entries)
+    moment = (weights @ last.child_products()).reshape(*(axis.n_cells for axis in others), last.n_cells, n_states)
+    moment = np.stack([design.arrange(moment[..., state]) for state in range(n_states)], axis=-1)
+    estimate = design.estimate(observed).reshape(-1, n_states)
     if sampling:
         subtracted: Floats = estimate[:, :, None] * estimate[:, None, :] / max(float(observed.sum()), 1.0)
     else:
         subtracted = estimate[:, :, None] * np.eye(n_states)
-    blocks: Floats = moment - subtracted
+    blocks: Floats = moment.reshape(-1, n_states, n_states) - subtracted
     return blocks

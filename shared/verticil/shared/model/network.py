@@ -52,6 +52,8 @@ class Family:
         interval_low, interval_high: from `estimate` and `standard_error`, then cut to [0, 1]; NaN where unstable.
         unstable: bool; the parent configuration's estimated count is below 3 of its standard deviations.
         projection: from `estimate`'s counts to those of `probability`; None where it is not known.
+        replaced: bool; `probability` is a backed-off value, because too few people are in the cell to tell (`backoff`); what is
+            estimated is then NaN. None: there was no such limit.
     """
 
     child: int
@@ -63,6 +65,7 @@ class Family:
     interval_high: Floats
     unstable: NDArray[np.bool_]
     projection: Projection | None = None
+    replaced: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         for name in ("probability", "estimate", "standard_error", "interval_low", "interval_high"):
@@ -72,6 +75,8 @@ class Family:
                     f"family of variable {self.child}: {name} has shape {array.shape}, expected {self.unstable.shape}"
                 )
             object.__setattr__(self, name, array)
+        if self.replaced is not None and self.replaced.shape != self.unstable.shape:
+            raise ValueError(f"family of variable {self.child}: replaced has shape {self.replaced.shape}")
         if not (self.probability >= 0).all() or not np.allclose(self.probability.sum(axis=1), 1.0, rtol=0, atol=1e-9):
             raise ValueError(f"family of variable {self.child}: a row of probabilities does not sum to 1 within 1e-9")
 
@@ -82,7 +87,7 @@ class Marginal:
 
     Attributes:
         variable: position in the schema.
-        estimate: the unbiased estimate of each category's share, not clipped.
+        estimate: the unbiased estimate of each category's share, not clipped; NaN where too few people are in it to tell.
         standard_error: total form.
         interval_low, interval_high: from the unclipped estimate, then cut to [0, 1].
         model: the network's own share of each category.

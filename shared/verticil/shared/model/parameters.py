@@ -1,4 +1,4 @@
-"""A family's conditional probabilities with their uncertainty, one-way shares, and the network's own marginals.
+"""A family's conditional probabilities with their uncertainty, and one-way shares.
 
 Two answers for every cell. `probability`, what is sampled from: MAP by the counts of the EM, or of another estimator that is
 asked for, with a Dirichlet prior (`estimation.em_estimate` says why it is added once); always a distribution.
@@ -10,6 +10,13 @@ child category y, weighted by the squares of the parents' inverses at j, and z t
 
 which is G C_jj G^T of the covariance blocks written out (the term N^ N^^T / n drops out: the estimate is a ratio).
 
+Where the child is in one compound with parents (`design`), both z_jk and z_j vary with that compound's entry y, and
+
+    Var(theta_jk) = sum_y m_jy (z_jky^2 - 2 theta_jk z_jky z_jy + theta_jk^2 z_jy^2) / N^_j^2,
+
+z_j the sum of z_jk over k, m_jy as before from the other units. Independent noise of variance s that was added to the observed
+table adds the same expression with s in the place of every released count.
+
 Intervals are Wald intervals, conditional on the structure; they are cut to [0, 1] at the end, never before. Where a column is
 not randomized and no record is in the cell, the interval has no width. A configuration whose estimated count is below three of
 its standard deviations is unstable and has no interval.
@@ -18,24 +25,20 @@ its standard deviations is unstable and has no interval.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.estimation import Estimator, em_estimate, marginal_estimate
-from verticil.shared.model.kronecker import (
-    Counts,
-    apply_axes,
-    estimate_counts,
-    inverse_matrices,
-    variance_total,
-)
-from verticil.shared.model.network import Family, Marginal, Network, Projection
-from verticil.shared.model.transition import Transition
+from verticil.shared.model.axes import Counts, apply_axes
+from verticil.shared.model.backoff import pooled_rows, pooled_shares
+from verticil.shared.model.channel import Channel
+from verticil.shared.model.design import Design, FamilyDesign, as_design
+from verticil.shared.model.estimation import Estimator, clip, em_estimate, marginal_estimate
+from verticil.shared.model.network import Family, Marginal, Projection
 
-__all__ = ["MAX_CLIQUE_CELLS", "family_parameters", "marginal_parameters", "network_marginals"]
+__all__ = ["family_parameters", "marginal_parameters"]
 
 Floats = NDArray[np.float64]
 
@@ -45,84 +48,110 @@ UNSTABLE_BELOW = 3.0
 _ROUNDING = 1e-9
 """Share of the records: a count of zero that went through the inverse of another axis is zero only up to rounding."""
 
-MAX_CLIQUE_CELLS = 2_000_000
-"""Largest table that `network_marginals` builds."""
-
 
 def family_parameters(
     observed: Counts,
-    transitions: Sequence[Transition],
+    design: Design,
     child: int,
     parents: Sequence[int],
     *,
     prior_count: float,
     level: float,
     estimator: Estimator = em_estimate,
+    noise_variance: float = 0.0,
+    minimum_count: int = 0,
 ) -> Family:
     """Estimate the conditional probabilities of one variable.
 
     Args:
-        observed: (K_parent_1, .., K_parent_Q, K_child), counts of released records, parents ascending.
-        transitions: of each axis.
+        observed: counts of released records, one axis for each unit of the design; of single columns
+            (K_parent_1, .., K_parent_Q, K_child), parents ascending.
+        design: how the family was randomized; for single columns the channel of each axis will do.
         child: position of the variable in the schema.
         parents: positions of its parents, ascending.
-        prior_count: Dirichlet pseudo-count of every cell, for `probability` only.
+        prior_count: Dirichlet pseudo-count of every possible cell, for `probability` only.
         level: of the intervals.
         estimator: of the counts behind `probability`; the estimate and its intervals are the inverse's with any.
+        noise_variance: of independent noise that was added to every cell of `observed`, which may then be negative; the
+            estimator gets it with negative cells cut to 0.
+        minimum_count: a probability that rests on an estimate of fewer people is replaced (`backoff`); 0: none is.
 
     Raises:
         ValueError: the shapes do not fit, there is no record, or the estimator gives a negative probability.
     """
-    if observed.ndim != len(parents) + 1 or len(transitions) != observed.ndim:
+    n_axes = len(parents) + 1
+    design = design if isinstance(design, FamilyDesign) or len(design) != n_axes else as_design(design)
+    if not isinstance(design, FamilyDesign) or len(design.shape) != n_axes or observed.ndim != len(design.axes):
+        n_columns = len(design.axes if isinstance(design, FamilyDesign) else design)
         raise ValueError(
-            f"family of variable {child}: {observed.ndim} axes and {len(transitions)} transitions, "
-            f"expected {len(parents) + 1} for its {len(parents)} parents"
+            f"family of variable {child}: {observed.ndim} axes and {n_columns} transitions, "
+            f"expected {n_axes} for its {len(parents)} parents"
         )
-    n_states = observed.shape[-1]
-    n = float(observed.sum())
-    fitted = estimator(observed, transitions, prior_count=prior_count).reshape(-1, n_states)
-    counts = estimate_counts(observed, transitions).reshape(-1, n_states)
-    of_parents = observed.sum(axis=-1)
+    n_states = design.shape[-1]
+    n = max(float(observed.sum()), 1.0) if noise_variance else float(observed.sum())
+    counts = design.estimate(observed).reshape(-1, n_states)
+    fitted = estimator(_cut(observed) if noise_variance else observed, design, prior_count=prior_count)
+    fitted = fitted.reshape(-1, n_states)
     totals = counts.sum(axis=1)
-    deviation = np.sqrt(variance_total(of_parents, transitions[:-1])).reshape(-1)
+    deviation = _parents_deviation(observed, design, noise_variance)
     present = totals > _ROUNDING * n
-    unstable = ~present | (totals < UNSTABLE_BELOW * deviation)
+    unstable = np.repeat((~present | (totals < UNSTABLE_BELOW * deviation))[:, None], n_states, axis=1)
     divisor = np.where(present, totals, np.nan)[:, None]
     estimate = counts / divisor
-    standard_error = _standard_error(observed, transitions, estimate, divisor)
+    standard_error = _standard_error(observed, design, estimate, divisor, noise_variance)
+    possible = None if design.possible is None else design.possible.reshape(-1, n_states)
+    probability, replaced = _conditional(fitted, possible), None
+    if minimum_count:
+        probability, replaced, factor = pooled_rows(probability, counts, fitted.sum(axis=0), possible, minimum_count)
+        unstable = unstable | replaced
+        estimate, standard_error = (
+            np.where(replaced, np.nan, array * factor[:, None]) for array in (estimate, standard_error)
+        )
     low, high = _interval(estimate, standard_error, level)
     return Family(
         child=child,
         parents=tuple(parents),
-        probability=_conditional(fitted),
+        probability=probability,
         estimate=estimate,
         standard_error=standard_error,
-        interval_low=np.where(unstable[:, None], np.nan, low),
-        interval_high=np.where(unstable[:, None], np.nan, high),
-        unstable=np.repeat(unstable[:, None], n_states, axis=1),
+        interval_low=np.where(unstable, np.nan, low),
+        interval_high=np.where(unstable, np.nan, high),
+        unstable=unstable,
         projection=Projection(
             mass_moved=float(np.abs(counts - fitted).sum()) / (2 * n),
             negative_cells=int(np.count_nonzero(counts < -_ROUNDING * n)),
         ),
+        replaced=replaced,
     )
 
 
 def marginal_parameters(
-    observed: Counts, transition: Transition, *, variable: int, model: Floats, level: float
+    observed: Counts,
+    design: Channel | FamilyDesign,
+    *,
+    variable: int,
+    model: Floats,
+    level: float,
+    noise_variance: float = 0.0,
+    minimum_count: int = 0,
 ) -> Marginal:
     """Estimate one variable's shares.
 
     Args:
-        observed: (K,), counts of released records.
-        transition: of the column.
+        observed: (M,), counts of released records.
+        design: the column's channel, or a design of this one variable.
         variable: position in the schema.
         model: (K,), the network's own shares (`network_marginals`).
         level: of the intervals.
+        noise_variance, minimum_count: see `family_parameters`; what is replaced there has no estimate and no interval here.
 
     Raises:
         ValueError: there is no record.
     """
-    share, standard_error = marginal_estimate(observed, transition)
+    share, standard_error = marginal_estimate(observed, design, noise_variance=noise_variance)
+    if minimum_count:
+        replaced = pooled_shares(np.maximum(share, 0.0), share * float(observed.sum()), None, minimum_count)[1]
+        share, standard_error = (np.where(replaced, np.nan, array) for array in (share, standard_error))
     low, high = _interval(share, standard_error, level)
     return Marginal(
         variable=variable,
@@ -134,35 +163,66 @@ def marginal_parameters(
     )
 
 
-def network_marginals(network: Network) -> list[Floats]:
-    """The share of every category under the network, exact, by variable elimination among each variable's ancestors.
-
-    Returns:
-        For each variable (K,), float64, in schema order.
-
-    Raises:
-        ValueError: an elimination would need a table of more than `MAX_CLIQUE_CELLS` cells.
-    """
-    return [_marginal(network, variable) for variable in range(len(network.schema))]
+def _cut(observed: Counts) -> Floats:
+    """Noisy counts without negative cells, of the same sum; where nothing is left of them, one record in every cell."""
+    cut = clip(np.asarray(observed, dtype=np.float64))
+    return cut if cut.sum() > 0 else np.ones(observed.shape)
 
 
-def _conditional(fitted: Floats) -> Floats:
-    """Rows to sum 1: (J, K); a parent configuration without mass gets the child's marginal."""
+def _conditional(fitted: Floats, possible: NDArray[np.bool_] | None) -> Floats:
+    """Rows to sum 1: (J, K); a parent configuration without mass gets the child's marginal, as far as it is possible there."""
     totals = fitted.sum(axis=1, keepdims=True)
     marginal = fitted.sum(axis=0) / fitted.sum()
+    if possible is not None:
+        marginal = marginal * (possible | ~possible.any(axis=1, keepdims=True))
+        lost = marginal.sum(axis=1, keepdims=True) == 0
+        marginal = np.where(lost, possible, marginal)
+        marginal /= marginal.sum(axis=1, keepdims=True)
     rows: Floats = np.where(totals > 0, fitted / np.where(totals > 0, totals, 1.0), marginal)
     return rows
 
 
-def _standard_error(observed: Counts, transitions: Sequence[Transition], estimate: Floats, divisor: Floats) -> Floats:
-    *of_parents, of_child = transitions
-    squares: list[Floats | None] = [None if matrix is None else matrix**2 for matrix in inverse_matrices(of_parents)]
-    weights = apply_axes(observed, [*squares, None]).reshape(estimate.shape)
-    inverse = of_child.inverse
+def _parents_deviation(observed: Counts, design: FamilyDesign, noise_variance: float) -> Floats:
+    """Standard deviation of the estimated count of each parent configuration: (J,)."""
+    if len(design.shape) == 1:  # all records are in the one configuration; noise moves their number
+        return np.full(1, math.sqrt(noise_variance * float(design.released_shape[-1])))
+    of_parents = design.parents
+    variance = of_parents.variance_total(design.parents_table(observed))
+    if noise_variance:
+        alone = len(design.axes[-1].members) == 1  # then `parents_table` adds the noise of the child's entries
+        variance = variance + noise_variance * (design.released_shape[-1] if alone else 1) * of_parents.noise_gain()
+    deviation: Floats = np.sqrt(variance).reshape(-1)
+    return deviation
+
+
+def _standard_error(
+    observed: Counts, design: FamilyDesign, estimate: Floats, divisor: Floats, noise_variance: float
+) -> Floats:
+    *others, last = design.axes
+    if last.members[-1] != len(design.shape) - 1:
+        raise ValueError("the child is not the last variable of the last axis")
+    weights = apply_axes(observed, [*(axis.square for axis in others), None]).reshape(-1, last.n_entries)
     # The square, multiplied out: three passes over the table in place of one over J x K x K.
-    square = (
-        weights @ inverse**2 - 2 * estimate * (weights @ inverse) + estimate**2 * weights.sum(axis=1, keepdims=True)
-    )
+    if len(last.members) == 1:
+        moment, cross = (weights if matrix is None else weights @ matrix for matrix in (last.square, last.inverse))
+        summed = weights.sum(axis=1, keepdims=True)
+    else:
+        moment, cross, summed = (weights @ matrix for matrix in last.ratio_moments())
+    if noise_variance:
+        gain = noise_variance * np.ones(())
+        for axis in others:
+            each = np.ones(axis.n_cells) if axis.inverse is None else (axis.inverse**2).sum(axis=0)
+            gain = np.multiply.outer(gain, each)
+        of_moment, of_cross, of_summed = last.ratio_gains()
+        moment = moment + gain.reshape(-1, 1) * of_moment
+        cross = cross + gain.reshape(-1, 1) * of_cross
+        summed = summed + gain.reshape(-1, 1) * of_summed
+
+    def rows(table: Floats) -> Floats:
+        cells = np.broadcast_to(table, (len(weights), last.n_cells)).reshape([axis.n_cells for axis in design.axes])
+        return design.arrange(cells).reshape(estimate.shape)
+
+    square = rows(moment) - 2 * estimate * rows(cross) + estimate**2 * rows(summed)
     error: Floats = np.sqrt(np.maximum(square, 0.0)) / divisor
     return error
 
@@ -170,52 +230,3 @@ def _standard_error(observed: Counts, transitions: Sequence[Transition], estimat
 def _interval(estimate: Floats, standard_error: Floats, level: float) -> tuple[Floats, Floats]:
     half = NormalDist().inv_cdf((1 + level) / 2) * standard_error
     return np.clip(estimate - half, 0.0, 1.0), np.clip(estimate + half, 0.0, 1.0)
-
-
-def _marginal(network: Network, target: int) -> Floats:
-    """Eliminate the ancestors of `target`, always the one whose elimination builds the smallest table."""
-    n_states = network.schema.n_states
-    relevant = {target}
-    waiting = [target]
-    while waiting:
-        new = set(network.dag.parents[waiting.pop()]) - relevant
-        relevant |= new
-        waiting.extend(new)
-    factors: list[tuple[tuple[int, ...], Floats]] = []
-    for variable in sorted(relevant):
-        scope = (*network.dag.parents[variable], variable)
-        table = network.families[variable].probability.reshape([n_states[v] for v in scope])
-        factors.append((scope, table))
-    left = relevant - {target}
-    while left:
-        cliques = {v: _union(scope for scope, _ in factors if v in scope) for v in left}
-        cells = {v: math.prod(n_states[u] for u in clique) for v, clique in cliques.items()}
-        chosen = min(left, key=lambda v: (cells[v], v))
-        if cells[chosen] > MAX_CLIQUE_CELLS:
-            raise ValueError(
-                f"the share of variable {target} needs a table of {cells[chosen]} cells, "
-                f"expected at most {MAX_CLIQUE_CELLS}"
-            )
-        clique = cliques[chosen]
-        joint = _product([factor for factor in factors if chosen in factor[0]], clique)
-        factors = [factor for factor in factors if chosen not in factor[0]]
-        factors.append((tuple(v for v in clique if v != chosen), joint.sum(axis=clique.index(chosen))))
-        left.remove(chosen)
-    share = _product(factors, (target,))
-    share /= share.sum()
-    return share
-
-
-def _union(scopes: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    return tuple(sorted({variable for scope in scopes for variable in scope}))
-
-
-def _product(factors: Sequence[tuple[tuple[int, ...], Floats]], clique: tuple[int, ...]) -> Floats:
-    """The product of factors as one table with an axis for each variable of the clique."""
-    result = np.ones((1,) * len(clique))
-    for scope, table in factors:
-        order = sorted(range(len(scope)), key=lambda axis: scope[axis])
-        placed = table.transpose(order)
-        sizes = iter(placed.shape)
-        result = result * placed.reshape([next(sizes) if variable in scope else 1 for variable in clique])
-    return result

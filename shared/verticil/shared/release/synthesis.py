@@ -8,31 +8,48 @@ record draws a 64-bit key; ranks of the keys within the configuration decide), s
 
 ``independent`` draws every record on its own.
 
+With evidence, records are drawn from the exact conditional distribution (`elimination.condition`); none is rejected. Many
+records are drawn chunk by chunk (`sample_chunks`), so that memory stays flat; rounding is then systematic within each.
+
 The same generator state gives the same records, with numba installed or without.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.model.elimination import ConditionalStep, condition
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Codes", "assign_by_rank_plain", "category_boundaries", "decode", "record_keys", "sample_codes"]
+__all__ = [
+    "CHUNK",
+    "Codes",
+    "assign_by_rank_plain",
+    "category_boundaries",
+    "decode",
+    "record_keys",
+    "sample_chunks",
+    "sample_codes",
+]
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 Floats = NDArray[np.float64]
+Method = Literal["systematic", "independent"]
 
 _KERNEL_FROM: Final = 3_000_000  # cells; below, plain numpy is done before the compiled kernel is loaded
 _BLOCK: Final = 65_536  # records
+
+CHUNK: Final = 1_000_000
+"""Records that `sample_chunks` draws at a time."""
 
 
 def sample_codes(
@@ -40,8 +57,9 @@ def sample_codes(
     n: int,
     *,
     generator: np.random.Generator,
-    method: Literal["systematic", "independent"] = "systematic",
+    method: Method = "systematic",
     path: Literal["auto", "compiled", "plain"] = "auto",
+    given: Mapping[int, int] | None = None,
 ) -> list[Codes]:
     """Draw records.
 
@@ -51,29 +69,69 @@ def sample_codes(
         generator: source of all randomness; advanced.
         method: see the module's text.
         path: ``compiled`` (needs numba), ``plain``, or whichever is there and quicker; the records are the same.
+        given: evidence, variable -> code; every record has it.
 
     Returns:
         One array (n,) of codes for each variable, in schema order.
 
     Raises:
-        ValueError: n is negative.
+        ValueError: n is negative, or the evidence cannot be had (see `elimination.condition`).
         ImportError: ``compiled`` without numba.
     """
+    return _draw(network, _steps(network, given), n, generator, method=method, path=path, given=given or {})
+
+
+def sample_chunks(
+    network: Network,
+    n: int,
+    *,
+    generator: np.random.Generator,
+    method: Method = "systematic",
+    given: Mapping[int, int] | None = None,
+) -> Iterator[list[Codes]]:
+    """Draw records, `CHUNK` at a time; up to that many they are those of `sample_codes`. Arguments and errors are the same.
+
+    Whoever uses the generator between two chunks (`decode` does) gets other records behind them, always the same.
+    """
+    steps = _steps(network, given)
+    for start in range(0, max(n, 1), CHUNK):
+        yield _draw(network, steps, min(CHUNK, n - start), generator, method=method, path="auto", given=given or {})
+
+
+def _steps(network: Network, given: Mapping[int, int] | None) -> Sequence[ConditionalStep]:
+    if given:
+        return condition(network, given)
+    families = network.families
+    return [
+        ConditionalStep(child=v, parents=families[v].parents, probability=families[v].probability)
+        for v in network.dag.topological_order()
+    ]
+
+
+def _draw(
+    network: Network,
+    steps: Sequence[ConditionalStep],
+    n: int,
+    generator: np.random.Generator,
+    *,
+    method: Method,
+    path: Literal["auto", "compiled", "plain"],
+    given: Mapping[int, int],
+) -> list[Codes]:
     if n < 0:
         raise ValueError(f"{n} records, expected 0 or more")
     compiled = path == "compiled" or (path == "auto" and n * len(network.schema) >= _KERNEL_FROM and _has_numba())
     n_states = network.schema.n_states
-    drawn: dict[int, Codes] = {}
-    for child in network.dag.topological_order():
-        family = network.families[child]
+    drawn: dict[int, Codes] = {v: np.full(n, code, dtype=network.schema[v].code_dtype) for v, code in given.items()}
+    for step in steps:
         group = np.zeros(n, dtype=np.uint32)
-        for parent in family.parents:
+        for parent in step.parents:
             group *= np.uint32(n_states[parent])
             group += drawn[parent]
-        cumulative = _cumulative(family.probability)
+        cumulative = _cumulative(step.probability)
         draw = _systematic if method == "systematic" else _independent
         codes = draw(group, cumulative, generator, compiled=compiled)
-        drawn[child] = codes.astype(network.schema[child].code_dtype, copy=False)
+        drawn[step.child] = codes.astype(network.schema[step.child].code_dtype, copy=False)
     return [drawn[variable] for variable in range(len(network.schema))]
 
 

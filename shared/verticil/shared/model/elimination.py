@@ -1,0 +1,189 @@
+"""Exact inference in a discrete network by variable elimination: marginals, evidence, and the conditional network.
+
+A factor is a table over some variables. Variables are eliminated one after the other, always the one whose elimination builds the
+smallest table (min-weight; Koller & Friedman, Probabilistic Graphical Models, section 9.4). What is multiplied just before a
+variable v is summed out is, normalised over v, its distribution given the variables that are still there; drawing in the
+reverse order from these tables therefore draws from the joint distribution given the evidence, without rejection.
+
+The cost is the largest table that is built; beyond `MAX_CLIQUE_CELLS` it is refused, never approximated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.shared.model.network import Network
+
+__all__ = ["MAX_CLIQUE_CELLS", "ConditionalStep", "condition", "network_marginals", "probability_of"]
+
+Floats = NDArray[np.float64]
+Factor = tuple[tuple[int, ...], Floats]
+
+MAX_CLIQUE_CELLS: Final = 2_000_000
+"""Largest table that is built."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ConditionalStep:
+    """How one variable is drawn, given those drawn before it.
+
+    Attributes:
+        child: position of the variable.
+        parents: positions of variables that are drawn earlier, ascending.
+        probability: (product of the parents' states in C order, K), rows sum to 1. A row that cannot occur is uniform.
+    """
+
+    child: int
+    parents: tuple[int, ...]
+    probability: Floats
+
+
+def network_marginals(network: Network) -> list[Floats]:
+    """The share of every category under the network, exact, by variable elimination among each variable's ancestors.
+
+    Returns:
+        For each variable (K,), float64, in schema order.
+
+    Raises:
+        ValueError: an elimination would need a table of more than `MAX_CLIQUE_CELLS` cells.
+    """
+    return [_marginal(network, variable) for variable in range(len(network.schema))]
+
+
+def probability_of(network: Network, evidence: Mapping[int, int]) -> float:
+    """The probability of the evidence under the network.
+
+    Args:
+        network: the model.
+        evidence: variable -> code.
+
+    Raises:
+        ValueError: a variable or code is out of range, or a table would have more than `MAX_CLIQUE_CELLS` cells.
+    """
+    _check(network, evidence)
+    relevant = _ancestors(network, evidence)
+    return _eliminate(network, _factors(network, relevant, evidence), relevant - set(evidence))[1]
+
+
+def condition(network: Network, evidence: Mapping[int, int]) -> tuple[ConditionalStep, ...]:
+    """The network given the evidence, as tables to draw from in order.
+
+    Args:
+        network: the model.
+        evidence: variable -> code; empty: the joint distribution itself, in another factorization.
+
+    Returns:
+        One step for each variable that is not in the evidence, in drawing order.
+
+    Raises:
+        ValueError: a variable or code is out of range; the evidence has probability 0; or a table would have more than
+            `MAX_CLIQUE_CELLS` cells.
+    """
+    _check(network, evidence)
+    everything = set(range(len(network.schema)))
+    steps, constant = _eliminate(network, _factors(network, everything, evidence), everything - set(evidence))
+    if not constant > 0:
+        raise ValueError("the evidence has probability 0 under the network")
+    return tuple(reversed(steps))
+
+
+def _check(network: Network, evidence: Mapping[int, int]) -> None:
+    n_states = network.schema.n_states
+    for variable, code in evidence.items():
+        if not (0 <= variable < len(n_states) and 0 <= code < n_states[variable]):
+            raise ValueError(f"evidence on variable {variable}, code {code}: out of range")
+
+
+def _marginal(network: Network, target: int) -> Floats:
+    relevant = _ancestors(network, [target])
+    factors = _factors(network, relevant, {})
+    share = _product(_reduce(network, factors, relevant - {target}), (target,))
+    share /= share.sum()
+    return share
+
+
+def _ancestors(network: Network, targets: Iterable[int]) -> set[int]:
+    """The targets and everything above them; the rest sums to 1."""
+    relevant = set(targets)
+    waiting = list(relevant)
+    while waiting:
+        new = set(network.dag.parents[waiting.pop()]) - relevant
+        relevant |= new
+        waiting.extend(new)
+    return relevant
+
+
+def _factors(network: Network, variables: Iterable[int], evidence: Mapping[int, int]) -> list[Factor]:
+    n_states = network.schema.n_states
+    factors: list[Factor] = []
+    for variable in sorted(variables):
+        scope = (*network.dag.parents[variable], variable)
+        table = network.families[variable].probability.reshape([n_states[v] for v in scope])
+        table = table[tuple(evidence.get(v, slice(None)) for v in scope)]
+        factors.append((tuple(v for v in scope if v not in evidence), table))
+    return factors
+
+
+def _eliminate(network: Network, factors: list[Factor], left: set[int]) -> tuple[list[ConditionalStep], float]:
+    """Eliminate all of `left`; the steps in order of elimination, and what is left: the probability of the evidence."""
+    n_states = network.schema.n_states
+    steps: list[ConditionalStep] = []
+    left = set(left)
+    while left:
+        chosen, clique = _cheapest(factors, left, n_states)
+        factors, joint = _summed_out(factors, chosen, clique)
+        parents = tuple(v for v in clique if v != chosen)
+        rows = np.moveaxis(joint, clique.index(chosen), -1).reshape(-1, n_states[chosen])
+        totals = rows.sum(axis=1, keepdims=True)
+        rows = np.where(totals > 0, rows / np.where(totals > 0, totals, 1.0), 1 / n_states[chosen])
+        steps.append(ConditionalStep(child=chosen, parents=parents, probability=rows))
+        left.remove(chosen)
+    return steps, math.prod(float(table) for _, table in factors)
+
+
+def _reduce(network: Network, factors: list[Factor], left: set[int]) -> list[Factor]:
+    left = set(left)
+    while left:
+        chosen, clique = _cheapest(factors, left, network.schema.n_states)
+        factors, _ = _summed_out(factors, chosen, clique)
+        left.remove(chosen)
+    return factors
+
+
+def _cheapest(factors: Sequence[Factor], left: set[int], n_states: Sequence[int]) -> tuple[int, tuple[int, ...]]:
+    cliques = {v: _union(scope for scope, _ in factors if v in scope) for v in left}
+    cells = {v: math.prod(n_states[u] for u in clique) for v, clique in cliques.items()}
+    chosen = min(left, key=lambda v: (cells[v], v))
+    if cells[chosen] > MAX_CLIQUE_CELLS:
+        raise ValueError(
+            f"eliminating variable {chosen} needs a table of {cells[chosen]} cells, expected at most {MAX_CLIQUE_CELLS}"
+        )
+    return chosen, cliques[chosen]
+
+
+def _summed_out(factors: Sequence[Factor], chosen: int, clique: tuple[int, ...]) -> tuple[list[Factor], Floats]:
+    joint = _product([factor for factor in factors if chosen in factor[0]], clique)
+    left = [factor for factor in factors if chosen not in factor[0]]
+    left.append((tuple(v for v in clique if v != chosen), joint.sum(axis=clique.index(chosen))))
+    return left, joint
+
+
+def _union(scopes: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(sorted({variable for scope in scopes for variable in scope}))
+
+
+def _product(factors: Sequence[Factor], clique: tuple[int, ...]) -> Floats:
+    """The product of factors as one table with an axis for each variable of the clique."""
+    result = np.ones((1,) * len(clique))
+    for scope, table in factors:
+        order = sorted(range(len(scope)), key=lambda axis: scope[axis])
+        placed = table.transpose(order)
+        sizes = iter(placed.shape)
+        result = result * placed.reshape([next(sizes) if variable in scope else 1 for variable in clique])
+    return result
