@@ -166,6 +166,7 @@ def test_the_bytes_have_structure_and_share_and_come_back(study: Study, tmp_path
         ('noise = "gaussian"\n', "", "share.epsilon: goes with noise, and there is none"),
         ('"gaussian"', '"laplace"', "share.noise: got 'laplace', expected one of gaussian"),
         ("delta = 1e-9", "delta = 0", "share.delta: got 0, expected more than 0 and at most 0.01"),
+        ("delta = 1e-9", "delta = 1e-200", "below what the sampling can promise"),
         ("delta = 1e-9", "delta = 0.011", "share.delta: got 0.011, expected more than 0 and at most 0.01"),
         ("delta = 1e-9", "delta = nan", "share.delta: got nan"),
         ("epsilon = 2.0", "epsilon = -1", "share.epsilon: got -1, expected a finite number > 0"),

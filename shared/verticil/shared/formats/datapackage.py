@@ -67,8 +67,13 @@ def datapackage(
         "name": study.id,
         "title": f"SYNTHETIC: {study.title}",
         "description": (
-            f"{study.purpose}. Synthetic records drawn from a Bayesian network that was estimated from randomized columns; "
-            "no record is a real person's."
+            f"{study.purpose}. Synthetic records drawn from a Bayesian network that was estimated from "
+            + (
+                "each party's own columns and randomized ones of the others"
+                if study.model == "peer"
+                else "randomized columns"
+            )
+            + "; no record is a real person's."
         ),
         **({"created": created} if created is not None else {}),
         "contributors": [{"title": party, "roles": ["contributor"]} for party in study.parties],

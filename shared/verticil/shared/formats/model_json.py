@@ -1,11 +1,16 @@
 """model.json: the published model, whole. Everything that a reader needs to use it, judge it and sample from it stands in here.
 
-The document is canonical JSON (RFC 8785): the same model gives the same bytes. It holds the variables with their owners and their
-categories in order, the graph, for every cell of every conditional table the probability that is sampled from, the unbiased
-estimate, its standard error and interval, the one-way shares, and the privacy figures of each column and of one person.
+The document is canonical JSON (RFC 8785): the same model gives the same bytes. It holds the variables with their owners and
+their categories in order, the graph, for every cell of every conditional table the probability that is sampled from, the
+unbiased estimate, its standard error and interval, the one-way shares, and the privacy figures of each column and of one
+person.
 
 One layout for all tables: a table has a row for each configuration of the parents and a column for each category of the child;
-configurations run through the parents' categories in order, the last parent fastest. null stands for what could not be estimated.
+configurations run through the parents' categories in order, the last parent fastest. null stands for what could not be
+estimated.
+
+In Model I (`peer`) it also says, for each table, which party learned it and from which columns of others, who read which
+randomized column, and whether the numbers are exact functions of raw data.
 
 Intervals are conditional on the structure: they say how well the numbers are known if the arrows are right, not how sure the
 arrows are.
@@ -24,6 +29,7 @@ from numpy.typing import NDArray
 
 from verticil.shared.errors import GateFailed
 from verticil.shared.formats.json_document import Json, Node, parse
+from verticil.shared.formats.peer_statement import FamilyOrigin, peer_statement
 from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal, Network, Projection
@@ -46,6 +52,7 @@ _LAYOUT: Final = (
 
 _PROBABILITY: Final[Mapping[str, str]] = {
     "em": "maximum a posteriori by the constrained EM counts",
+    "inverse": "the unbiased counts, none of which is negative, with the prior",
     "clip": "the unbiased counts, negative ones set to 0 and the others rescaled, with the prior",
     "simplex": "the nearest counts to the unbiased ones that are not negative, by least squares, with the prior",
 }
@@ -85,7 +92,8 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
     """
     study = context.study
     names = network.schema.names
-    document: Json = {
+    peer = None if study.model == "central" else peer_statement(study, network.dag)
+    document: dict[str, Json] = {
         "format": FORMAT,
         "version": VERSION,
         "study": {
@@ -99,7 +107,7 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
         "parties": list(study.parties),
         "n_common": context.n_common,
         "simulation": context.simulation,
-        "privacy": privacy_statement(study).document(),
+        "privacy": privacy_statement(study, network.dag).document(),
         "variables": [_variable(variable) for variable in network.schema.variables],
         "structure": {
             "edges": [[names[parent], names[child]] for parent, child in network.dag.edges()],
@@ -111,6 +119,13 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
             "estimate": "unbiased: from the inverse of the randomization, not clipped, so it can lie outside 0 to 1",
             "standard_error": "of the estimate; sampling and randomization together",
             "interval": "from the estimate, then cut to 0 to 1; null where unstable",
+            **(
+                {
+                    "replaced": "the probability is a backed-off value, because too few people are in the cell; not estimated"
+                }
+                if peer is not None and peer.minimum_count
+                else {}
+            ),
             "unstable": "the parent configuration's estimated count is below 3 of its standard deviations",
             "interval_level": study.parameters.interval_level,
             "prior_count": study.parameters.prior_count,
@@ -122,9 +137,14 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
                 "negative_cells": "how many of the family's unbiased counts are negative",
             },
         },
-        "families": [_family(family, names) for family in network.families],
+        "families": [
+            {**_family(family, names), **({} if peer is None else _origin(peer.origins[family.child]))}
+            for family in network.families
+        ],
         "marginals": [_marginal(marginal, names) for marginal in marginals],
     }
+    if peer is not None:
+        document["peer"] = peer.document()
     return rfc8785.dumps(cast("dict[str, object]", document))  # type: ignore[arg-type]  # rfc8785 types its input as dict and list
 
 
@@ -197,7 +217,15 @@ def _intervals(low: NDArray[np.float64], high: NDArray[np.float64]) -> list[Json
     return [None if math.isnan(first) or math.isnan(last) else [first, last] for first, last in pairs]
 
 
-def _family(family: Family, names: tuple[str, ...]) -> Json:
+def _origin(origin: FamilyOrigin) -> dict[str, Json]:
+    return {
+        "learned_by": origin.learned_by,
+        "kind": origin.kind,
+        "cross_parents": list(origin.cross_parents),
+    }
+
+
+def _family(family: Family, names: tuple[str, ...]) -> dict[str, Json]:
     unstable = cast("list[list[bool]]", family.unstable.tolist())
     return {
         "child": names[family.child],
@@ -207,6 +235,8 @@ def _family(family: Family, names: tuple[str, ...]) -> Json:
         "standard_error": _numbers(family.standard_error),
         "interval": _intervals(family.interval_low, family.interval_high),
         "unstable": unstable,
+        # Only studies between peers can ask for it.
+        **({} if family.replaced is None else {"replaced": cast("list[list[bool]]", family.replaced.tolist())}),
         "projection": None
         if family.projection is None
         else {"mass_moved": family.projection.mass_moved, "negative_cells": family.projection.negative_cells},
@@ -241,7 +271,11 @@ def _read_family(node: Node, positions: Mapping[str, int], schema: Schema) -> Fa
 
     intervals = [[_read_interval(cell) for cell in row] for row in node["interval"]]
     unstable = [[cell.boolean() for cell in row] for row in node["unstable"]]
-    for key, grid in (("interval", intervals), ("unstable", unstable)):
+    marked = node.get("replaced")
+    replaced = None if marked is None else [[cell.boolean() for cell in row] for row in marked]
+    for key, grid in (("interval", intervals), ("unstable", unstable), ("replaced", replaced)):
+        if grid is None:
+            continue
         if len(grid) != shape[0] or any(len(row) != shape[1] for row in grid):
             node[key].fail(f"expected {shape[0]} rows of {shape[1]} entries")
     ends = np.array(intervals, dtype=np.float64).reshape((*shape, 2))
@@ -255,6 +289,7 @@ def _read_family(node: Node, positions: Mapping[str, int], schema: Schema) -> Fa
         interval_low=ends[..., 0],
         interval_high=ends[..., 1],
         unstable=np.array(unstable, dtype=np.bool_).reshape(shape),
+        replaced=None if replaced is None else np.array(replaced, dtype=np.bool_).reshape(shape),
         projection=None
         if projection is None
         else Projection(

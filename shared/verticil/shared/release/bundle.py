@@ -1,11 +1,12 @@
 """Writing a release: a folder with all its files, listed in a manifest, and the publisher's signature over the manifest.
 
 `write_release` makes the folder appear whole or not at all: it is written beside its place under a hidden name, flushed to the
-disk and renamed. `sign_release` adds `manifest.sig`. Nothing is ever added to a release that exists; checking one is
-`verification`'s.
+disk and renamed. `sign_release` adds `manifest.sig`; in Model I, where every party signs, `write_signatures` does. Nothing else
+is ever added to a release that exists; checking one is `verification`'s.
 
-The manifest lists size and SHA-256 of every file, both digests of the study, the parties' receipts, versions, seeds and the
-privacy figures. What is signed is the manifest's bytes, so they are written for people (indented) and never rewritten.
+The manifest lists size and SHA-256 of every file, both digests of the study, the parties' receipts (in Model I their signed
+parameters), versions, seeds and the privacy figures. What is signed is the manifest's bytes, so they are written for people
+(indented) and never rewritten.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import hashlib
 import importlib.metadata
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
@@ -24,13 +25,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from verticil.shared.disk import is_disk_full, sync_directory
-from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.errors import DataFault, Misuse, PeerFault
 from verticil.shared.formats import bif, datapackage, model_json, xmlbif
 from verticil.shared.formats.json_document import Json, to_text
+from verticil.shared.formats.peer_statement import peer_statement
 from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.formats.tables import write_atomically, write_csv, write_parquet
 from verticil.shared.release.content import FILES, ReleaseContent, SignedStatement
 from verticil.shared.study import canonical
+from verticil.shared.transport.pki import identity_of
 
 __all__ = [
     "MANIFEST",
@@ -41,6 +44,7 @@ __all__ = [
     "sign_release",
     "to_der",
     "write_release",
+    "write_signatures",
 ]
 
 MANIFEST: Final = "manifest.json"
@@ -110,17 +114,43 @@ def sign_release(directory: Path, signer: Signer, *, ca_certificate: bytes) -> N
         Misuse: FILE_MISSING when there is no manifest.
         DataFault: DISK_FULL.
     """
-    try:
-        manifest = (directory / MANIFEST).read_bytes()
-    except FileNotFoundError:
-        raise Misuse("FILE_MISSING", f"{directory / MANIFEST}: no such file", hint="write the release first") from None
-    signed = signer.sign(manifest)
+    manifest = _read_manifest(directory)
+    write_signatures(directory, [signer.sign(manifest)], ca_certificate=ca_certificate)
+
+
+def write_signatures(directory: Path, signed: Sequence[SignedStatement], *, ca_certificate: bytes) -> None:
+    """Write `manifest.sig`: one signature of the manifest, or in Model I one of each party.
+
+    The order does not matter: the same signatures give the same file.
+
+    Args:
+        directory: the release.
+        signed: their bodies are the manifest's bytes; whether the signatures hold is not checked here.
+        ca_certificate: see `sign_release`.
+
+    Raises:
+        PeerFault: STUDY_MISMATCH, somebody signed another manifest: both digests are shown.
+        Misuse: FILE_MISSING when there is no manifest.
+        DataFault: DISK_FULL.
+    """
+    manifest = _read_manifest(directory)
+    for item in signed:
+        if item.body != manifest:
+            raise PeerFault(
+                "STUDY_MISMATCH",
+                f"{MANIFEST}: {_signer_name(item.certificate)} signed one with the SHA-256 "
+                f"{hashlib.sha256(item.body).hexdigest()}, this one has {hashlib.sha256(manifest).hexdigest()}",
+                hint="the parties did not assemble the same release: compare versions of verticil, numpy, pandas and pyarrow",
+            )
+    ordered = sorted(signed, key=lambda item: (_signer_name(item.certificate), item.certificate))
     document: Json = {
         "format": SIGNATURE_FORMAT,
         "version": 1,
         "file": MANIFEST,
         "algorithm": "Ed25519",
-        "signatures": [{"signature": _base64(signed.signature), "certificate": _base64(signed.certificate)}],
+        "signatures": [
+            {"signature": _base64(item.signature), "certificate": _base64(item.certificate)} for item in ordered
+        ],
         "authority": _base64(to_der(ca_certificate)),
     }
     # Made beside the folder, not in it: a crash must not leave an unlisted file in a release.
@@ -128,6 +158,18 @@ def sign_release(directory: Path, signer: Signer, *, ca_certificate: bytes) -> N
     _write_bytes(staging, to_text(document))
     staging.replace(directory / SIGNATURE)
     sync_directory(directory)
+
+
+def _read_manifest(directory: Path) -> bytes:
+    try:
+        return (directory / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        raise Misuse("FILE_MISSING", f"{directory / MANIFEST}: no such file", hint="write the release first") from None
+
+
+def _signer_name(certificate: bytes) -> str:
+    """The identity in a signer's certificate, for an order and a message."""
+    return identity_of(x509.load_der_x509_certificate(certificate)).uri
 
 
 def _write_files(folder: Path, content: ReleaseContent) -> None:
@@ -191,16 +233,28 @@ def _manifest(folder: Path, content: ReleaseContent) -> Json:
         "seeds": {"structure": study.structure.seed, "synthetic": study.release.seed},
         "search": dict(content.search),
         "provenance": dict(content.provenance),
-        "privacy": privacy_statement(study).document(),
+        "privacy": privacy_statement(study, content.network.dag).document(),
         "files": files,
-        "receipts": [
-            {
-                "body": receipt.body.decode("utf-8"),
-                "signature": _base64(receipt.signature),
-                "certificate": _base64(receipt.certificate),
-            }
-            for receipt in content.receipts
-        ],
+        **_evidence(content),
+    }
+
+
+def _evidence(content: ReleaseContent) -> dict[str, Json]:
+    """What others signed: the miner's receipts, or in Model I the parties' parameters and a learned structure."""
+    if content.study.model == "central":
+        return {"receipts": [_signed(receipt) for receipt in content.receipts]}
+    return {
+        "peer": peer_statement(content.study, content.network.dag).document(),
+        "structure": None if content.structure is None else _signed(content.structure),
+        "statements": [_signed(statement) for statement in content.statements],
+    }
+
+
+def _signed(statement: SignedStatement) -> Json:
+    return {
+        "body": statement.body.decode("utf-8"),
+        "signature": _base64(statement.signature),
+        "certificate": _base64(statement.certificate),
     }
 
 

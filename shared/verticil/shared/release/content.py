@@ -1,7 +1,7 @@
 """What a release consists of, as one value, before it becomes files.
 
-Whoever publishes (the miner, or the simulation) puts it together; `bundle` writes it. The value is checked once, here: its parts
-belong to the same study and to each other.
+Whoever publishes (the miner, or in Model I every party) puts it together; `bundle` writes it. The value is checked once, here:
+its parts belong to the same study and to each other.
 """
 
 from __future__ import annotations
@@ -68,12 +68,14 @@ class ReleaseContent:
         synthetic: the synthetic records, columns in schema order.
         codes: the same records as codes, one array for each variable.
         n_common: how many people all parties have in common.
-        receipts: the miner's signed receipts, one for each unit.
+        receipts: the miner's signed receipts, one for each unit; none in Model I.
         provenance: versions and whatever else tells how the release was made.
         search: how the structure was found.
         simulation: everything ran on one machine; nobody's data were protected from whoever ran it.
         seed_derived: site secrets and linkage key were derived from a seed, so the noise can be computed again.
         published_at: time of publication, UTC.
+        statements: Model I: each party's signed parameters, in the study's order.
+        structure: Model I: the structure, signed by the miner that searched it; None where the study gives it.
 
     Raises:
         ValueError: the parts do not belong together.
@@ -93,6 +95,8 @@ class ReleaseContent:
     simulation: bool
     seed_derived: bool
     published_at: dt.datetime
+    statements: tuple[SignedStatement, ...] = ()
+    structure: SignedStatement | None = None
 
     def __post_init__(self) -> None:
         schema = self.study.schema
@@ -107,6 +111,10 @@ class ReleaseContent:
         if tuple(marginal.variable for marginal in self.marginals) != tuple(range(len(schema))):
             raise ValueError(
                 f"{len(self.marginals)} marginals, expected one for each of {len(schema)} variables in order"
+            )
+        if self.study.model == "peer" and len(self.statements) != len(self.study.parties):
+            raise ValueError(
+                f"{len(self.statements)} statements, expected one of each of {len(self.study.parties)} parties"
             )
         if self.published_at.utcoffset() != dt.timedelta(0):
             raise ValueError("published_at is not a UTC time")

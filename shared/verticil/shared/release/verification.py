@@ -2,9 +2,10 @@
 
 In this order: every file of the manifest is there with its size and SHA-256, and no other file is; the documents belong to the
 same study; the publisher's signature over the manifest holds; its certificate, and those of all receipts, were issued by one
-authority to one miner; and that authority, or that certificate, is the one that the reader trusts. Without an anchor of the
-reader's own (the CA certificate, or a fingerprint from a trusted place) all but the last is checked and the result is still
-"untrusted": anybody can make a consistent release.
+authority to one miner (in Model I every party of the study has signed, and `peer_verification` checks what each has stated);
+and that authority, or that certificate, is the one that the reader trusts. Without an anchor of the reader's own (the CA
+certificate, or a fingerprint from a trusted place) all but the last is checked and the result is still "untrusted": anybody can
+make a consistent release.
 
 A release outlives the certificates it was signed with. So validity is checked at the time at which the publisher says that it
 published (each receipt: was received), not now. That time is the publisher's own word: whoever steals a signing key can sign
@@ -13,7 +14,6 @@ backdated releases with it after its certificate has ended.
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
 import hashlib
 import math
@@ -22,21 +22,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from verticil.shared.errors import GateFailed, Misuse, PeerFault, VerticilError
+from verticil.shared.errors import GateFailed, Misuse, VerticilError
 from verticil.shared.formats import model_json
 from verticil.shared.formats.json_document import Node, parse
+from verticil.shared.formats.peer_statement import peer_statement
 from verticil.shared.formats.privacy_statement import privacy_statement
+from verticil.shared.model.graph import Dag
+from verticil.shared.model.network import Network
 from verticil.shared.release.bundle import MANIFEST, MANIFEST_FORMAT, SIGNATURE, SIGNATURE_FORMAT, to_der
+from verticil.shared.release.evidence import base64_bytes, expect, signed_statement, signer, utc_time
+from verticil.shared.release.peer_verification import check_evidence, check_peer_figures
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.signing import verify_signed
 from verticil.wire.v1 import common_pb2
 
 __all__ = ["VerifiedRelease", "verify_release"]
 
-_MAX_DOCUMENT = 256 * 2**20
-_MAX_MANIFEST = 32 * 2**20  # a thousand columns with their receipts take 3 MiB
+_MAX_DOCUMENT = 256 * 2**20  # in Model I a manifest holds every parameter as its party signed it
+_MAX_SIGNATURE = 32 * 2**20
 REQUIRED = ("model.json", "study.json")
 
 
@@ -45,21 +49,26 @@ class VerifiedRelease:
     """What a verified release says about itself.
 
     Attributes:
-        publisher: identity URI of the miner that signed it.
+        publisher: identity URI of the miner that signed it; in Model I of the first of `signers`.
         publisher_sha256: fingerprint of its signing certificate.
+        signers: identity URIs of all that signed it: the miner, or in Model I every party of the study.
         authority_sha256: fingerprint of the CA certificate.
         study_id, study_digest, effective_digest: of which study.
         published_at: by the publisher's clock, ISO 8601.
         n_common: people that all parties have in common.
         synthetic_records: rows of the synthetic table.
         receipts: how many receipts of the miner were checked.
+        statements: Model I: how many parties' signed parameters were checked.
+        exact_parameters: Model I: the parameters are exact functions of raw data, no noise was added to them; None in Model II.
         simulation, seed_derived: whether it says that it was simulated, or that its noise can be computed again.
-        epsilon_per_person: of all columns together; None without a bound.
+        epsilon_per_person: of all randomized columns together; None without a bound. In Model I it is a promise against their
+            readers and not about the parameters.
         files: names of all files, the manifest and its signature excepted.
     """
 
     publisher: str
     publisher_sha256: str
+    signers: tuple[str, ...]
     authority_sha256: str
     study_id: str
     study_digest: str
@@ -68,6 +77,8 @@ class VerifiedRelease:
     n_common: int
     synthetic_records: int
     receipts: int
+    statements: int
+    exact_parameters: bool | None
     simulation: bool
     seed_derived: bool
     epsilon_per_person: float | None
@@ -99,45 +110,50 @@ def verify_release(
     anchor = None if ca_certificate is None else _anchor(ca_certificate)
     manifest_bytes = _read(directory, MANIFEST)
     manifest = parse(manifest_bytes, source=MANIFEST)
-    _expect(manifest["format"], MANIFEST_FORMAT)
+    expect(manifest["format"], MANIFEST_FORMAT)
     if manifest["version"].integer() != 1:
         manifest["version"].fail("made by a newer version of verticil")
     files = _check_files(directory, manifest)
-    study = _check_documents(directory, manifest)
-    published = _time(manifest["published_at"])
+    study, model = _check_documents(directory, manifest)
+    published = utc_time(manifest["published_at"])
 
     signature = parse(_read(directory, SIGNATURE), source=SIGNATURE)
-    _expect(signature["format"], SIGNATURE_FORMAT)
-    entries = signature["signatures"].items()
-    if len(entries) != 1:
-        signature["signatures"].fail(f"{len(entries)} signatures, expected the miner's")
-    authority = _bytes(signature["authority"]) if anchor is None else anchor
-    signed = common_pb2.Signed(
-        body=manifest_bytes, signature=_bytes(entries[0]["signature"]), certificate=_bytes(entries[0]["certificate"])
+    expect(signature["format"], SIGNATURE_FORMAT)
+    authority = base64_bytes(signature["authority"]) if anchor is None else anchor
+    signers = _check_signatures(
+        signature, manifest_bytes, study, authority=authority, published=published, anchored=anchor is not None
     )
-    publisher = _signer(signed, authority, at=published, where=SIGNATURE, anchored=anchor is not None)
-    n_receipts = _check_receipts(manifest, study, authority=authority, publisher=publisher.name, published=published)
+    publishers = [identity for identity, _ in signers]
+    if study.model == "peer":
+        n_receipts, n_statements = 0, check_evidence(manifest, study, model, authority=authority, published=published)
+    else:
+        n_receipts = _check_receipts(
+            manifest, study, authority=authority, publisher=publishers[0].name, published=published
+        )
+        n_statements = 0
 
-    publisher_sha256 = hashlib.sha256(signed.certificate).hexdigest()
     authority_sha256 = hashlib.sha256(authority).hexdigest()
-    if pinned is not None and pinned not in (publisher_sha256, authority_sha256):
+    names = ", ".join(identity.uri for identity in publishers)
+    if pinned is not None and pinned not in (authority_sha256, *(sha256 for _, sha256 in signers)):
+        certificates = ", ".join(sha256 for _, sha256 in signers)
         raise GateFailed(
             "RELEASE_UNTRUSTED",
-            f"{directory}: published by {publisher.uri} (certificate {publisher_sha256}, authority {authority_sha256}), "
+            f"{directory}: published by {names} (certificate {certificates}, authority {authority_sha256}), "
             f"expected the fingerprint {pinned}",
             hint="the release is consistent, but it is not from the federation that you named",
         )
     if pinned is None and anchor is None:
         raise GateFailed(
             "RELEASE_UNTRUSTED",
-            f"{directory}: the release is consistent in itself; whether {publisher.uri} published it was not checked, because no "
+            f"{directory}: the release is consistent in itself; whether {names} published it was not checked, because no "
             f"anchor was given (it names the authority {authority_sha256})",
             hint="give --ca FILE or --fingerprint HEX from a trusted place (federation.toml has it as ca_sha256)",
         )
-    total = privacy_statement(study)
+    total = privacy_statement(study, model.dag)
     return VerifiedRelease(
-        publisher=publisher.uri,
-        publisher_sha256=publisher_sha256,
+        publisher=publishers[0].uri,
+        publisher_sha256=signers[0][1],
+        signers=tuple(identity.uri for identity in publishers),
         authority_sha256=authority_sha256,
         study_id=study.id,
         study_digest=manifest["study_digest"].text(),
@@ -146,6 +162,8 @@ def verify_release(
         n_common=manifest["n_common"].integer(),
         synthetic_records=manifest["synthetic_records"].integer(),
         receipts=n_receipts,
+        statements=n_statements,
+        exact_parameters=peer_statement(study, model.dag).exact if study.model == "peer" else None,
         simulation=manifest["simulation"].boolean(),
         seed_derived=manifest["seed_derived"].boolean(),
         epsilon_per_person=total.epsilon_per_person if total.bounded else None,
@@ -159,7 +177,7 @@ def _read(directory: Path, name: str) -> bytes:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
             raise GateFailed("RELEASE_INVALID", f"{path}: not a plain file")
-        limit = _MAX_MANIFEST if name in (MANIFEST, SIGNATURE) else _MAX_DOCUMENT
+        limit = _MAX_SIGNATURE if name == SIGNATURE else _MAX_DOCUMENT
         if status.st_size > limit:
             raise GateFailed("RELEASE_INVALID", f"{path}: {status.st_size} bytes, expected at most {limit}")
         return path.read_bytes()
@@ -202,7 +220,7 @@ def _legible(names: Iterable[str]) -> str:
     return ", ".join(name if name.isprintable() else ascii(name) for name in names)
 
 
-def _check_documents(directory: Path, manifest: Node) -> Study:
+def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network]:
     """study.json is the study of the manifest's digest, and model.json and the privacy figures are of that study."""
     study_bytes = _read(directory, "study.json")
     effective = manifest["effective_digest"].text()
@@ -215,18 +233,46 @@ def _check_documents(directory: Path, manifest: Node) -> Study:
     model_bytes = _read(directory, "model.json")
     model = parse(model_bytes, source="model.json")
     for key in ("study_digest", "effective_digest"):
-        _expect(model["study"][key], manifest[key].text())
-    if model_json.read(model_bytes).schema != study.schema:
+        expect(model["study"][key], manifest[key].text())
+    network = model_json.read(model_bytes)
+    if network.schema != study.schema:
         raise GateFailed("RELEASE_INVALID", "model.json: its variables are not those of study.json")
     for document in (manifest, model):
-        _check_privacy(document["privacy"], study)
-    _expect(manifest["study"]["id"], study.id)
-    return study
+        _check_privacy(document["privacy"], study, network.dag)
+        if study.model == "peer":
+            check_peer_figures(document["peer"], study, network.dag)
+    expect(manifest["study"]["id"], study.id)
+    expect(manifest["study"]["model"], study.model)
+    return study, network
 
 
-def _check_privacy(node: Node, study: Study) -> None:
+def _check_signatures(
+    signature: Node, manifest: bytes, study: Study, *, authority: bytes, published: dt.datetime, anchored: bool
+) -> list[tuple[Identity, str]]:
+    """The miner has signed the manifest, or in Model I every party of the study; who, and the certificate's fingerprint."""
+    entries = signature["signatures"].items()
+    role, expected = (Role.PARTY, len(study.parties)) if study.model == "peer" else (Role.MINER, 1)
+    if len(entries) != expected:
+        whose = "one of each party" if role is Role.PARTY else "the miner's"
+        signature["signatures"].fail(f"{len(entries)} signatures, expected {whose}")
+    signers: list[tuple[Identity, str]] = []
+    for entry in entries:
+        signed = common_pb2.Signed(
+            body=manifest,
+            signature=base64_bytes(entry["signature"]),
+            certificate=base64_bytes(entry["certificate"]),
+        )
+        identity = signer(signed, authority, role=role, at=published, where=SIGNATURE, anchored=anchored)
+        signers.append((identity, hashlib.sha256(signed.certificate).hexdigest()))
+    names = {identity.name for identity, _ in signers}
+    if role is Role.PARTY and names != set(study.parties):
+        signature["signatures"].fail(f"signed by {', '.join(sorted(names))}, expected {', '.join(study.parties)}")
+    return signers
+
+
+def _check_privacy(node: Node, study: Study, dag: Dag) -> None:
     """The published epsilons are those of the matrices in study.json."""
-    statement = privacy_statement(study)
+    statement = privacy_statement(study, dag)
     columns = node["columns"].items()
     if len(columns) != len(statement.columns):
         node["columns"].fail(f"{len(columns)} columns, expected {len(statement.columns)}")
@@ -248,14 +294,10 @@ def _check_receipts(manifest: Node, study: Study, *, authority: bytes, publisher
         return 0
     units: set[int] = set()
     for receipt in receipts:
-        signed = common_pb2.Signed(
-            body=receipt["body"].text().encode("utf-8"),
-            signature=_bytes(receipt["signature"]),
-            certificate=_bytes(receipt["certificate"]),
-        )
+        signed = signed_statement(receipt)
         body = parse(signed.body, source=f"{receipt.where}: body")
-        received = _time(body["received_at"])
-        _signer(signed, authority, name=publisher, at=received, where=receipt.where, anchored=False)
+        received = utc_time(body["received_at"])
+        signer(signed, authority, role=Role.MINER, name=publisher, at=received, where=receipt.where, anchored=False)
         index = body["unit"].integer()
         if index >= len(study.units) or index in units:
             body["unit"].fail(f"unit {index} has a receipt already, or the study has none of that number")
@@ -277,37 +319,6 @@ def _check_receipts(manifest: Node, study: Study, *, authority: bytes, publisher
     if len(units) != len(study.units):
         manifest["receipts"].fail(f"receipts for {len(units)} of {len(study.units)} randomized columns")
     return len(receipts)
-
-
-def _signer(
-    signed: common_pb2.Signed, authority: bytes, *, name: str | None = None, at: dt.datetime, where: str, anchored: bool
-) -> Identity:
-    """The miner that signed; a fault becomes one of the release."""
-    try:
-        return verify_signed(signed, authority, role=Role.MINER, name=name, at=at)
-    except PeerFault as error:
-        # Under the reader's own CA certificate, a chain that leads elsewhere is a question of trust; a wrong signature never is.
-        code = "RELEASE_UNTRUSTED" if anchored and error.code != "MESSAGE_INVALID" else "RELEASE_INVALID"
-        raise GateFailed(code, f"{where}: {error.message}") from None
-
-
-def _expect(node: Node, expected: str) -> None:
-    if (got := node.text()) != expected:
-        node.fail(f"got '{got}', expected '{expected}'")
-
-
-def _bytes(node: Node) -> bytes:
-    try:
-        return base64.b64decode(node.text(), validate=True)
-    except ValueError:
-        return node.fail("expected base64")
-
-
-def _time(node: Node) -> dt.datetime:
-    try:
-        return dt.datetime.strptime(node.text(), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=dt.UTC)
-    except ValueError:
-        return node.fail("expected a UTC time such as 2026-11-21T10:00:00Z")
 
 
 def _anchor(certificate: bytes) -> bytes:

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
 from verticil.shared.errors import Misuse
+from verticil.shared.model.gaussian import share_sigma
 from verticil.shared.study.document import Study
+from verticil.shared.study.readers import shared_tables
 from verticil.shared.study.vocabulary import MAX_SAFE, MAX_TEXT, METHODS, SCORES, check_supported, fail
 
 __all__ = ["LARGEST_DELTA", "check_share", "check_structure", "edge_text", "near_hint"]
@@ -85,6 +87,11 @@ def check_share(study: Study, *, source: str) -> None:
             f"got {rule.delta:g}, expected more than 0 and at most {LARGEST_DELTA:g}",
             hint="delta is the chance that the promise fails: take far less than 1 in the number of people",
         )
+    for party in study.parties:
+        try:
+            share_sigma(rule.epsilon, rule.delta, shared_tables(study, party))
+        except ValueError as error:
+            fail(where, f"party '{party}': {error}", hint="choose a larger epsilon or delta, or fewer columns")
 
 
 class _Structure:

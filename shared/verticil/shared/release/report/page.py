@@ -21,6 +21,7 @@ from verticil.shared.formats.model_json import STRUCTURE_STATEMENT
 from verticil.shared.formats.privacy_statement import PRIOR, ColumnStatement, PrivacyStatement, privacy_statement
 from verticil.shared.release.content import FILES, ReleaseContent
 from verticil.shared.release.report import layout, probabilities, projection, wording
+from verticil.shared.release.report.peer import peer_section
 
 __all__ = ["render"]
 
@@ -92,6 +93,9 @@ class Row:
     bounded: bool
     unchanged: bool
     two_level: str | None
+    released_set: str | None
+    joint: str | None
+    readers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,18 +114,22 @@ def render(content: ReleaseContent) -> str:
     Returns:
         HTML that needs nothing else: styles and drawings are inside, there is no script.
     """
-    from jinja2 import Environment, StrictUndefined
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     source = files("verticil.shared.release.report")
-    style = source.joinpath("report.css").read_text("utf-8")
-    template = environment.from_string(source.joinpath("report.html.j2").read_text("utf-8"))
-    return template.render(style=style, **_values(content))
+
+    def read(name: str) -> str:
+        return source.joinpath(name).read_text("utf-8")
+
+    environment = Environment(
+        loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("report.html.j2").render(style=read("report.css"), **_values(content))
 
 
 def _values(content: ReleaseContent) -> dict[str, object]:
     study, network = content.study, content.network
-    statement = privacy_statement(study)
+    statement = privacy_statement(study, network.dag)
     owner_index = {party: position for position, party in enumerate(study.parties)}
     edges, nodes, drawing = _network(content, owner_index)
     n_unstable = sum(int(family.unstable.any(axis=1).sum()) for family in network.families)
@@ -138,11 +146,12 @@ def _values(content: ReleaseContent) -> dict[str, object]:
                 name=party,
                 owner_index=owner_index[party],
                 columns=tuple(study.schema[position].name for position in study.schema.owned_by(party)),
-                epsilon=_epsilon(statement.of_party(party)),
+                epsilon=wording.epsilon(statement.of_party(party)),
             )
             for party in study.parties
         ],
-        "rows": [_row(column, owner_index) for column in statement.columns],
+        "rows": [_row(column, owner_index) for column in statement.sent],
+        "peer": peer_section(content, statement),
         "total": _total(statement),
         "example": _example(statement),
         "unchanged": _unchanged(statement),
@@ -168,10 +177,6 @@ def _values(content: ReleaseContent) -> dict[str, object]:
     }
 
 
-def _epsilon(value: float) -> str:
-    return "no limit" if math.isinf(value) else f"{math.ceil(value * 100 - 1e-6) / 100:.2f}"
-
-
 def _row(column: ColumnStatement, owner_index: Mapping[str, int]) -> Row:
     least, most = wording.at_least(column.kept_least), wording.at_least(column.kept_most)
     return Row(
@@ -182,38 +187,57 @@ def _row(column: ColumnStatement, owner_index: Mapping[str, int]) -> Row:
         kept=least if least == most else f"{least} to {most}",
         factor=wording.factor(column.epsilon),
         posterior=wording.at_most(column.posterior),
-        epsilon=_epsilon(column.epsilon),
+        epsilon=wording.epsilon(column.epsilon),
         bounded=column.bounded,
         unchanged=column.unchanged,
         two_level=column.two_level,
+        released_set=_released_set(column),
+        joint=_joint(column),
+        readers=column.read_by or (),
     )
+
+
+def _released_set(column: ColumnStatement) -> str | None:
+    """Subset selection in words; None where one category was released."""
+    if column.subset_size is None:
+        return None
+    share = wording.at_least(column.kept_least)
+    return f"as a set of {column.subset_size} of its {column.n_states} categories that holds the true one {share} of the time"
+
+
+def _joint(column: ColumnStatement) -> str | None:
+    """What a compound is, in words; None for a single column."""
+    if len(column.variables) == 1:
+        return None
+    removed = f", without {column.impossible:,} that were declared impossible" if column.impossible else ""
+    return f"one draw over {column.n_states:,} combinations{removed}"
 
 
 def _total(statement: PrivacyStatement) -> dict[str, object]:
     return {
         "bounded": statement.bounded,
-        "epsilon": _epsilon(statement.epsilon_per_person),
+        "epsilon": wording.epsilon(statement.epsilon_per_person),
         "factor": wording.factor(statement.epsilon_per_person),
         "posterior": wording.at_most(statement.posterior_per_person),
         "identifying": statement.epsilon_per_person > math.log(100),
         "unbounded": statement.unbounded_variables,
-        "n_columns": wording.count(sum(len(column.variables) for column in statement.columns), "column"),
+        "n_columns": wording.count(sum(len(column.variables) for column in statement.sent), "column"),
     }
 
 
 def _unchanged(statement: PrivacyStatement) -> dict[str, object]:
     """The columns without noise: what the page says of noise must not be said of them."""
-    names = [name for column in statement.columns if column.unchanged for name in column.variables]
+    names = [name for column in statement.sent if column.unchanged for name in column.variables]
     return {
         "names": names,
         "they": "it is" if len(names) == 1 else "they are",
-        "every": all(column.unchanged for column in statement.columns),
+        "every": all(column.unchanged for column in statement.sent),
     }
 
 
 def _example(statement: PrivacyStatement) -> Row | None:
     """The bounded column with the largest factor: the statement in words is about it."""
-    bounded = [column for column in statement.columns if column.bounded and column.epsilon > 0]
+    bounded = [column for column in statement.sent if column.bounded and column.epsilon > 0]
     if not bounded:
         return None
     worst = max(bounded, key=lambda column: column.epsilon)
@@ -305,7 +329,7 @@ def _facts(content: ReleaseContent) -> list[tuple[str, str]]:
         ("Study", study.id),
         ("Digest of the study as proposed", content.study_digest),
         ("Digest of the study as carried out", content.effective_digest),
-        ("Seed of the structure search", str(study.structure.seed)),
+        *([("Seed of the structure search", str(study.structure.seed))] if study.structure.parents is None else []),
         ("Seed of the synthetic records", str(study.release.seed)),
     ]
     for prefix, mapping in (("Structure search", content.search), ("Made with", content.provenance)):

@@ -15,6 +15,7 @@ _SHOWN: Final = 5
 
 _METHODS: Final[Mapping[str, str]] = {
     "em": "the most probable counts that are not negative (constrained EM, with a prior)",
+    "inverse": "the same counts (a study that asks for this ends where one is negative)",
     "clip": "the same counts with the negative ones set to zero and the others rescaled",
     "simplex": "the nearest counts that are not negative (least squares)",
 }

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["at_least", "at_most", "count", "factor", "interval", "percent", "share", "with_error"]
+__all__ = ["at_least", "at_most", "count", "epsilon", "factor", "interval", "percent", "share", "tiny", "with_error"]
 
-_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SLACK = 1e-9  # binary rounding must not lift 0.6 to 60.1 %
 
 
@@ -64,6 +64,29 @@ def factor(epsilon: float) -> str:
     if lead == 10:
         lead, exponent = 1, exponent + 1
     return f"{lead} × 10{str(exponent).translate(_RAISED)} times"
+
+
+def epsilon(value: float) -> str:
+    """An epsilon, rounded up to two digits behind the point.
+
+    >>> epsilon(2.0), epsilon(1.0986), epsilon(math.inf)
+    ('2.00', '1.10', 'no limit')
+    """
+    return "no limit" if math.isinf(value) else f"{math.ceil(value * 100 - 1e-6) / 100:.2f}"
+
+
+def tiny(value: float) -> str:
+    """A small probability that is an upper bound, rounded up to two digits.
+
+    >>> tiny(1e-6), tiny(3 * 1e-6), tiny(2.51e-9), tiny(0.01)
+    ('10⁻⁶', '3 × 10⁻⁶', '2.6 × 10⁻⁹', '0.01')
+    """
+    if value >= 0.001:
+        return f"{value:g}"
+    exponent = math.floor(math.log10(value) + _SLACK)
+    lead = math.ceil(value / 10.0**exponent * 10 - 1e-6) / 10
+    power = f"10{str(exponent).translate(_RAISED)}"
+    return power if lead == 1 else f"{lead:g} × {power}"
 
 
 def share(value: float) -> str:

@@ -1,0 +1,351 @@
+"""What a party keeps of a study between peers: shelf, lists, rows, the ledger of what is shared; whom it waits for."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import math
+import sqlite3
+
+import numpy as np
+import pytest
+
+from verticil.party.control import database as database_module
+from verticil.party.control.database import SCHEMA_VERSION, Database
+from verticil.party.control.ledger import SHARED, Ledger, Release
+from verticil.party.control.policy import Policy
+from verticil.party.control.state import PartyState, Task
+from verticil.party.peer import lists
+from verticil.party.peer.calls import PeerFailedError, Peers, WaitedForError, all_of
+from verticil.party.peer.shelf import Item, Kind, LostError, Shelf
+from verticil.shared.errors import DataFault, PeerFault, Refusal
+from verticil.shared.study.states import State
+from verticil.wire.v1 import common_pb2
+
+DIGEST = hashlib.sha256(b"study").digest()
+AT = dt.datetime(2026, 11, 21, 10, 2, tzinfo=dt.UTC)
+
+
+@pytest.fixture
+def database(tmp_path):
+    with Database(tmp_path, create=True) as opened:
+        yield opened
+
+
+# ---- the database
+
+
+def test_a_database_of_version_1_is_brought_up_and_keeps_its_rows(tmp_path):
+    path = tmp_path / "party.sqlite"
+    with sqlite3.connect(path) as old:
+        old.executescript(database_module._STEPS[0])  # what version 1 wrote
+        old.execute("INSERT INTO heartbeat VALUES (1, 7, 'then', 1, '')")
+        old.execute("PRAGMA user_version = 1")
+    old.close()
+    for _ in range(2):
+        with Database(tmp_path) as opened:
+            assert opened.rows("PRAGMA user_version") == [(SCHEMA_VERSION,)]
+            assert PartyState(opened).heartbeat().pid == 7
+            assert opened.rows("SELECT * FROM peer_item") == []
+
+
+def test_state_moves_and_the_effective_study_is_found_by_its_digest(database):
+    state = PartyState(database)
+    task = Task(
+        digest=DIGEST,
+        version=0,
+        state=State.AWAITING_APPROVAL,
+        proposal=b"{}",
+        effective=b"",
+        effective_digest=b"",
+        approved=False,
+        pseudonyms_complete=False,
+        alignment_confirmed=False,
+        units_received=(),
+        failure="",
+    )
+    state.remember(task, "peers", AT)
+    assert state.agreed(b"") is None  # a study without an effective one is under no digest
+    state.agree(DIGEST, b"effective", b"e" * 32)
+    state.move(DIGEST, State.FAILED, "ARTIFACT_INVALID")
+    record = state.agreed(b"e" * 32)
+    assert record is not None
+    assert (record.digest, record.task.state, record.task.failure) == (DIGEST, State.FAILED, "ARTIFACT_INVALID")
+
+
+# ---- the shelf
+
+
+def test_the_shelf_gives_back_what_was_put_and_forgets_what_was_harmed(database, tmp_path):
+    shelf = Shelf(tmp_path / "peer", database)
+    shelf.put(DIGEST, Kind.STATEMENT, b"signed", "north")
+    shelf.put(DIGEST, Kind.COMMON, b"list")
+    assert shelf.read(DIGEST, Kind.STATEMENT, "north") == b"signed"
+    assert set(shelf.items(DIGEST)) == {(Kind.STATEMENT, "north"), (Kind.COMMON, "")}
+    path, item = shelf.unharmed(DIGEST, Kind.COMMON)
+    assert (path.read_bytes(), item) == (b"list", Item(sha256=hashlib.sha256(b"list").digest(), size=4))
+    path.write_bytes(b"harm")
+    with pytest.raises(LostError):
+        shelf.unharmed(DIGEST, Kind.COMMON)
+    shelf.target(DIGEST, Kind.STATEMENT, "north").unlink()
+    with pytest.raises(LostError):
+        shelf.read(DIGEST, Kind.STATEMENT, "north")
+    assert shelf.items(DIGEST) == {}
+
+
+def test_a_file_without_a_row_does_not_count(database, tmp_path):
+    shelf = Shelf(tmp_path / "peer", database)
+    shelf.target(DIGEST, Kind.COLUMN, "3").write_bytes(b"half")
+    with pytest.raises(LostError):
+        shelf.read(DIGEST, Kind.COLUMN, "3")
+
+
+def test_clearing_keeps_what_peers_may_still_ask_for(database, tmp_path):
+    shelf = Shelf(tmp_path / "peer", database)
+    for kind, name in ((Kind.COLUMN, "1"), (Kind.SIGNATURE, "north"), (Kind.COMMON, "")):
+        shelf.put(DIGEST, kind, b"x", name)
+    shelf.target(DIGEST, Kind.COLUMN, "2").write_bytes(b"half")
+    shelf.clear(DIGEST, keep=frozenset({Kind.SIGNATURE}))
+    assert [path.name for path in (tmp_path / "peer" / DIGEST.hex()).iterdir()] == ["signature.north"]
+    shelf.clear(DIGEST)
+    assert list((tmp_path / "peer").iterdir()) == []
+
+
+# ---- lists
+
+
+def listed(*numbers: int) -> bytes:
+    """Pseudonyms that differ in the last bytes and, above 1000, in the first ones."""
+    values = sorted((number // 1000).to_bytes(8, "big") + (number % 1000).to_bytes(8, "big") for number in numbers)
+    return b"".join(values)
+
+
+def array(data: bytes) -> np.ndarray:
+    return np.frombuffer(data, dtype=np.uint8).reshape(-1, 16)
+
+
+def test_lists_against_sets_of_python():
+    generator = np.random.default_rng(5)
+    for size in (0, 1, 2, 7, 40, 200):
+        ours, theirs = (set(generator.integers(0, 3 * size + 1, size).tolist()) for _ in range(2))
+        ours |= {number + 5000 for number in ours}
+        found = lists.in_common(array(listed(*ours)), listed(*theirs), teller="x", minimum=0)
+        assert found == listed(*(ours & theirs))
+        order = generator.permutation(len(ours)).astype(np.int64)
+        rows = lists.accepted_rows(array(listed(*ours)), order, found, teller="x", running=listed(*ours), minimum=0)
+        assert rows.tolist() == [int(order[sorted(ours).index(number)]) for number in sorted(ours & theirs)]
+
+
+@pytest.mark.parametrize(
+    ("told", "problem"),
+    [
+        (listed(1, 2) + b"x", "33 bytes, expected 16 for each record"),
+        (listed(2) + listed(1), "not in ascending order"),
+        (listed(1) + listed(1), "not in ascending order"),
+        (listed(1, 2, 9), "not a part of this party's list"),
+        (listed(1, 2, 4), "not a part of the list that this party passed on"),
+    ],
+)
+def test_a_list_that_cannot_be_is_refused(told, problem):
+    own = array(listed(1, 2, 3, 4))
+    with pytest.raises(PeerFault, match=problem) as caught:
+        lists.accepted_rows(own, np.arange(4), told, teller="x", running=listed(1, 2, 3), minimum=1)
+    assert caught.value.code == "ALIGNMENT_MISMATCH"
+
+
+def test_too_few_in_common():
+    own = array(listed(1, 2, 3))
+    with pytest.raises(Refusal, match="2 records in common, expected at least 3"):
+        lists.in_common(own, listed(1, 2, 9), teller="x", minimum=3)
+    with pytest.raises(Refusal, match="expected at least 2"):
+        lists.accepted_rows(own, np.arange(3), listed(1), teller="x", running=None, minimum=2)
+
+
+# ---- the ledger of shared statistics
+
+
+def policy(**changed) -> Policy:
+    limits = {
+        "approval": "manual",
+        "approvers": (),
+        "approvers_needed": 1,
+        "max_epsilon_per_column": 1.0,
+        "max_epsilon_per_study": 1.0,
+        "max_epsilon_lifetime": 3.0,
+        "allow_infinite": (),
+        "minimum_common_records": 1,
+        "minimum_parties": 2,
+        "max_categories": 50,
+        "deny_columns": (),
+        "recipients": (),
+        "on_data_change": "refuse",
+    }
+    return Policy(**{**limits, **changed})
+
+
+def shared(epsilon: float, study: bytes = b"one") -> Release:
+    return Release(
+        variables=("age", "sex"),
+        dataset="people",
+        sources=("age", "sex"),
+        codebook_digest=hashlib.sha256(study).digest(),
+        transition_digest=hashlib.sha256(b"noise").digest(),
+        secret_id=b"s" * 16,
+        fingerprint=b"f" * 32,
+        epsilon=epsilon,
+    )
+
+
+def record(
+    ledger: Ledger,
+    release: Release,
+    limits: Policy,
+    recipient: str = "everyone",
+    *,
+    study: bytes = DIGEST,
+    along_with: bytes | None = None,
+) -> float:
+    return ledger.record_shared(
+        release,
+        policy=limits,
+        study_digest=study,
+        study_id="peers",
+        along_with=along_with,
+        recipient=recipient,
+        artifact_sha256=b"a" * 32,
+        size=10,
+        at=AT,
+    )
+
+
+def test_what_one_study_shares_is_charged_once(database):
+    ledger = Ledger(database)
+    limits = policy(max_share_epsilon=2.0)
+    assert record(ledger, shared(2.0), limits, "miner") == 2.0
+    assert record(ledger, shared(2.0), limits) == 0.0
+    with pytest.raises(Refusal, match="epsilon 2 on top of 2 charged before, expected at most 3"):
+        record(ledger, shared(2.0, b"two"), limits)
+    assert [(row.recipient, row.epsilon, row.charged) for row in ledger.rows()] == [
+        ("miner", 2.0, 2.0),
+        ("everyone", 2.0, 0.0),
+    ]
+    assert database.rows("SELECT DISTINCT unit FROM ledger") == [(SHARED,)]
+
+
+def test_parameters_from_other_columns_are_charged_again(database):
+    """Scores and parameters of one study are one release; parameters computed anew from another column of a peer are another."""
+    ledger = Ledger(database)
+    limits = policy(max_share_epsilon=2.0, max_epsilon_lifetime=10.0)
+    scores = shared(2.0, b"scores")
+
+    def parameters(columns: bytes, along_with: bytes | None = scores.codebook_digest) -> float:
+        return record(ledger, shared(2.0, columns), limits, along_with=along_with)
+
+    assert parameters(b"first") == 2.0  # nothing was charged before
+    other = hashlib.sha256(b"another study").digest()
+    assert record(ledger, scores, limits, "miner", study=other) == 2.0
+    assert record(ledger, shared(2.0, b"its columns"), limits, study=other, along_with=scores.codebook_digest) == 0.0
+    assert record(ledger, shared(2.0, b"its columns"), limits, study=other, along_with=scores.codebook_digest) == 0.0
+    assert record(ledger, shared(2.0, b"other ones"), limits, study=other, along_with=scores.codebook_digest) == 2.0
+
+
+def test_limits_of_what_is_shared(database):
+    ledger = Ledger(database)
+    with pytest.raises(Refusal, match="max_share_epsilon") as caught:
+        record(ledger, shared(2.0), policy(max_share_epsilon=1.9))
+    assert caught.value.code == "BUDGET_EXCEEDED"
+    with pytest.raises(Refusal, match="exact functions") as caught:
+        record(ledger, shared(math.inf), policy())
+    assert caught.value.code == "EPSILON_INFINITE"
+    assert ledger.rows() == ()
+    assert record(ledger, shared(math.inf), policy(allow_exact_parameters=True)) == math.inf
+    assert ledger.spent("people") == 0.0  # infinite: recorded as such, and in no finite sum
+
+
+# ---- asking peers
+
+
+class Nobody:
+    """A peer whose every answer is an error."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+    async def hello(self, request):
+        del request
+        return common_pb2.HelloReply(protocol_version=1, federation="trial")
+
+    async def get_signature(self, request):
+        del request
+        raise (DataFault if self.code == "STATE_CORRUPT" else PeerFault)(self.code, "what it says")
+
+    async def close(self):
+        pass
+
+
+class Network:
+    def __init__(self, peer: Nobody) -> None:
+        self.peer = peer
+
+    def dial(self, name):
+        del name
+        return self.peer
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("NOT_READY", "waiting for the common list from 'tax_office'"),
+        ("UNREACHABLE", "cannot reach 'tax_office' since 10:02 UTC, waiting for the common list"),
+        ("TLS_REFUSED", r"cannot work with 'tax_office' since 10:02 UTC \(TLS_REFUSED\), waiting for the common list"),
+    ],
+)
+async def test_who_is_waited_for(code, text):
+    peers = Peers(Network(Nobody(code)), "trial", lambda: AT)
+    with pytest.raises(WaitedForError, match=f"^{text}$"):
+        await peers.ask("tax_office", lambda peer: peer.get_signature(None), what="the common list")
+
+
+async def test_an_outage_is_dated_by_its_beginning():
+    peer, now = Nobody("UNREACHABLE"), [AT]
+    peers = Peers(Network(peer), "trial", lambda: now[0])
+
+    async def ask() -> str:
+        with pytest.raises(WaitedForError) as caught:
+            await peers.ask("x", lambda peer: peer.get_signature(None), what="to load the study")
+        return str(caught.value)
+
+    assert await ask() == "cannot reach 'x' since 10:02 UTC"
+    now[0] = AT + dt.timedelta(minutes=30)
+    assert await ask() == "cannot reach 'x' since 10:02 UTC"
+    now[0] = AT + dt.timedelta(hours=13)
+    assert await ask() == "cannot reach 'x' since 2026-11-21 10:02 UTC"
+    peer.code = "NOT_READY"
+    assert await ask() == "waiting for 'x' to load the study"
+    peer.code = "UNREACHABLE"
+    assert await ask() == "cannot reach 'x' since 23:02 UTC"
+
+
+@pytest.mark.parametrize("code", ["IDENTITY_REFUSED", "ARTIFACT_INVALID", "STATE_CORRUPT"])
+async def test_what_a_peer_says_ends_the_study_and_never_the_daemon(code):
+    peers = Peers(Network(Nobody(code)), "trial", lambda: AT)
+    with pytest.raises(PeerFailedError) as caught:
+        await peers.ask("x", lambda peer: peer.get_signature(None), what="the list")
+    assert caught.value.error.code == code
+    assert caught.value.error.message == "party 'x': what it says"
+
+
+async def test_of_several_failures_the_first_counts_and_waits_are_told_once():
+    async def wait(text: str) -> None:
+        raise WaitedForError(text)
+
+    async def fail(text: str) -> None:
+        raise PeerFailedError(PeerFault("ARTIFACT_INVALID", text))
+
+    async def do() -> None:
+        pass
+
+    assert await all_of([do(), do()]) is None
+    assert await all_of([wait("for a"), do(), wait("for b"), wait("for a")]) == "for a; for b"
+    with pytest.raises(PeerFailedError, match="one"):
+        await all_of([wait("for a"), fail("one"), fail("two")])
