@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from verticil.miner.learning.search.constraints import Constraints, CustomNetwork, declared_constraints
-from verticil.miner.learning.search.given import GivenSearch
+from verticil.miner.learning.search.given import GivenNetwork, GivenSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search, violations
-from verticil.shared.errors import Misuse
+from verticil.shared.errors import InternalFault, Misuse
 from verticil.shared.model.graph import Dag, is_separated
 
 NAMES = ("age", "income", "relationship", "sex", "work")
@@ -103,6 +103,22 @@ def test_a_network_that_leaks_is_rejected():
         run_search(GivenSearch(dag=leaking), problem, seed=0)
     kept = Dag(parents=((1,), (), (1,), (), (0, 2)))
     assert run_search(GivenSearch(dag=kept), problem, seed=0).dag == kept
+
+
+class Leaking(GivenSearch):
+    """A search that checks nothing."""
+
+    def start(self, problem: SearchProblem, seed: int) -> GivenNetwork:
+        return GivenNetwork(problem=problem, seed=seed)
+
+
+def test_a_search_that_breaks_a_constraint_hands_nothing_over():
+    constraints = declared(target="income", sensitive=["relationship"])
+    problem = SearchProblem(
+        weights=np.zeros((5, 5)), n_states=(2,) * 5, max_parents=3, max_family_cells=99, constraints=constraints
+    )
+    with pytest.raises(InternalFault, match="not separated from 'age'"):
+        run_search(Leaking(dag=Dag(parents=((), (), (0,), (), ()))), problem, seed=0)
 
 
 def test_the_promise_names_all_parts():

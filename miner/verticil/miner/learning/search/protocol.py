@@ -1,38 +1,57 @@
-"""What a search for a structure is: a problem, a searcher that works in small steps, a result.
+"""What a search for a structure is: a problem, a searcher that works in small steps, a result, a checkpoint.
 
 A searcher is pure: it has no clock, no files and no threads; its random numbers come from the seed alone. Steps are short (well
-below a second), so that `run_search` can report progress and stop between any two of them.
+below a second), so that `run_search` can report progress and stop between any two of them. A state is a value: it is never
+written again, and `checkpoint` turns it into plain arrays that another process goes on from, to the same result.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.miner.learning.search.constraints import Constraints
+from verticil.shared.errors import InternalFault
 from verticil.shared.model.graph import Dag
 
 __all__ = [
+    "Checkpoint",
     "LearningCancelled",
     "SearchProblem",
     "SearchResult",
     "Searcher",
     "fitting_parents",
+    "opened",
     "run_search",
+    "sealed",
     "total_weight",
+    "violations",
 ]
 
 State = TypeVar("State")
+
+Checkpoint = Mapping[str, NDArray[np.generic]]
+"""A state as named arrays of plain numbers, to be written without pickle. ``search`` tells which method and problem it is of."""
 
 _WEIGHT_UNIT: Final = 2.0**-40
 
 
 class LearningCancelled(Exception):  # not an error: somebody asked for it
-    """The work was asked to stop, and stopped between two steps."""
+    """The work was asked to stop, and stopped between two steps.
+
+    Attributes:
+        checkpoint: where the search stood; None when it was not searching.
+    """
+
+    def __init__(self, checkpoint: Checkpoint | None = None) -> None:
+        super().__init__()
+        self.checkpoint = checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,19 +59,25 @@ class SearchProblem:
     """What is searched: the DAG with the largest total weight of its edges, within limits on every family.
 
     Weights are rounded to multiples of 2^-40, so that sums are exact: equal networks have equal totals, in whatever order
-    their edges are added.
+    their edges are added. Methods with a score of their own (`greedy`, `hill_climb`) take everything but the weights from here.
 
     Attributes:
         weights: (d, d), float64, ``weights[parent, child]`` >= 0, nats; 0 on the diagonal and for an edge that must not be.
+            An edge of weight 0 is in no result unless it is required.
         n_states: number of categories of each variable.
         max_parents: most parents of a variable; with 0 there is only the network without edges.
         max_family_cells: most cells of a family's table (parents and child).
+        constraints: what every network must meet; None for nothing. Weights of edges that it does not allow become 0.
+
+    Raises:
+        ValueError: the parts do not fit each other, or required parents are more than the limits admit.
     """
 
     weights: NDArray[np.float64]
     n_states: tuple[int, ...]
     max_parents: int
     max_family_cells: int
+    constraints: Constraints | None = None
 
     def __post_init__(self) -> None:
         d = len(self.n_states)
@@ -68,8 +93,51 @@ class SearchProblem:
             raise ValueError(
                 f"{d} variables, {self.max_parents} parents, {self.max_family_cells} cells: expected at least 1, 0 and 1"
             )
+        if self.constraints is not None:
+            if len(self.constraints.names) != d:
+                raise ValueError(f"constraints on {len(self.constraints.names)} variables, expected {d}")
+            weights[~self.constraints.allowed] = 0.0
+            for child in range(d):
+                needed = self.required_parents(child)
+                if needed and not self.fits(child, needed):
+                    raise ValueError(f"variable {child}: {len(needed)} required parents are more than the limits admit")
         weights.setflags(write=False)
         object.__setattr__(self, "weights", weights)
+
+    def required_parents(self, child: int) -> tuple[int, ...]:
+        """Parents that `child` has in every network, ascending."""
+        return () if self.constraints is None else self.constraints.parents_required(child)
+
+    def may_have(self, child: int) -> tuple[int, ...]:
+        """Parents that the constraints allow `child`, ascending, whatever their weights."""
+        if self.constraints is None:
+            return tuple(v for v in range(len(self.n_states)) if v != child)
+        return tuple(np.flatnonzero(self.constraints.allowed[:, child]).tolist())
+
+    def must_precede(self, child: int) -> frozenset[int]:
+        """Variables that an order puts before `child`; see `Constraints.before`."""
+        return (
+            frozenset()
+            if self.constraints is None
+            else frozenset(np.flatnonzero(self.constraints.before[:, child]).tolist())
+        )
+
+    def fits(self, child: int, parents: Sequence[int]) -> bool:
+        """Whether the family is within the limits on parents and cells; without parents it always is."""
+        if not parents:
+            return True
+        cells = math.prod(self.n_states[v] for v in (*parents, child))
+        return len(parents) <= self.max_parents and cells <= self.max_family_cells
+
+    def digest(self) -> bytes:
+        """SHA-256 of everything that is searched."""
+        digest = hashlib.sha256()
+        digest.update(f"{self.n_states} {self.max_parents} {self.max_family_cells}".encode())
+        digest.update(self.weights.tobytes())
+        if self.constraints is not None:
+            digest.update(self.constraints.allowed.tobytes() + self.constraints.required.tobytes())
+            digest.update(f"{self.constraints.tiers} {self.constraints.custom}".encode())
+        return digest.digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +146,7 @@ class SearchResult:
 
     Attributes:
         dag: the network.
-        fitness: total weight of its edges, nats.
+        fitness: what the method makes large, nats: the total weight of the edges, or the total of its own score.
         generations: steps made (generations of the genetic algorithm).
         dropped_edges: edges (parent, child) that the winner proposed and that were left out: of weight 0 (no significant
             information, or forbidden), or too many cells.
@@ -111,6 +179,18 @@ class Searcher(Protocol[State]):
         """The best network so far."""
         ...
 
+    def checkpoint(self, state: State) -> Checkpoint:
+        """The state as arrays."""
+        ...
+
+    def resume(self, problem: SearchProblem, checkpoint: Checkpoint) -> State:
+        """The state that `checkpoint` was made of.
+
+        Raises:
+            ValueError: it is of another method, other settings or another problem.
+        """
+        ...
+
 
 def run_search(
     searcher: Searcher[State],
@@ -119,6 +199,7 @@ def run_search(
     seed: int,
     progress: Callable[[float], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> SearchResult:
     """Start, step until done, hand over the result.
 
@@ -128,37 +209,81 @@ def run_search(
         seed: any whole number >= 0.
         progress: is told the share that is done after every step.
         cancelled: is asked before every step.
+        checkpoint: where an earlier run with the same searcher, problem and seed stopped; None to begin anew.
 
     Raises:
-        LearningCancelled: `cancelled` said so.
+        LearningCancelled: `cancelled` said so; it brings the checkpoint.
+        ValueError: the checkpoint is of another search.
+        InternalFault: INTERNAL, the network violates a limit or constraint: no such network is handed over.
     """
-    state = searcher.start(problem, seed)
+    state = searcher.start(problem, seed) if checkpoint is None else searcher.resume(problem, checkpoint)
     while (done := searcher.progress(state)) < 1.0:
         if cancelled is not None and cancelled():
-            raise LearningCancelled
+            raise LearningCancelled(searcher.checkpoint(state))
         state = searcher.step(state)
         if progress is not None:
             progress(done)
-    return searcher.result(state)
+    result = searcher.result(state)
+    if found := violations(problem, result.dag):
+        raise InternalFault("INTERNAL", f"the search broke its constraints: {'; '.join(found)}")
+    return result
+
+
+def sealed(searcher: object, problem: SearchProblem, **arrays: NDArray[np.generic]) -> Checkpoint:
+    """A checkpoint of `searcher` (a dataclass whose representation names its settings) on `problem`."""
+    mark = hashlib.sha256(repr(searcher).encode() + problem.digest()).digest()
+    return {"search": np.frombuffer(mark, dtype=np.uint8), **{name: array.copy() for name, array in arrays.items()}}
+
+
+def opened(searcher: object, problem: SearchProblem, checkpoint: Checkpoint, *names: str) -> list[NDArray[np.generic]]:
+    """The arrays `names` of a checkpoint.
+
+    Raises:
+        ValueError: it is of another method, other settings or another problem, or incomplete.
+    """
+    mark = sealed(searcher, problem)["search"]
+    if "search" not in checkpoint or not np.array_equal(checkpoint["search"], mark):
+        raise ValueError("the checkpoint is of another search")
+    if missing := [name for name in names if name not in checkpoint]:
+        raise ValueError(f"the checkpoint lacks {', '.join(missing)}")
+    return [np.array(checkpoint[name]) for name in names]
 
 
 def fitting_parents(problem: SearchProblem, child: int, parents: Sequence[int]) -> tuple[int, ...]:
     """The parents that a network keeps of those proposed for `child`, ascending.
 
     Parents of weight 0 go first; then the lightest one (of equals the one with the larger number), again and again until
-    the family's table has at most `max_family_cells` cells.
+    the family's table has at most `max_family_cells` cells. Required parents stay.
 
     >>> problem = SearchProblem(weights=np.array([[0, 0, 1.0], [0, 0, 2.0], [0, 0, 0]]), n_states=(4, 4, 4),
     ...                         max_parents=2, max_family_cells=16)
     >>> fitting_parents(problem, 2, (0, 1))
     (1,)
     """
-    kept = sorted((p for p in parents if problem.weights[p, child] > 0), key=lambda p: (-problem.weights[p, child], p))
-    while kept and math.prod(problem.n_states[p] for p in (*kept, child)) > problem.max_family_cells:
+    required = problem.required_parents(child)
+    kept = sorted(
+        (p for p in parents if problem.weights[p, child] > 0 and p not in required),
+        key=lambda p: (-problem.weights[p, child], p),
+    )
+    while kept and math.prod(problem.n_states[p] for p in (*required, *kept, child)) > problem.max_family_cells:
         kept.pop()
-    return tuple(sorted(kept))
+    return tuple(sorted((*required, *kept)))
 
 
 def total_weight(problem: SearchProblem, dag: Dag) -> float:
     """Sum of the weights of all edges of `dag`; exact, because weights are multiples of 2^-40."""
     return float(sum(problem.weights[parent, child] for parent, child in dag.edges()))
+
+
+def violations(problem: SearchProblem, dag: Dag) -> tuple[str, ...]:
+    """What `dag` violates of the problem's limits and constraints, one sentence each; empty when it meets all."""
+    names = [str(v) for v in range(len(problem.n_states))]
+    if problem.constraints is not None:
+        names = list(problem.constraints.names)
+    found = [
+        f"'{names[child]}' has {len(parents)} parents and {math.prod(problem.n_states[v] for v in (*parents, child))} cells, "
+        f"expected at most {problem.max_parents} and {problem.max_family_cells}"
+        for child, parents in enumerate(dag.parents)
+        if not problem.fits(child, parents)
+    ]
+    return tuple(found) if problem.constraints is None else (*found, *problem.constraints.violations(dag))

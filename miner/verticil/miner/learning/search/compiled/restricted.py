@@ -1,0 +1,255 @@
+"""The genetic algorithm under constraints, compiled; `restricted_operators` is the plain reference, with the same random numbers.
+
+Callers check shapes and values; a kernel checks nothing. `n_required` is (d,), `allowed` and `before` are (d, d), bool,
+``[parent, child]`` and ``[a, b]``; `allowed` leaves the required parents out, which stand in the first slots of every family.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.miner.learning.search.compiled.random import below, compiled, unit
+
+__all__ = ["evaluate_restricted", "first_restricted_generation", "next_restricted_generation"]
+
+
+@compiled
+def _member(family: NDArray[np.int32], attribute: int) -> bool:
+    for c in range(family.shape[0]):  # noqa: SIM110  # numba compiles the loop, not a generator
+        if family[c] == attribute:
+            return True
+    return False
+
+
+@compiled
+def _preceding_outsider(  # noqa: PLR0917  # numba kernels take positions
+    stream: NDArray[np.uint64],
+    order: NDArray[np.int32],
+    place: int,
+    family: NDArray[np.int32],
+    allowed: NDArray[np.bool_],
+    child: int,
+) -> int:
+    """A random allowed attribute before `place` that is not in `family`; -1 when there is none (then nothing is drawn)."""
+    size = 0
+    for p in range(place):
+        if allowed[order[p], child] and not _member(family, order[p]):
+            size += 1
+    if size == 0:
+        return -1
+    left = below(stream, size)
+    for p in range(place):
+        if allowed[order[p], child] and not _member(family, order[p]):
+            if left == 0:
+                return int(order[p])
+            left -= 1
+    return -1
+
+
+@compiled
+def _breaks(order: NDArray[np.int32], before: NDArray[np.bool_], one: int, two: int) -> bool:
+    """Whether exchanging the attributes at the two places puts somebody before a predecessor."""
+    low, high = (one, two) if one < two else (two, one)
+    for p in range(low, high):  # noqa: SIM110  # numba compiles the loop, not a generator
+        if before[order[low], order[p + 1]] or before[order[p], order[high]]:
+            return True
+    return False
+
+
+@compiled
+def first_restricted_generation(  # noqa: PLR0912, PLR0917  # one procedure of the paper; numba kernels take positions
+    stream: NDArray[np.uint64],
+    orders: NDArray[np.int32],
+    families: NDArray[np.int32],
+    required: NDArray[np.int32],
+    n_required: NDArray[np.int64],
+    allowed: NDArray[np.bool_],
+    before: NDArray[np.bool_],
+) -> None:
+    """Procedure Initialization for the whole population.
+
+    Args:
+        stream: (1,) state of the generator; advanced.
+        orders: (P, d), families: (P, d, k); written.
+        required: (d, k), the required parents of each attribute in the first `n_required` places.
+        n_required, allowed, before: see the module.
+    """
+    population, d, k = families.shape
+    shuffled = np.empty(d, dtype=np.int32)
+    pool = np.empty(d, dtype=np.int32)
+    missing = np.empty(d, dtype=np.int64)
+    for i in range(population):
+        order = orders[i]
+        for f in range(d):
+            shuffled[f] = f
+            missing[f] = 0
+            for g in range(d):
+                if before[g, f]:
+                    missing[f] += 1
+        for p in range(d - 1, 0, -1):
+            q = below(stream, p + 1)
+            shuffled[p], shuffled[q] = shuffled[q], shuffled[p]
+        for place in range(d):
+            p = 0
+            while shuffled[p] < 0 or missing[shuffled[p]] > 0:
+                p += 1
+            f = shuffled[p]
+            order[place] = f
+            shuffled[p] = -1
+            for g in range(d):
+                if before[f, g]:
+                    missing[g] -= 1
+        for place in range(d):
+            j = order[place]
+            family = families[i, j]
+            own = n_required[j]
+            for c in range(own):
+                family[c] = required[j, c]
+            filled = own
+            # Attributes before `place` first, then those behind it, each group drawn from only where it is more than enough.
+            for part in range(2):
+                start, stop = (0, place) if part == 0 else (place + 1, d)
+                size = 0
+                for p in range(start, stop):
+                    if allowed[order[p], j]:
+                        pool[size] = order[p]
+                        size += 1
+                room = k - filled
+                take = min(room, size)
+                if part == 1 or size >= room:
+                    for c in range(take):
+                        q = c + below(stream, size - c)
+                        pool[c], pool[q] = pool[q], pool[c]
+                for c in range(take):
+                    family[filled] = pool[c]
+                    filled += 1
+                if part == 0 and size >= room:
+                    break
+            for c in range(filled, k):
+                family[c] = -1
+
+
+@compiled
+def next_restricted_generation(  # noqa: PLR0912, PLR0917  # one procedure of the paper; numba kernels take positions
+    stream: NDArray[np.uint64],
+    rate: float,
+    selected: NDArray[np.int64],
+    orders: NDArray[np.int32],
+    families: NDArray[np.int32],
+    new_orders: NDArray[np.int32],
+    new_families: NDArray[np.int32],
+    n_required: NDArray[np.int64],
+    allowed: NDArray[np.bool_],
+    before: NDArray[np.bool_],
+) -> None:
+    """Procedure Next Generation.
+
+    Args:
+        stream: (1,) state of the generator; advanced.
+        rate: the mutation rate r.
+        selected: (S,) the fittest of the old generation, best first.
+        orders, families: (P, d) and (P, d, k), the old generation.
+        new_orders, new_families: the same shapes; written.
+        n_required, allowed, before: see the module.
+    """
+    population, d, k = families.shape
+    elite = selected.shape[0]
+    places = np.empty(d, dtype=np.int32)
+    snapshot = np.empty(d, dtype=np.int32)
+    for i in range(population):
+        order = new_orders[i]
+        one = other = selected[i] if i < elite else selected[below(stream, elite)]
+        cut = d
+        if i >= elite and unit(stream) < rate:
+            other = selected[below(stream, elite)]
+            cut = below(stream, d + 1)
+        for f in range(d):
+            order[f] = orders[one, f]
+            source = one if f < cut else other
+            for c in range(k):
+                new_families[i, f, c] = families[source, f, c]
+        if i < elite:
+            continue
+        # Order Flip
+        for p in range(d):
+            snapshot[p] = order[p]
+            places[order[p]] = p
+        for p in range(d):
+            if unit(stream) < rate:
+                f = snapshot[p]
+                g = below(stream, d)
+                if not _breaks(order, before, int(places[f]), int(places[g])):
+                    places[f], places[g] = places[g], places[f]
+                    order[places[f]] = f
+                    order[places[g]] = g
+        # Swap: repair, then mutation
+        for f in range(d):
+            family = new_families[i, f]
+            place = places[f]
+            for c in range(n_required[f], k):
+                if family[c] < 0 or places[family[c]] > place:
+                    parent = _preceding_outsider(stream, order, place, family, allowed, f)
+                    if parent >= 0:
+                        family[c] = parent
+            for c in range(n_required[f], k):
+                if unit(stream) < rate:
+                    parent = _preceding_outsider(stream, order, place, family, allowed, f)
+                    if parent >= 0:
+                        family[c] = parent
+
+
+@compiled
+def evaluate_restricted(  # noqa: PLR0917  # numba kernels take positions
+    orders: NDArray[np.int32],
+    families: NDArray[np.int32],
+    n_required: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    n_states: NDArray[np.int64],
+    max_family_cells: float,
+    fitness: NDArray[np.float64],
+) -> None:
+    """Fitness of every individual: the sum of the weights of the parents that its network keeps.
+
+    Args:
+        orders, families: (P, d) and (P, d, k).
+        n_required: see the module.
+        weights: (d, d) weights[parent, child]; 0 where the edge is kept only if it is required.
+        n_states: (d,) number of categories.
+        max_family_cells: a family with more cells loses its lightest parents that are not required until it fits.
+        fitness: (P,); written.
+    """
+    population, d, k = families.shape
+    places = np.empty(d, dtype=np.int32)
+    kept = np.empty(k, dtype=np.int32)
+    for i in range(population):
+        for p in range(d):
+            places[orders[i, p]] = p
+        total = 0.0
+        for f in range(d):
+            fixed = float(n_states[f])
+            for c in range(n_required[f]):
+                fixed *= n_states[families[i, f, c]]
+                total += weights[families[i, f, c], f]
+            size = 0
+            cells = fixed
+            for c in range(n_required[f], k):
+                g = families[i, f, c]
+                if g >= 0 and places[g] < places[f] and weights[g, f] > 0.0:
+                    kept[size] = g
+                    size += 1
+                    cells *= n_states[g]
+            while cells > max_family_cells and size > 0:
+                worst = 0
+                for c in range(1, size):
+                    light, lightest = weights[kept[c], f], weights[kept[worst], f]
+                    if light < lightest or (light == lightest and kept[c] > kept[worst]):
+                        worst = c
+                size -= 1
+                kept[worst] = kept[size]
+                cells = fixed
+                for c in range(size):
+                    cells *= n_states[kept[c]]
+            for c in range(size):
+                total += weights[kept[c], f]
+        fitness[i] = total

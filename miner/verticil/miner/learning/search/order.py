@@ -1,0 +1,362 @@
+"""Searching the orders of the variables: in an order the best parents of each are known, so nothing else is searched.
+
+With additive weights the best parents of a variable are its heaviest predecessors, `max_parents` of them (methods.md section
+2): exactly so where no limit on a family's cells binds. Where one does, the heaviest set that fits is found by branch and
+bound, exactly unless it would look at more than `MAX_SETS` sets of one family; then it is the best of those.
+
+Each chain starts from a random order, anneals (a variable goes to another place, or two change places; only what lies between
+is looked at again), and is then improved: every variable goes to its best place until none can be put better, then a few go to
+random places and all is improved again, kept where it is not worse. The best order of all chains is the result. There is no
+promise that it is the largest of all; `exact` has that for few variables.
+
+No logarithm and no power is taken while searching, and sums are exact: a seed gives the same network on any machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.miner.learning.search.compiled import orders
+from verticil.miner.learning.search.genetic import stream_state
+from verticil.miner.learning.search.operators import Draws
+from verticil.miner.learning.search.protocol import (
+    Checkpoint,
+    SearchProblem,
+    SearchResult,
+    opened,
+    sealed,
+    total_weight,
+)
+from verticil.shared.model.graph import Dag
+
+__all__ = ["MAX_SETS", "OrderSearch", "OrderState", "Tables", "best_network", "completed", "order_weight", "tables_of"]
+
+MAX_SETS: Final = 4096
+_NO_LIMIT: Final = 2**62
+_STEP_MOVES: Final = 5000
+_STEP_ROUNDS: Final = 5
+_PERTURBED: Final = 3
+_QUANTILES: Final = np.round(-np.log((np.arange(1024) + 0.5) / 1024) * 2.0**20) / 2.0**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tables:
+    """A problem as the kernels take it; the fields are explained in `compiled.orders`."""
+
+    before: NDArray[np.bool_]
+    candidates: NDArray[np.int32]
+    heavy: NDArray[np.float64]
+    limits: NDArray[np.int64]
+
+
+def tables_of(problem: SearchProblem) -> Tables:
+    """Prepare `problem` for the kernels."""
+    d = len(problem.n_states)
+    before = np.zeros((d, d), dtype=np.bool_) if problem.constraints is None else problem.constraints.before.copy()
+    candidates, heavy = np.zeros((d, d), dtype=np.int32), np.zeros((d, d), dtype=np.float64)
+    states = np.array(problem.n_states, dtype=np.int64)
+    limits = np.zeros((d, 4), dtype=np.int64)
+    limits[:, orders.STATES] = states
+    for child in range(d):
+        required = list(problem.required_parents(child))
+        # In Python's whole numbers. No product within a family leaves 64 bits while it is compared with so much room.
+        room = min(problem.max_family_cells // math.prod(problem.n_states[v] for v in (*required, child)), 2**40)
+        column = problem.weights[:, child]
+        usable = (column > 0) & (states <= room)
+        usable[required] = False
+        ranked = np.argsort(-column, kind="stable")
+        ranked = ranked[usable[ranked]]
+        candidates[child, : len(ranked)], heavy[child, : len(ranked)] = ranked, column[ranked]
+        limits[child, : orders.STATES] = len(ranked), min(problem.max_parents, d) - len(required), room
+    return Tables(before=before, candidates=candidates, heavy=heavy, limits=limits)
+
+
+def best_network(problem: SearchProblem, tables: Tables, order: Sequence[int], *, budget: int = MAX_SETS) -> Dag:
+    """The network of the best parents in `order`, the required ones with them."""
+    d = len(order)
+    parents = np.zeros((d, d + 1), dtype=np.int64)
+    orders.order_values(
+        np.array(order, dtype=np.int32),
+        tables.candidates,
+        tables.heavy,
+        tables.limits,
+        budget,
+        np.empty(d),
+        parents,
+    )
+    return Dag(
+        parents=tuple(
+            tuple(sorted((*problem.required_parents(child), *row[1 : 1 + int(row[0])].tolist())))
+            for child, row in enumerate(parents)
+        )
+    )
+
+
+def completed(problem: SearchProblem, dag: Dag) -> Dag:
+    """The best network in the topological order of `dag`, within the constraints: never of smaller weight than `dag`.
+
+    `dag` must meet the constraints; its order then keeps the required edges.
+    """
+    return best_network(problem, tables_of(problem), dag.topological_order(), budget=_NO_LIMIT)
+
+
+def order_weight(problem: SearchProblem, order: Sequence[int]) -> float:
+    """The largest weight of a network in `order`, in plain Python and by trying all sets of parents: the reference."""
+
+    def best(child: int, earlier: Sequence[int], chosen: tuple[int, ...]) -> float:
+        if not problem.fits(child, chosen):
+            return -1.0
+        value = float(sum(problem.weights[p, child] for p in chosen))
+        return max([value, *(best(child, earlier[i + 1 :], (*chosen, p)) for i, p in enumerate(earlier))])
+
+    total = 0.0
+    for place, child in enumerate(order):
+        required = problem.required_parents(child)
+        useful = [p for p in order[:place] if problem.weights[p, child] > 0 and p not in required]
+        total += best(child, useful, required)
+    return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OrderState:
+    """Where the search stands. Its arrays are never written again.
+
+    Attributes:
+        problem: what is searched.
+        tables: the same for the kernels.
+        seed: the seed.
+        stream: (1,), uint64, state of the random numbers.
+        chain, moves, rounds: the number of the chain, and how many of its moves and improvements are done.
+        temperature: of the last move, nats.
+        order: (d,), int32, the current order.
+        chain_order, chain_weight: the best one of this chain; the weight is -1 before there is one.
+        best_order, best_weight: the best one of the finished chains.
+    """
+
+    problem: SearchProblem
+    tables: Tables
+    seed: int
+    stream: NDArray[np.uint64]
+    chain: int
+    moves: int
+    rounds: int
+    temperature: float
+    order: NDArray[np.int32]
+    chain_order: NDArray[np.int32]
+    chain_weight: float
+    best_order: NDArray[np.int32]
+    best_weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderSearch:
+    """The searcher; see `verticil.miner.learning.search.protocol.Searcher`. The fitness is the total weight of the edges.
+
+    Attributes:
+        chains: how many starts; None for 120/d, at least 2, so that small problems, which cost little, are searched well.
+        moves: moves of annealing in each; None for 600 d, at least 10,000 and at most 40,000.
+        rounds: improvements after them; None for 1500/d.
+        hot, cold: the first and the last temperature, in mean positive weights.
+    """
+
+    chains: int | None = None
+    moves: int | None = None
+    rounds: int | None = None
+    hot: float = 0.3
+    cold: float = 0.005
+
+    def __post_init__(self) -> None:
+        if min(self.moves or 0, self.rounds or 0) < 0 or (self.chains is not None and self.chains < 1):
+            raise ValueError("expected at least one chain, and no negative number of moves or rounds")
+        if not 0 < self.cold <= self.hot:
+            raise ValueError(f"temperatures {self.hot} to {self.cold}, expected hot >= cold > 0")
+
+    def start(self, problem: SearchProblem, seed: int) -> OrderState:
+        """A random order that keeps the constraints."""
+        tables = tables_of(problem)
+        stream = np.array([stream_state(seed)], dtype=np.uint64)
+        order, stream = _random_order(tables, stream)
+        return OrderState(
+            problem=problem,
+            tables=tables,
+            seed=seed,
+            stream=stream,
+            chain=0,
+            moves=0,
+            rounds=0,
+            temperature=self._hot(problem),
+            order=order,
+            chain_order=order,
+            chain_weight=-1.0,
+            best_order=order,
+            best_weight=-1.0,
+        )
+
+    def step(self, state: OrderState) -> OrderState:
+        """A few thousand moves, or a few improvements, or the end of a chain."""
+        if self.progress(state) >= 1:
+            return state
+        if state.moves < self._moves(state.problem) and len(state.order) > 1:
+            return self._anneal(state)
+        if state.rounds <= self._rounds(state.problem):
+            return self._improve(state)
+        better = state.chain_weight > state.best_weight
+        order, stream = _random_order(state.tables, state.stream)
+        return dataclasses.replace(
+            state,
+            stream=stream,
+            chain=state.chain + 1,
+            moves=0,
+            rounds=0,
+            temperature=self._hot(state.problem),
+            order=order,
+            chain_order=order,
+            chain_weight=-1.0,
+            best_order=state.chain_order if better else state.best_order,
+            best_weight=state.chain_weight if better else state.best_weight,
+        )
+
+    def progress(self, state: OrderState) -> float:
+        """Share of the chains that is done, half of each for the annealing."""
+        rounds = self._rounds(state.problem) + 1
+        within = 0.5 * state.moves / max(self._moves(state.problem), 1) + 0.5 * state.rounds / rounds
+        chains = self._chains(state.problem)
+        return 1.0 if state.chain >= chains else min(state.chain + 0.99 * within, chains - 0.01) / chains
+
+    def result(self, state: OrderState) -> SearchResult:
+        """The network of the best order so far."""
+        order = state.chain_order if state.chain_weight > state.best_weight else state.best_order
+        dag = best_network(state.problem, state.tables, order.tolist())
+        return SearchResult(
+            dag=dag,
+            fitness=total_weight(state.problem, dag),
+            generations=state.chain * self._moves(state.problem) + state.moves,
+            dropped_edges=(),
+            seed=state.seed,
+        )
+
+    def checkpoint(self, state: OrderState) -> Checkpoint:
+        """The orders and where the chain stands."""
+        return sealed(
+            self,
+            state.problem,
+            seed=np.array(state.seed),
+            stream=state.stream,
+            counts=np.array([state.chain, state.moves, state.rounds]),
+            weights=np.array([state.temperature, state.chain_weight, state.best_weight]),
+            orders=np.stack([state.order, state.chain_order, state.best_order]),
+        )
+
+    def resume(self, problem: SearchProblem, checkpoint: Checkpoint) -> OrderState:
+        """See `Searcher.resume`."""
+        seed, stream, counts, weights, kept = opened(
+            self, problem, checkpoint, "seed", "stream", "counts", "weights", "orders"
+        )
+        chain, moves, rounds = (int(count) for count in counts)
+        temperature, chain_weight, best_weight = (float(weight) for weight in weights)
+        order, chain_order, best_order = kept.astype(np.int32)
+        return OrderState(
+            problem=problem,
+            tables=tables_of(problem),
+            seed=int(seed),
+            stream=stream.astype(np.uint64),
+            chain=chain,
+            moves=moves,
+            rounds=rounds,
+            temperature=temperature,
+            order=order,
+            chain_order=chain_order,
+            chain_weight=chain_weight,
+            best_order=best_order,
+            best_weight=best_weight,
+        )
+
+    def _chains(self, problem: SearchProblem) -> int:
+        return max(2, 120 // len(problem.n_states)) if self.chains is None else self.chains
+
+    def _moves(self, problem: SearchProblem) -> int:
+        return min(max(10_000, 600 * len(problem.n_states)), 40_000) if self.moves is None else self.moves
+
+    def _rounds(self, problem: SearchProblem) -> int:
+        return 1500 // len(problem.n_states) if self.rounds is None else self.rounds
+
+    def _hot(self, problem: SearchProblem) -> float:
+        positive = problem.weights[problem.weights > 0]
+        return self.hot * (float(positive.sum()) / len(positive)) if len(positive) else 0.0
+
+    def _anneal(self, state: OrderState) -> OrderState:
+        tables, planned = state.tables, self._moves(state.problem)
+        moves = min(_STEP_MOVES, planned - state.moves)
+        stream, order, chain_order = state.stream.copy(), state.order.copy(), state.chain_order.copy()
+        # To 40 bits: a power may differ in its last bit from machine to machine.
+        cooling = round((self.cold / self.hot) ** (1 / planned) * 2.0**40) / 2.0**40
+        weight, temperature = orders.anneal(
+            stream,
+            order,
+            chain_order,
+            state.chain_weight,
+            moves,
+            state.temperature,
+            cooling,
+            _QUANTILES,
+            tables.before,
+            tables.candidates,
+            tables.heavy,
+            tables.limits,
+            MAX_SETS,
+        )
+        return dataclasses.replace(
+            state,
+            stream=stream,
+            moves=state.moves + moves,
+            temperature=temperature,
+            order=order,
+            chain_order=chain_order,
+            chain_weight=weight,
+        )
+
+    def _improve(self, state: OrderState) -> OrderState:
+        """The first round is the improvement of the annealed order itself."""
+        tables, stream = state.tables, state.stream.copy()
+        best, weight, rounds = state.chain_order, state.chain_weight, state.rounds
+        for _ in range(min(_STEP_ROUNDS, self._rounds(state.problem) + 1 - rounds)):
+            order = best.copy()
+            if rounds:
+                orders.perturb(stream, order, tables.before, _PERTURBED)
+            found = orders.descend(
+                order,
+                tables.before,
+                tables.candidates,
+                tables.heavy,
+                tables.limits,
+                MAX_SETS,
+            )
+            if found >= weight:
+                best, weight = order, found
+            rounds += 1
+        return dataclasses.replace(state, stream=stream, rounds=rounds, chain_order=best, chain_weight=weight)
+
+
+def _random_order(tables: Tables, stream: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
+    """A shuffled order, sorted so that it keeps `before`: the first whose predecessors are all placed, again and again."""
+    draws = Draws(int(stream[0]))
+    d = len(tables.before)
+    shuffled = list(range(d))
+    for p in range(d - 1, 0, -1):
+        q = draws.below(p + 1)
+        shuffled[p], shuffled[q] = shuffled[q], shuffled[p]
+    missing = tables.before.sum(axis=0)
+    order: list[int] = []
+    while shuffled:
+        v = next(v for v in shuffled if missing[v] == 0)
+        shuffled.remove(v)
+        order.append(v)
+        missing = missing - tables.before[v]
+    return np.array(order, dtype=np.int32), np.array([draws.state], dtype=np.uint64)

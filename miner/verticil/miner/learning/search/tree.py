@@ -1,0 +1,184 @@
+"""The tree with the largest total weight: Chow and Liu (1968), thresholded, and rooted so that every constraint is met.
+
+With equal weights in both directions it is a maximum spanning forest on the pairs of positive weight. Constraints make
+directions unequal; the best network in which nobody has more than one parent is then a maximum branching (Chu and Liu 1965,
+Edmonds 1967), which is found exactly. A variable with a required parent has that parent and no other.
+
+Every component is rooted at its smallest variable for which turning the edges round costs nothing and is allowed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.miner.learning.search.protocol import (
+    Checkpoint,
+    SearchProblem,
+    SearchResult,
+    opened,
+    sealed,
+    total_weight,
+)
+from verticil.shared.model.graph import Dag
+
+__all__ = ["TreeSearch", "TreeState", "maximum_branching"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TreeState:
+    """The state.
+
+    Attributes:
+        problem: what is searched.
+        seed: the seed; not used.
+        parent: (d,), int64, the one parent of each variable, -1 for none; None before the only step.
+    """
+
+    problem: SearchProblem
+    seed: int
+    parent: NDArray[np.int64] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeSearch:
+    """The searcher; see `verticil.miner.learning.search.protocol.Searcher`. The fitness is the total weight of the edges."""
+
+    def start(self, problem: SearchProblem, seed: int) -> TreeState:
+        """Nothing is done yet.
+
+        Raises:
+            ValueError: a variable has two required parents, which no tree has.
+        """
+        for child in range(len(problem.n_states)):
+            if len(needed := problem.required_parents(child)) > 1:
+                raise ValueError(
+                    f"variable {child} has {len(needed)} required parents, a tree admits one; use another method"
+                )
+        return TreeState(problem=problem, seed=seed, parent=None)
+
+    def step(self, state: TreeState) -> TreeState:
+        """All of the work."""
+        usable = _usable(state.problem)
+        parent = _rooted(usable, maximum_branching(usable))
+        parent.setflags(write=False)
+        return dataclasses.replace(state, parent=parent)
+
+    def progress(self, state: TreeState) -> float:
+        """0, then 1."""
+        return float(state.parent is not None)
+
+    def result(self, state: TreeState) -> SearchResult:
+        """The tree; before the step, the required edges."""
+        d = len(state.problem.n_states)
+        if state.parent is None:
+            parents = tuple(state.problem.required_parents(child) for child in range(d))
+        else:
+            parents = tuple((int(p),) if p >= 0 else () for p in state.parent)
+        dag = Dag(parents=parents)
+        return SearchResult(
+            dag=dag,
+            fitness=total_weight(state.problem, dag),
+            generations=int(state.parent is not None),
+            dropped_edges=(),
+            seed=state.seed,
+        )
+
+    def checkpoint(self, state: TreeState) -> Checkpoint:
+        """The seed and the tree, if it is there."""
+        parent = np.empty(0, dtype=np.int64) if state.parent is None else state.parent
+        return sealed(self, state.problem, seed=np.array(state.seed), parent=parent)
+
+    def resume(self, problem: SearchProblem, checkpoint: Checkpoint) -> TreeState:
+        """See `Searcher.resume`."""
+        seed, parent = opened(self, problem, checkpoint, "seed", "parent")
+        return TreeState(problem=problem, seed=int(seed), parent=parent.astype(np.int64) if parent.size else None)
+
+
+def _usable(problem: SearchProblem) -> NDArray[np.float64]:
+    """``[parent, child]`` weights of the edges that a tree may have; a required edge outweighs all others together."""
+    d = len(problem.n_states)
+    weights = problem.weights.copy()
+    # A whole number, so that sums with weights stay exact.
+    heavy = float(np.ceil(weights.sum()) + 1)
+    for child in range(d):
+        for parent in range(d):
+            if not problem.fits(child, (parent,)):
+                weights[parent, child] = 0.0
+        for parent in problem.required_parents(child):
+            weights[:, child] = 0.0
+            weights[parent, child] = heavy
+    return weights
+
+
+def maximum_branching(weights: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The forest of directed trees with the largest total weight, by Edmonds' algorithm.
+
+    Args:
+        weights: (d, d), float64, ``weights[parent, child]`` >= 0; an edge of weight 0 is never taken. Sums must be exact for
+            ties to be (they are, for the weights of a `SearchProblem`).
+
+    Returns:
+        (d,), int64: the parent of each variable, -1 for a root.
+    """
+    d = len(weights)
+    best = np.argmax(weights, axis=0)
+    parent = np.where(weights[best, np.arange(d)] > 0, best, -1).astype(np.int64)
+    cycle = _a_cycle(parent)
+    if not cycle:
+        return parent
+    # Contract the cycle to one variable, the last of the smaller problem. An edge into the cycle at v replaces v's edge in
+    # it; what that costs is measured against the cheapest edge of the cycle, which goes when nobody comes in.
+    inside = np.array(cycle)
+    outside = np.setdiff1d(np.arange(d), inside)
+    within = weights[parent[inside], inside]
+    gain = weights[np.ix_(outside, inside)] - within + within.min()
+    gain[weights[np.ix_(outside, inside)] <= 0] = 0.0
+    entry, leave = np.argmax(gain, axis=1), np.argmax(weights[np.ix_(inside, outside)], axis=0)
+    m = len(outside)
+    smaller = np.zeros((m + 1, m + 1))
+    smaller[:m, :m] = weights[np.ix_(outside, outside)]
+    smaller[:m, m] = np.maximum(gain.max(axis=1, initial=0.0), 0.0)
+    smaller[m, :m] = weights[inside[leave], outside]
+    chosen = maximum_branching(smaller)
+    result = parent.copy()
+    for number, variable in enumerate(outside.tolist()):
+        source = int(chosen[number])
+        result[variable] = inside[leave[number]] if source == m else (outside[source] if source >= 0 else -1)
+    if chosen[m] >= 0:
+        result[inside[entry[chosen[m]]]] = outside[chosen[m]]
+    else:
+        result[inside[np.argmin(within)]] = -1
+    return result
+
+
+def _a_cycle(parent: NDArray[np.int64]) -> list[int]:
+    colour = [-1] * len(parent)
+    for start in range(len(parent)):
+        variable, path = start, list[int]()
+        while variable >= 0 and colour[variable] < 0:
+            colour[variable] = start
+            path.append(variable)
+            variable = int(parent[variable])
+        if variable >= 0 and colour[variable] == start:
+            return sorted(path[path.index(variable) :])
+    return []
+
+
+def _rooted(weights: NDArray[np.float64], parent: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same forest, each tree rooted at its smallest variable that can be its root at the same total weight."""
+    result = parent.copy()
+    for variable in range(len(parent)):
+        path = [variable]
+        while result[path[-1]] >= 0:
+            path.append(int(result[path[-1]]))
+        # Everything above `variable` is turned round, unless a smaller variable of the tree is the root already.
+        if path[-1] > variable and all(weights[c, p] == weights[p, c] for c, p in itertools.pairwise(path)):
+            result[variable] = -1
+            for below, above in itertools.pairwise(path):
+                result[above] = below
+    return result
