@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def blocks(kind: str) -> list[tuple[str, str]]:
 
 def test_every_block_is_run_by_something() -> None:
     assert len(FENCE.findall(README)) == len(BLOCK.findall(README))
-    assert len(blocks("run")) == 8
+    assert len(blocks("run")) == 9
 
 
 def test_the_two_commands_install_what_they_then_run() -> None:
@@ -40,12 +41,15 @@ def test_the_two_commands_install_what_they_then_run() -> None:
 @pytest.mark.timeout(240)
 def test_the_tour(tmp_path: Path, write_federation_tables: Callable[..., dict[str, Path]]) -> None:
     write_federation_tables(tmp_path, 4000)
-    with socket.socket() as probe:  # the README's port may be taken here
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    ports = {}
+    with ExitStack() as held:  # the README's ports may be taken here
+        for written in ("8443", "8444", "8445"):
+            probe = held.enter_context(socket.socket())
+            probe.bind(("127.0.0.1", 0))
+            ports[written] = str(probe.getsockname()[1])
     lines = ["set -euxo pipefail", "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT"]
     for language, body in blocks("run"):
-        text = body.replace("8443", str(port))
+        text = re.sub("844[345]", lambda found: ports[found[0]], body)
         lines.append(text if language == "sh" else f"python - <<'PYTHON'\n{text}PYTHON")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(tmp_path)}
     shell = subprocess.Popen(
@@ -68,3 +72,4 @@ def test_the_tour(tmp_path: Path, write_federation_tables: Callable[..., dict[st
     assert "verified: 9 files and 5 receipts" in output
     assert (tmp_path / "more.csv").read_text(encoding="utf-8").count("\n") == 10_001
     assert (tmp_path / "release" / "report.html").is_file()
+    assert (tmp_path / "peers" / "report.html").is_file()
