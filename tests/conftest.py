@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime as dt
+import hashlib
 import itertools
 import os
 import shutil
@@ -16,23 +18,31 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.typing import NDArray
 
+from verticil.party.learner import learn_families, share_noise
+from verticil.party.records.perturb import perturb, record_tags
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal, Network
 from verticil.shared.model.rounding import round_network
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.model.transition import binary, identity, quantize, symmetric
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.joint import PartyStatement, Received, software_text
+from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
     GeneticRule,
     LinkageRule,
     ParameterRule,
     ReleaseRule,
+    ShareRule,
     StructureRule,
     Study,
     Unit,
 )
+from verticil.shared.study.pairs import Structure, given_structure
+from verticil.shared.study.readers import reads
 
 HARD_LABELS = (
     "<=50K",
@@ -176,6 +186,117 @@ def release_content(release_study: Study) -> ReleaseContent:
         receipts=(), provenance={"numpy": "2.0.0"}, search={"method": "genetic", "seed": 7, "fitness": 0.25},
         simulation=True, seed_derived=False, published_at=dt.datetime(2026, 11, 21, 10, 0, 0, tzinfo=dt.UTC),
     )  # fmt: skip
+
+
+def _peer_study(**changes: object) -> Study:
+    variables = (
+        Variable(name="age", owner="clinic", labels=("young", "middle", "old")),
+        Variable(name="smoker", owner="clinic", labels=("no", "yes")),
+        Variable(name="income", owner="registry", labels=("low", "high")),
+        Variable(name="region", owner="registry", labels=("north", "south")),
+        Variable(name="claims", owner="insurer", labels=("none", "some", "many")),
+        Variable(name="plan", owner="insurer", labels=("basic", "full")),
+    )
+    schema = Schema(variables=variables)
+    parents = (("age", ()), ("smoker", ("age",)), ("income", ("age",)), ("region", ("income",)))
+    parents += (("claims", ("smoker", "income")), ("plan", ("claims",)))  # type: ignore[assignment]  # longer than the first
+    epsilons = (2.0, 2.5, 1.5, 2.0, 2.0, 2.0)
+    study = Study(
+        id="peers", title="Smoking, income and claims", purpose="Find out together", model="peer", expires=dt.date(2099, 12, 31),
+        parties=("clinic", "registry", "insurer"),
+        linkage=LinkageRule(mode="keyed-hash", normalise=("nfkc", "trim"), minimum_common_records=100),
+        schema=schema,
+        units=tuple(
+            Unit(
+                variables=(variable.name,), owner=variable.owner, scheme="symmetric",
+                transition=quantize(symmetric(variable.n_states, epsilon=epsilon)),
+            )
+            for variable, epsilon in zip(variables, epsilons, strict=True)
+        ),
+        structure=StructureRule(
+            method="given", score="mutual-information", max_parents=2, max_family_cells=20_000, seed=7,
+            required=(), forbidden=(), genetic=GeneticRule(), parents=parents,
+        ),
+        parameters=ParameterRule(estimator="em", prior_count=0.5, interval_level=0.95),
+        release=ReleaseRule(synthetic_records=300, seed=7),
+        share=ShareRule(),
+    )  # fmt: skip
+    return dataclasses.replace(study, **changes)  # type: ignore[arg-type]  # the fields are the tests' to choose
+
+
+@pytest.fixture(scope="session")
+def peer_study() -> Callable[..., Study]:
+    """Makes a study of Model I: three parties with two variables each, a given structure with two cross variables."""
+    return _peer_study
+
+
+@dataclass(frozen=True)
+class PeerCase:
+    """What all parties of a peer study hold and read, on one machine."""
+
+    study: Study
+    raw: Mapping[int, NDArray[np.uint8]]
+    released: Mapping[int, NDArray[np.unsignedinteger]]
+
+    @property
+    def n_common(self) -> int:
+        return len(self.raw[0])
+
+    @property
+    def structure(self) -> Structure:
+        structure = given_structure(self.study, canonical.digest(self.study))
+        assert structure is not None
+        return structure
+
+    def columns(
+        self, party: str, dag: Dag | None
+    ) -> tuple[dict[int, NDArray[np.uint8]], dict[int, NDArray[np.unsignedinteger]]]:
+        """The raw and the received columns of a party."""
+        own = {v: self.raw[v] for v in self.study.schema.owned_by(party)}
+        return own, {unit: self.released[unit] for unit in reads(self.study, party, dag)}
+
+    def statement(self, party: str, *, minute: int = 0, key: bytes = bytes(32)) -> PartyStatement:
+        """What a party states; its signature is the test's."""
+        structure = self.structure
+        own, remote = self.columns(party, structure.dag)
+        noise = share_noise(key, self.study, party)
+        families, marginals = learn_families(own, remote, self.study, party, structure.dag, noise=noise)
+        return PartyStatement(
+            party=party, effective_digest=canonical.digest(self.study), n_common=self.n_common,
+            common_sha256=hashlib.sha256(b"common").digest(), structure_sha256=structure.sha256,
+            computed_at=dt.datetime(2026, 11, 21, 10, minute, tzinfo=dt.UTC), software=software_text(),
+            received=tuple(
+                Received(
+                    unit=unit, owner=self.study.units[unit].owner, n_records=self.n_common,
+                    artifact_sha256=hashlib.sha256(codes.tobytes()).digest(),
+                )
+                for unit, codes in sorted(remote.items())
+            ),
+            families=families, marginals=marginals, exact=noise is None,
+        )  # fmt: skip
+
+
+def _peer_case(study: Study, *, n: int = 3000, seed: int = 5) -> PeerCase:
+    generator = np.random.default_rng(seed)
+    dag = given_structure(study, canonical.digest(study))
+    network = random_network(
+        study.schema.variables, dag.dag.parents if dag else tuple(() for _ in study.schema), seed=seed
+    )
+    raw = dict(enumerate(sample_codes(network, n, generator=generator, method="independent")))
+    tags = record_tags(generator.bytes(32), map(str, range(n)))
+    released = {}
+    for index, unit in enumerate(study.units):
+        domain = {combination: code for code, combination in enumerate(study.domain_of(index))}
+        members = [raw[study.schema.index(name)] for name in unit.variables]
+        codes = np.array([domain[tuple(map(int, row))] for row in zip(*members, strict=True)], dtype=np.uint8)
+        released[index] = perturb(generator.bytes(32), tags, codes, unit.transition)
+    return PeerCase(study=study, raw=raw, released=released)
+
+
+@pytest.fixture(scope="session")
+def peer_case() -> Callable[..., PeerCase]:
+    """Draws the columns of a peer study and randomizes them."""
+    return _peer_case
 
 
 def _with_pgmpy(path: Path) -> ReadNetwork:

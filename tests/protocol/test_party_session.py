@@ -23,6 +23,7 @@ import pytest
 from verticil.miner.config import Limits
 from verticil.miner.service.job import LearningJob, Progress
 from verticil.miner.service.node import MinerNode
+from verticil.miner.service.structure_job import StructureJob
 from verticil.party import daemon, office
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.database import Database
@@ -113,6 +114,10 @@ class IdleLearning:
         """Wait until cancelled."""
         del job, progress
         await asyncio.Event().wait()
+
+    async def search(self, job: StructureJob, progress: Progress) -> bytes:
+        """There is no structure to search here."""
+        raise NotImplementedError
 
 
 class Wire:

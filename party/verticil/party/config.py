@@ -24,7 +24,12 @@ __all__ = ["PartyConfig", "PeerRule", "load_party", "require_marked_authority"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerRule:
-    """Where this party serves its peers in Model I (read and checked; not used in this version)."""
+    """Where this party serves its peers in Model I.
+
+    Attributes:
+        listen: host:port to bind; port 0 takes a free one.
+        advertise: host:port at which peers reach it; what federation.toml says of this party in [peers].
+    """
 
     listen: str
     advertise: str
@@ -176,6 +181,8 @@ def _policy(table: Table) -> Policy:
             table.choice("on_data_change", ("refuse", "sticky", "fresh"), "refuse"),
         ),
         breach=breach_from(table, "breach"),
+        allow_exact_parameters=table.value(bool, "allow_exact_parameters", False),
+        max_share_epsilon=_limit(table, "max_share_epsilon") if table.has("max_share_epsilon") else math.inf,
     )
     n_approvers = len(set(policy.approvers))
     if policy.approvers and policy.approvers_needed > n_approvers:

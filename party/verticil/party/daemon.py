@@ -1,8 +1,10 @@
 """The party's daemon: dials the miner, asks for the desired state of its studies, and brings each of them there.
 
 Promises
-- The party only dials out. It polls (long poll), remembers what it is told, and works on each study in a task of its
+- To the miner the party only dials out. It polls (long poll), remembers what it is told, and works on each study in a task of its
   own (`verticil.party.exchange.delivery`); a slow upload holds up neither the poll nor another study.
+- With ``[peer]`` in party.toml it serves its peers (Model I) and works on the studies that its operator loaded
+  (`verticil.party.peer`). A federation of peers needs no miner, and a party of it dials none.
 - What people of the site write into the database (`party approve`, `party deny`) is noticed within a third of a second.
 - A lost connection is dialled again with exponential backoff and full jitter, at first within half a second, at most 30
   seconds apart; a study's work goes on from its durable state. Configuration, identity and version errors end the
@@ -17,10 +19,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import functools
 import hashlib
 import logging
 import os
-import secrets
 from collections.abc import Awaitable, Callable
 from importlib import metadata
 from pathlib import Path
@@ -35,8 +37,15 @@ from verticil.party.control.state import Heartbeat, Task, stamp
 from verticil.party.exchange.delivery import Delivery, Node
 from verticil.party.exchange.disclosure import outward
 from verticil.party.exchange.spool import Spool
+from verticil.party.peer.calls import PROTOCOL_VERSION, Peers
+from verticil.party.peer.network import GrpcNetwork, PeerNetwork
+from verticil.party.peer.node import PeerNode
+from verticil.party.peer.shelf import Shelf
+from verticil.party.peer.turn import Work
+from verticil.party.retry import ENDS_THE_DAEMON, TRIED_AGAIN, Backoff
 from verticil.shared import logs
 from verticil.shared.errors import InternalFault, Misuse, PeerFault, VerticilError
+from verticil.shared.release.joint import software_text
 from verticil.shared.study.states import State
 from verticil.shared.transport.client import Connection
 from verticil.shared.transport.coordinator import Coordinator
@@ -51,70 +60,22 @@ __all__ = ["Backoff", "CoordinatorFactory", "PartyNode", "dial", "probe", "run_p
 
 CoordinatorFactory = Callable[[], Coordinator]
 
-PROTOCOL_VERSION: Final = 1
 POLL_SECONDS: Final = 30
 WATCH_SECONDS: Final = 0.3
-_FIRST_RETRY_SECONDS: Final = 0.5
-_LONGEST_RETRY_SECONDS: Final = 30.0
+BEAT_SECONDS: Final = 30
 _STATES: Final = frozenset(int(state) for state in State)
 _LARGEST_VERSION: Final = 2**63 - 1
 """What the database can hold."""
 
 _log = logging.getLogger(__name__)
 
-_ENDS_THE_DAEMON: Final = frozenset(
-    {
-        "CONFIG_INVALID",
-        "CERTIFICATE_INVALID",
-        "IDENTITY_REFUSED",
-        "TLS_REFUSED",
-        "VERSION_UNSUPPORTED",
-        "STATE_CORRUPT",
-        "SECRET_MISSING",
-    }
-)
-"""No retry mends these; a person must."""
-_TRIED_AGAIN: Final = frozenset(
-    {
-        "UNREACHABLE",
-        "DEADLINE",
-        "RESOURCE_EXHAUSTED",
-        "CHUNK_CORRUPT",
-        "OFFSET_MISMATCH",
-        "DISK_FULL",
-        "STATE_LOCKED",
-        "INTERNAL",
-    }
-)
-"""A study's step that ended so is tried again; with any other code the study has failed at this party."""
-
-
-class Backoff:
-    """Waiting times between attempts: exponential with full jitter.
-
-    Args:
-        uniform: draws from [0, 1); the operating system's randomness when absent.
-    """
-
-    def __init__(self, uniform: Callable[[], float] | None = None) -> None:
-        self._uniform = uniform if uniform is not None else secrets.SystemRandom().random
-        self._attempts = 0
-
-    def next_seconds(self) -> float:
-        """How long to wait before the next attempt: uniform in [0, min(30, 0.5 * 2^attempts)]."""
-        longest = min(_LONGEST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2.0 ** min(self._attempts, 16))
-        self._attempts += 1
-        return self._uniform() * longest
-
-    def reset(self) -> None:
-        """It worked."""
-        self._attempts = 0
-
 
 def dial(config: PartyConfig, credentials: Credentials) -> Coordinator:
     """A connection to the miner over gRPC with mutual TLS. Call it in the event loop that uses it."""
     federation = config.federation
-    connection = Connection(federation.endpoint, credentials, idle_timeout_seconds=federation.idle_timeout_seconds)
+    connection = Connection(
+        federation.miner_endpoint, credentials, idle_timeout_seconds=federation.idle_timeout_seconds
+    )
     return GrpcCoordinator(connection)
 
 
@@ -122,6 +83,10 @@ async def run_party(
     config: PartyConfig,
     coordinator_factory: CoordinatorFactory | None = None,
     *,
+    peers: PeerNetwork | None = None,
+    started: Callable[[int], None] | None = None,
+    simulation: bool = False,
+    seed_derived: bool = False,
     stop: asyncio.Event,
     clock: Callable[[], dt.datetime] = utc_now,
 ) -> None:
@@ -129,12 +94,17 @@ async def run_party(
 
     Args:
         config: party.toml.
-        coordinator_factory: makes a connection for each attempt; None: over gRPC.
+        coordinator_factory: makes a connection to the miner for each attempt; None: over gRPC, where the federation has a miner.
+        peers: joins this party with its peers; None: over gRPC, where party.toml has ``[peer]``.
+        started: told the port at which peers are served.
+        simulation: releases of studies between peers say that everything ran on one machine.
+        seed_derived: they say that the parties' secrets come from a seed.
         stop: ends the daemon in good order.
         clock: UTC now.
 
     Raises:
-        Misuse: CONFIG_INVALID, automatic approval under an ordinary CA; FILE_MISSING.
+        Misuse: CONFIG_INVALID, automatic approval under an ordinary CA, or there is neither a miner nor a ``[peer]`` table;
+            FILE_MISSING.
         DataFault: SECRET_MISSING, STATE_CORRUPT, STATE_LOCKED, DISK_FULL.
         PeerFault: CERTIFICATE_INVALID, IDENTITY_REFUSED, TLS_REFUSED, VERSION_UNSUPPORTED: what no retry mends.
     """
@@ -146,7 +116,16 @@ async def run_party(
     if coordinator_factory is None:
         # Compiled kernels belong to the daemon's own folder: the program's may be read-only.
         os.environ.setdefault("NUMBA_CACHE_DIR", str(config.state_directory / "cache"))
-    factory = coordinator_factory if coordinator_factory is not None else lambda: dial(config, credentials)
+    if coordinator_factory is None and config.federation.endpoint is not None:
+        coordinator_factory = functools.partial(dial, config, credentials)
+    if peers is None and config.peer is not None:
+        peers = GrpcNetwork(config, config.peer, credentials)
+    if coordinator_factory is None and peers is None:
+        raise Misuse(
+            "CONFIG_INVALID",
+            f"{config.path.name}: peer: missing, and federation '{config.federation.name}' has no miner",
+            hint="say in [peer] where this party serves its peers: listen and advertise",
+        )
     with Site.open(config) as site, contextlib.closing(DaemonLock(config.state_directory)):
         node = Node(
             site=site,
@@ -155,8 +134,20 @@ async def run_party(
             authority=credentials.ca_pem,
             clock=clock,
         )
+        between = None
+        if peers is not None:
+            work = Work(
+                node=node,
+                shelf=Shelf(config.state_directory / "peer", site.database),
+                peers=Peers(peers, config.federation.name, clock),
+                coordinator=coordinator_factory,
+                software=software_text(),
+                simulation=simulation,
+                seed_derived=seed_derived,
+            )
+            between = PeerNode(work, peers, started=started)
         with logs.fields(party=config.name):
-            await PartyNode(node, factory).run(stop)
+            await PartyNode(node, coordinator_factory, peers=between).run(stop)
 
 
 def probe(path: Path) -> str:
@@ -169,14 +160,23 @@ class PartyNode:
 
     Args:
         node: opened state, spool, keys.
-        coordinator_factory: makes a connection for each attempt.
+        coordinator_factory: makes a connection to the miner for each attempt; None: there is no miner.
+        peers: its peers' side; None: it has no peers.
         backoff: waiting times between attempts.
     """
 
-    def __init__(self, node: Node, coordinator_factory: CoordinatorFactory, *, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        coordinator_factory: CoordinatorFactory | None,
+        *,
+        peers: PeerNode | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
         self._node = node
         self._state = node.site.state
         self._factory = coordinator_factory
+        self._peers = peers
         self._backoff = backoff if backoff is not None else Backoff()
         self._problem = ""
         self._deliveries: dict[bytes, Delivery] = {}
@@ -184,26 +184,33 @@ class PartyNode:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set; raises as `run_party`."""
-        serving = asyncio.create_task(self._serve())
-        stopping = asyncio.create_task(stop.wait())
+        serving: list[asyncio.Task[None]] = [asyncio.create_task(self._watch())]
+        if self._factory is not None:
+            serving.append(asyncio.create_task(self._serve(self._factory)))
+        else:
+            serving.append(asyncio.create_task(self._beat_alone()))
+        if self._peers is not None:
+            serving.append(asyncio.create_task(self._peers.run()))
+        stopping = asyncio.create_task(_until(stop))
         try:
-            await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if serving.done():
-                await serving
+            await asyncio.wait({*serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            for task in serving:
+                if task.done():
+                    await task
         finally:
-            for task in (serving, stopping):
+            for task in (*serving, stopping):
                 task.cancel()
-            await asyncio.gather(serving, stopping, return_exceptions=True)
+            await asyncio.gather(*serving, stopping, return_exceptions=True)
             await self._beat(connected=False, problem=self._problem, pid=0)
         _log.info("stopped")
 
-    async def _serve(self) -> None:
+    async def _serve(self, factory: CoordinatorFactory) -> None:
         while True:
-            coordinator, pause = self._factory(), 0.0
+            coordinator, pause = factory(), 0.0
             try:
                 await self._session(coordinator)
             except VerticilError as error:
-                if error.code in _ENDS_THE_DAEMON:
+                if error.code in ENDS_THE_DAEMON:
                     _log.error("cannot go on: %s", error)
                     await self._beat(connected=False, problem=error.code)
                     raise
@@ -221,7 +228,6 @@ class PartyNode:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(_caught(self._poll(coordinator, group, failure), failure))
-                group.create_task(_caught(self._watch(), failure))
         except ExceptionGroup:
             if failure:
                 raise failure[0] from None
@@ -278,6 +284,8 @@ class PartyNode:
             study = await asyncio.to_thread(parsed, told.proposal)
             if self._node.site.config.name not in study.parties:
                 raise PeerFault("PARTY_UNKNOWN", f"study '{study.id}': this party is not in it")
+            if study.model != "central":
+                raise PeerFault("STUDY_MISMATCH", f"study '{study.id}': its operators load it, no miner tells it")
         except VerticilError as error:
             _log.warning("study %s cannot be served: %s", told.study_digest[:32].hex(), error)
             report = coordinator_pb2.ReportRequest(study_digest=told.study_digest, failure=to_detail(outward(error)))
@@ -307,12 +315,26 @@ class PartyNode:
         return True
 
     async def _watch(self) -> None:
-        """Rouse all studies when another process (approve, deny) has written to the database."""
+        """Rouse all studies when another process (approve, deny, load) has written to the database."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            if await asyncio.to_thread(self._node.site.database.changed):
+            try:
+                changed = await asyncio.to_thread(self._node.site.database.changed)
+            except VerticilError as error:
+                if error.code in ENDS_THE_DAEMON:
+                    raise
+                continue
+            if changed:
                 for event in self._wake.values():
                     event.set()
+                if self._peers is not None:
+                    self._peers.rouse()
+
+    async def _beat_alone(self) -> None:
+        """Without a miner nothing else tells that the daemon lives."""
+        while True:
+            await self._beat(connected=True)
+            await asyncio.sleep(BEAT_SECONDS)
 
     # ---- working
 
@@ -349,12 +371,12 @@ class PartyNode:
 
     async def _try_again(self, error: VerticilError, digest: bytes) -> bool:
         """What an error means for a study. True: wait a while and repeat the step; False: the study's turn comes by itself."""
-        if error.code in _ENDS_THE_DAEMON - {"CONFIG_INVALID"}:  # one study's declaration must not stop the others
+        if error.code in ENDS_THE_DAEMON - {"CONFIG_INVALID"}:  # one study's declaration must not stop the others
             raise error
         if error.code == "NOT_READY":
             return False  # the next version of the study's task rouses us
         record = await asyncio.to_thread(self._state.study, digest)
-        if error.code in _TRIED_AGAIN:
+        if error.code in TRIED_AGAIN:
             _log.warning("%s; trying again", error)
             with contextlib.suppress(VerticilError):
                 await asyncio.to_thread(self._state.show, digest, f"trying again: {error.code}", record.percent)
@@ -390,6 +412,10 @@ async def _caught(work: Awaitable[None], failure: list[VerticilError]) -> None:
     except VerticilError as error:
         failure.append(error)
         raise _SessionOverError from None
+
+
+async def _until(stop: asyncio.Event) -> None:
+    await stop.wait()
 
 
 async def _either(event: asyncio.Event, seconds: float) -> None:

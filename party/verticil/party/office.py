@@ -15,22 +15,36 @@ from typing import Final
 
 from verticil.party.config import PartyConfig
 from verticil.party.control import approval, policy
-from verticil.party.control.holdings import columns_of, origins
+from verticil.party.control.holdings import columns_of, compounds_of, origins
 from verticil.party.control.site import Site, Verdict, init_state
 from verticil.party.control.state import Heartbeat, StudyRecord, stamp
+from verticil.party.desk import load_study, take_release
 from verticil.party.records.keyfile import check_key
 from verticil.party.records.source import TableReport, check_records, header
 from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.model import privacy
+from verticil.shared.model.subset import Subset
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
+from verticil.shared.study.readers import read_by, sent_units
 from verticil.shared.study.states import State
 from verticil.shared.transport.identity import Role, is_name
 from verticil.shared.transport.pki import load_credentials, utc_now
 
-__all__ = ["Facts", "approve", "check", "deny", "init_party", "probe", "status"]
+__all__ = [
+    "Facts",
+    "approve",
+    "check",
+    "deny",
+    "init_party",
+    "linked_to",
+    "load_study",
+    "probe",
+    "status",
+    "take_release",
+]
 
 Facts = dict[str, object]
 
@@ -112,6 +126,7 @@ def status(config: PartyConfig, *, at: dt.datetime | None = None) -> Facts:
                 "running": alive,
                 "last_seen": None if beat is None else beat.at,
                 "connected": beat is not None and beat.connected and alive,
+                "link": linked_to(config),
                 "problem": "" if beat is None else beat.problem,
             },
             "studies": [_study_status(config, record) for record in site.state.studies()],
@@ -189,8 +204,13 @@ def probe(config: PartyConfig, *, at: dt.datetime | None = None) -> str:
         raise PeerFault(
             "NOT_READY", f"party '{config.name}': last heartbeat {last}", hint="start it: verticil party run"
         )
-    link = "connected to the miner" if beat.connected else f"not connected ({beat.problem or 'starting'})"
+    link = linked_to(config) if beat.connected else f"not connected ({beat.problem or 'starting'})"
     return f"heartbeat {age:.0f} s ago, {link}"
+
+
+def linked_to(config: PartyConfig) -> str:
+    """What a daemon that works is connected to, in words."""
+    return "connected to the miner" if config.federation.endpoint is not None else "serving its peers"
 
 
 # ---- pieces
@@ -222,14 +242,26 @@ def _columns(config: PartyConfig, study: Study, charges: Mapping[int, float]) ->
             "scheme": unit.scheme,
             "categories": unit.transition.n_states,
             "epsilon": _number(privacy.epsilon(unit.transition)),
-            "kept": float(unit.transition.probabilities.diagonal().min()),
+            "kept": privacy.kept(unit.transition)[0],
         }
         if unit.two_level is not None:
             row["two_level"] = unit.two_level.text
+        if unit.impossible:
+            row["impossible_combinations"] = len(unit.impossible)
+        if isinstance(unit.transition, Subset):
+            row["subset_size"] = unit.transition.size
+        if study.model == "peer":
+            row["read_by"] = list(read_by(study, index))
         if index in charges:
             row["charge_now"] = _number(charges[index])
         rows.append(row)
     return rows
+
+
+def _total(found: approval.Review) -> float:
+    """Epsilon of one person: of the units that are sent."""
+    sent = sent_units(found.study)
+    return privacy.total_epsilon(release.epsilon for index, release in found.releases.items() if index in sent)
 
 
 def _approved(config: PartyConfig, verdict: Verdict) -> Facts:
@@ -242,9 +274,25 @@ def _approved(config: PartyConfig, verdict: Verdict) -> Facts:
         "records": found.holding.n_records,
         "minimum_common_records": found.minimum_common_records,
         "columns": _columns(config, found.study, charges),
-        "epsilon": _number(privacy.total_epsilon(release.epsilon for release in found.releases.values())),
+        "epsilon": _number(_total(found)),
         "epsilon_charged_now": policy.finite_total(list(charges.values())),
         "expires": found.study.expires.isoformat(),
+        **_share(found.study),
+    }
+
+
+def _share(study: Study) -> Facts:
+    """What this party tells its peers besides columns; nothing in a study with a miner."""
+    rule = study.share
+    if rule is None:
+        return {}
+    return {
+        "share": {
+            "exact": rule.epsilon is None,
+            "epsilon": rule.epsilon,
+            "delta": rule.delta,
+            "minimum_count": rule.minimum_count,
+        }
     }
 
 
@@ -268,7 +316,8 @@ def _study_status(config: PartyConfig, record: StudyRecord) -> Facts:
         proposal = approval.parsed(record.task.proposal)
         study = approval.declared(config, proposal)
         columns = columns_of(config, study)
-        epsilons = [privacy.epsilon(study.units[index].transition) for index in study.units_of(config.name)]
+        sent = sent_units(study)
+        epsilons = [privacy.epsilon(study.units[i].transition) for i in study.units_of(config.name) if i in sent]
         facts |= {
             "title": study.title,
             "purpose": study.purpose,
@@ -277,6 +326,7 @@ def _study_status(config: PartyConfig, record: StudyRecord) -> Facts:
             "columns": _columns(config, study, {}),
             "epsilon": _number(privacy.total_epsilon(epsilons)),
             "objections": [found.message for found in policy.objections(config.policy, study, config.name, columns)],
+            **_share(study),
         }
     except VerticilError as error:  # a broken table or declaration must not hide the other studies
         facts["objections"] = [f"{error.code}: {error.message}"]
@@ -301,7 +351,12 @@ def _tables(config: PartyConfig, study: Study | None) -> tuple[list[Facts], list
                 if places[study.schema[position].name].dataset == name
             ]
             if variables:
-                report = check_records(rule, variables, study.linkage.normalise)
+                compounds = [
+                    compound
+                    for compound in compounds_of(study, config.name).values()
+                    if places[compound.variables[0]].dataset == name
+                ]
+                report = check_records(rule, variables, study.linkage.normalise, compounds)
                 tables.append({"dataset": name, **_counts(report)})
                 faults += report.faults
         except VerticilError as error:
@@ -343,8 +398,9 @@ def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> Fa
         "study": study.id,
         "digest": digest_of(study).hex(),
         "columns": _columns(config, found.study, charges),
-        "epsilon": _number(privacy.total_epsilon(release.epsilon for release in found.releases.values())),
+        "epsilon": _number(_total(found)),
         "epsilon_charged_now": policy.finite_total(list(charges.values())),
+        **_share(found.study),
     }
 
 
@@ -376,6 +432,10 @@ id = "ID"                                # always read as text
 # scheme = "symmetric"
 # epsilon = 1.5
 
+# [peer]                                 # for studies between peers: where this party serves them
+# listen = "0.0.0.0:8444"
+# advertise = "NAME.example.org:8444"    # as in [peers] of federation.toml
+
 [policy]                                 # enforced here, whatever the miner says
 approval = "manual"                      # each study waits for `verticil party approve`
 approvers = []                           # who may approve; empty: whoever may run the command here
@@ -384,11 +444,13 @@ max_epsilon_per_column = 3.0
 max_epsilon_per_study = 20.0
 max_epsilon_lifetime = 40.0              # of this data set, over everything it ever releases
 allow_infinite = []                      # variables that may be sent with scheme "none", "blocks" or a zero cell
+allow_exact_parameters = false           # between peers: may parameters be shared that are exact functions of this table
+# max_share_epsilon = 2.0                # between peers: of the noise that covers what is shared besides columns
 minimum_common_records = 1000
 minimum_parties = 2
 max_categories = 50
 # breach = { prior = 0.1, posterior = 0.5 }   # refuse a column by which a belief of 0.1 can become 0.5, also if in allow_infinite
 deny_columns = ["ID"]                    # never leave, whatever a study calls them
-recipients = ["miner"]
+recipients = ["miner"]                   # and the names of other parties, for studies between peers
 on_data_change = "refuse"                # refuse | sticky | fresh: a second release of changed data
 """

@@ -139,6 +139,12 @@ def review(
     releases = releases_of(config, study, holding, site_secret=site_secret)
     sent = [index for index in releases if index in sent_units(study)]
     assessments = ledger.assess([releases[index] for index in sent], config.policy)
+    if study.share is not None and study.share.epsilon is not None:
+        # What is shared besides columns is charged later, to the same sum: it must not be found too much when columns have left.
+        for dataset in {release.dataset for release in releases.values()}:
+            charged = zip(sent, assessments, strict=True)
+            columns = [item.charge for index, item in charged if releases[index].dataset == dataset]
+            ledger.check_room(dataset, policy.finite_total([*columns, study.share.epsilon]), config.policy)
     return Review(
         study=study,
         proposal_digest=digest,

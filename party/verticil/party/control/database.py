@@ -23,7 +23,7 @@ from verticil.shared.errors import DataFault
 __all__ = ["FILE_NAME", "SCHEMA_VERSION", "Cell", "DaemonLock", "Database", "Row", "disk_fault"]
 
 FILE_NAME: Final = "party.sqlite"
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 Cell = str | bytes | int | float | None
 Row = tuple[Cell, ...]
@@ -87,6 +87,16 @@ CREATE TABLE heartbeat (
   pid INTEGER NOT NULL, at TEXT NOT NULL, connected INTEGER NOT NULL, problem TEXT NOT NULL
 ) STRICT;
 """
+_BETWEEN_PEERS: Final = """
+CREATE TABLE peer_item (                 -- Model I: what peers told, and what is told to them (verticil.party.peer.shelf)
+  digest BLOB NOT NULL, kind TEXT NOT NULL,
+  name TEXT NOT NULL,                    -- of the party, or the unit's index; empty where there is only one
+  sha256 BLOB NOT NULL, size INTEGER NOT NULL,
+  PRIMARY KEY (digest, kind, name)
+) STRICT;
+"""
+_STEPS: Final = (_SCHEMA, _BETWEEN_PEERS)
+"""Step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is never changed."""
 
 
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
@@ -137,16 +147,16 @@ class Database:
             self._connection.execute(f"PRAGMA {pragma}").fetchall()
         with self.transaction():
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-            if version == 0:
-                for statement in _statements(_SCHEMA):
-                    self._connection.execute(statement)
-                self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            elif version != SCHEMA_VERSION:
+            if not 0 <= version <= SCHEMA_VERSION:
                 raise DataFault(
                     "STATE_CORRUPT",
-                    f"{self.path}: schema version {version}, expected {SCHEMA_VERSION}",
+                    f"{self.path}: schema version {version}, expected at most {SCHEMA_VERSION}",
                     hint="another version of verticil wrote it; use that version",
                 )
+            if version < SCHEMA_VERSION:
+                for statement in _statements("".join(_STEPS[version:])):
+                    self._connection.execute(statement)
+                self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def __enter__(self) -> Self:
         return self

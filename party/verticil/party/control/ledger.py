@@ -9,9 +9,12 @@ Promises
 - A changed version of data that was released before is refused unless the policy says otherwise (contract.md section 2): with
   ``sticky`` it is released with the same noise, which shows which values changed; with ``fresh`` a version tag draws new noise.
   Either is charged.
+- Model I: a party's parameters and scores come from its raw data, so there is a row for them, too, before they leave: the epsilon
+  of the noise on them, or infinite. It is charged once for each study and common list.
 
-Infinite epsilon (permitted by `allow_infinite` only) is recorded as such and left out of the finite sum. The ledger sums epsilons
-(basic composition); it does not know which people were in a release and counts each release for every person.
+Infinite epsilon (permitted by `allow_infinite`, or by `allow_exact_parameters`, only) is recorded as such and left out of the
+finite sum. The ledger sums epsilons (basic composition); it does not know which people were in a release and counts each release
+for every person.
 """
 
 from __future__ import annotations
@@ -21,14 +24,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import cast
+from typing import Final, cast
 
 from verticil.party.control.database import Database
 from verticil.party.control.policy import Policy, finite_total
 from verticil.shared.errors import Refusal
 from verticil.shared.model.privacy import EPSILON_TOLERANCE
 
-__all__ = ["Assessment", "Ledger", "LedgerRow", "Release"]
+__all__ = ["SHARED", "Assessment", "Ledger", "LedgerRow", "Release", "check_shared"]
+
+SHARED: Final = -1
+"""Stands for the unit in a row of shared statistics, which are of no unit."""
 
 _SAME_DRAW = "dataset = ? AND sources = ? AND codebook_digest = ? AND transition_digest = ? AND secret_id = ?"
 
@@ -159,6 +165,15 @@ class Ledger:
             for row in self._database.rows(f"SELECT {columns} FROM ledger ORDER BY number")  # noqa: S608 (constant text)
         )
 
+    def sent(self, study_digest: bytes, unit: int, recipient: str, artifact_sha256: bytes) -> bool:
+        """Whether there is a row for this send."""
+        return bool(
+            self._database.rows(
+                "SELECT 1 FROM ledger WHERE study_digest = ? AND unit = ? AND recipient = ? AND artifact_sha256 = ? LIMIT 1",
+                (study_digest, unit, recipient, artifact_sha256),
+            )
+        )
+
     def assess(self, releases: Sequence[Release], policy: Policy) -> tuple[Assessment, ...]:
         """What sending `releases` would mean, without sending or writing anything.
 
@@ -171,14 +186,7 @@ class Ledger:
                 charges = [
                     item.charge for item, release in zip(found, releases, strict=True) if release.dataset == dataset
                 ]
-                new, spent, limit = finite_total(charges), self.spent(dataset), policy.max_epsilon_lifetime
-                if new > 0 and spent + new > limit + EPSILON_TOLERANCE:
-                    raise Refusal(
-                        "BUDGET_EXCEEDED",
-                        f"data set '{dataset}': epsilon {new:.4g} on top of {spent:.4g} charged before,"
-                        f" expected at most {limit:g}",
-                        hint="the limit is policy.max_epsilon_lifetime; a release with the same matrices as before costs nothing",
-                    )
+                self.check_room(dataset, finite_total(charges), policy)
         return found
 
     def _assess_one(self, release: Release, policy: Policy) -> Assessment:
@@ -253,29 +261,162 @@ class Ledger:
                 raise Refusal(
                     "DATA_CHANGED", message, hint="policy.on_data_change changed while the study ran; submit it again"
                 )
-            dataset, sources, codebook, transition, secret = release.draw
-            self._database.write(
-                "INSERT INTO ledger (at, study_digest, study_id, unit, variables, dataset, sources, codebook_digest,"
-                " transition_digest, secret_id, fingerprint, version_tag, epsilon, charged, recipient, artifact_sha256, size)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    f"{at:%Y-%m-%dT%H:%M:%SZ}",
-                    study_digest,
-                    study_id,
-                    unit,
-                    json.dumps(release.variables),
-                    dataset,
-                    sources,
-                    codebook,
-                    transition,
-                    secret,
-                    release.fingerprint,
-                    version_tag,
-                    release.epsilon,
-                    assessment.charge,
-                    recipient,
-                    artifact_sha256,
-                    size,
-                ),
+            self._insert(
+                release,
+                version_tag=version_tag,
+                charged=assessment.charge,
+                study_digest=study_digest,
+                study_id=study_id,
+                unit=unit,
+                recipient=recipient,
+                artifact_sha256=artifact_sha256,
+                size=size,
+                at=at,
             )
         return assessment.charge
+
+    def record_shared(
+        self,
+        shared: Release,
+        *,
+        policy: Policy,
+        study_digest: bytes,
+        study_id: str,
+        recipient: str,
+        artifact_sha256: bytes,
+        size: int,
+        at: datetime,
+        along_with: bytes | None = None,
+    ) -> float:
+        """Write the row of statistics that a party computed from its raw data and shares (Model I); then they may leave.
+
+        What one study shares is charged once, however often and in how many parts: its noise is calibrated for all of it. A
+        second computation from anything else, be it another column of a peer, has other noise and is charged again.
+
+        Args:
+            shared: whose `variables` and `sources` they come from; `codebook_digest` names study, common list and the peers'
+                columns, `transition_digest` the noise; `epsilon` is infinite without noise.
+            policy, study_digest, study_id, recipient, artifact_sha256, size, at: as for `record`.
+            along_with: `codebook_digest` of an earlier part of the same study; if that was charged, this part costs nothing, the
+                first time.
+
+        Returns:
+            The epsilon that was charged.
+
+        Raises:
+            Refusal: EPSILON_INFINITE without noise and without `allow_exact_parameters`; BUDGET_EXCEEDED.
+            DataFault: DISK_FULL, STATE_CORRUPT; nothing was written and nothing may leave.
+        """
+        with self._database.transaction():
+            check_shared(policy, shared.epsilon)
+            charge = 0.0 if self._covered(shared, along_with, study_digest, recipient) else shared.epsilon
+            self.check_room(shared.dataset, finite_total([charge]), policy)
+            self._insert(
+                shared,
+                version_tag=b"",
+                charged=charge,
+                study_digest=study_digest,
+                study_id=study_id,
+                unit=SHARED,
+                recipient=recipient,
+                artifact_sha256=artifact_sha256,
+                size=size,
+                at=at,
+            )
+        return charge
+
+    def _covered(self, shared: Release, along_with: bytes | None, study_digest: bytes, recipient: str) -> bool:
+        if self._has(shared):
+            return True
+        if along_with is None or not self._has(replace(shared, codebook_digest=along_with)):
+            return False
+        another = "SELECT 1 FROM ledger WHERE study_digest = ? AND unit = ? AND recipient = ? AND dataset = ? LIMIT 1"
+        return not self._database.rows(another, (study_digest, SHARED, recipient, shared.dataset))
+
+    def _has(self, release: Release) -> bool:
+        query = f"SELECT 1 FROM ledger WHERE {_SAME_DRAW} AND fingerprint = ? LIMIT 1"  # noqa: S608 (constant text)
+        return bool(self._database.rows(query, (*release.draw, release.fingerprint)))
+
+    def check_room(self, dataset: str, new: float, policy: Policy) -> None:
+        """Refuse what the lifetime limit of a data set has no room for.
+
+        Args:
+            dataset: its name.
+            new: finite epsilon that would be charged.
+            policy: the limits.
+
+        Raises:
+            Refusal: BUDGET_EXCEEDED.
+        """
+        spent, limit = self.spent(dataset), policy.max_epsilon_lifetime
+        if new > 0 and spent + new > limit + EPSILON_TOLERANCE:
+            raise Refusal(
+                "BUDGET_EXCEEDED",
+                f"data set '{dataset}': epsilon {new:.4g} on top of {spent:.4g} charged before,"
+                f" expected at most {limit:g}",
+                hint="the limit is policy.max_epsilon_lifetime; a release with the same matrices as before costs nothing",
+            )
+
+    def _insert(
+        self,
+        release: Release,
+        *,
+        version_tag: bytes,
+        charged: float,
+        study_digest: bytes,
+        study_id: str,
+        unit: int,
+        recipient: str,
+        artifact_sha256: bytes,
+        size: int,
+        at: datetime,
+    ) -> None:
+        dataset, sources, codebook, transition, secret = release.draw
+        self._database.write(
+            "INSERT INTO ledger (at, study_digest, study_id, unit, variables, dataset, sources, codebook_digest,"
+            " transition_digest, secret_id, fingerprint, version_tag, epsilon, charged, recipient, artifact_sha256, size)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                f"{at:%Y-%m-%dT%H:%M:%SZ}",
+                study_digest,
+                study_id,
+                unit,
+                json.dumps(release.variables),
+                dataset,
+                sources,
+                codebook,
+                transition,
+                secret,
+                release.fingerprint,
+                version_tag,
+                release.epsilon,
+                charged,
+                recipient,
+                artifact_sha256,
+                size,
+            ),
+        )
+
+
+def check_shared(policy: Policy, epsilon: float) -> None:
+    """Refuse statistics that the policy does not let go.
+
+    Args:
+        policy: the limits.
+        epsilon: of the noise on them; infinite: there is none.
+
+    Raises:
+        Refusal: EPSILON_INFINITE, BUDGET_EXCEEDED.
+    """
+    if math.isinf(epsilon) and not policy.allow_exact_parameters:
+        raise Refusal(
+            "EPSILON_INFINITE",
+            "parameters without noise are exact functions of this party's raw data, and policy.allow_exact_parameters is false",
+            hint="ask for share noise in the study, or permit exact parameters in party.toml",
+        )
+    if math.isfinite(epsilon) and epsilon > policy.max_share_epsilon + EPSILON_TOLERANCE:
+        raise Refusal(
+            "BUDGET_EXCEEDED",
+            f"shared parameters: epsilon {epsilon:.4g}, expected at most {policy.max_share_epsilon:g}",
+            hint="the limit is policy.max_share_epsilon",
+        )

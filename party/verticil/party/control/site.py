@@ -162,8 +162,8 @@ class Site:
                 if record.task.approved:
                     raise Refusal(
                         "APPROVAL_VOID",
-                        f"study '{record.study_id}': the miner has the approval, and data, declaration or minimum changed since",
-                        hint="have the analyst submit the study again",
+                        f"study '{record.study_id}': others have the approval, and data, declaration or minimum changed since",
+                        hint="the study must be submitted, or loaded, again under a new id",
                     )
                 self.state.disapprove(record.digest)
             votes = self.state.vote(record.digest, approver, content, at)

@@ -15,6 +15,7 @@ from typing import Literal, cast
 
 from verticil.party.control.database import Database, Row
 from verticil.shared.errors import Misuse, VerticilError, from_code
+from verticil.shared.study.states import State
 
 __all__ = ["Artifact", "Heartbeat", "PartyState", "StudyRecord", "Task", "stamp"]
 
@@ -35,7 +36,11 @@ def stamp(at: datetime) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What the miner last told of a study (`StudyTask` of the wire contract)."""
+    """Where a study stands: what the miner last told of it (`StudyTask` of the wire contract).
+
+    Between peers there is no miner. A study that this party's operator loaded has version 0; its state and its effective study
+    are what this party found out itself, and `approved` means that a peer may have this party's approval.
+    """
 
     digest: bytes
     version: int
@@ -171,7 +176,7 @@ class PartyState:
     def told(
         self, digest: bytes, what: Literal["remote_approved", "pseudonyms_complete", "alignment_confirmed"]
     ) -> None:
-        """The miner has acknowledged something; its next task says so too."""
+        """The miner has acknowledged something (its next task says so too), or a peer is about to be told."""
         self._database.write(f"UPDATE study SET {what} = 1 WHERE digest = ?", (digest,))  # noqa: S608 (constant names)
 
     def find(self, name: str) -> StudyRecord:
@@ -207,6 +212,30 @@ class PartyState:
             "UPDATE study SET stage = ?, percent = ? WHERE digest = ? AND (stage, percent) IS NOT (?, ?)",
             (stage, percent, digest, stage, percent),
         )
+
+    # ---- between peers: this party itself says where the study stands
+
+    def move(self, digest: bytes, state: State, failure: str = "") -> None:
+        """The study's state, and the code of what ended it; nothing is written when it is that already."""
+        self._database.write(
+            "UPDATE study SET remote_state = ?, remote_failure = ?"
+            " WHERE digest = ? AND (remote_state, remote_failure) IS NOT (?, ?)",
+            (int(state), failure, digest, int(state), failure),
+        )
+
+    def agree(self, digest: bytes, effective: bytes, effective_digest: bytes) -> None:
+        """Every party has approved: this is the study that is carried out."""
+        self._database.write(
+            "UPDATE study SET effective = ?, effective_digest = ? WHERE digest = ?",
+            (effective, effective_digest, digest),
+        )
+
+    def agreed(self, effective_digest: bytes) -> StudyRecord | None:
+        """The study that is carried out under this effective digest."""
+        rows = self._database.rows(
+            f"SELECT {_STUDY} {_JOINED} WHERE s.effective_digest = ? AND length(s.effective) > 0", (effective_digest,)
+        )
+        return _study(rows[0]) if rows else None
 
     # ---- the people's decisions
 

@@ -26,19 +26,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.control import approval
-from verticil.party.control.holdings import Holding, randomize
-from verticil.party.control.ledger import Release
+from verticil.party.control.holdings import Holding
 from verticil.party.control.session import Plan, Step, plan
 from verticil.party.control.site import AUTOMATIC, Site
 from verticil.party.control.state import Artifact, StudyRecord
 from verticil.party.exchange.disclosure import outward
+from verticil.party.exchange.randomization import Agreed, agreement, enter_in_ledger, fill_spool
 from verticil.party.exchange.spool import Spool
 from verticil.party.exchange.upload import Alignment, fetch_alignment, send_artifact, send_pseudonyms
 from verticil.party.records.linkage import common_from_bitmap
 from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.formats import artifact
-from verticil.shared.study.approval import Approval, parse_approval
-from verticil.shared.study.document import Study
+from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.coordinator import Coordinator
 from verticil.shared.transport.errors_on_wire import to_detail
@@ -72,15 +70,6 @@ class Node:
     authority: bytes
     clock: Callable[[], dt.datetime]
     heavy: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Agreed:
-    """An approval that still binds, and what was approved."""
-
-    approval: Approval
-    study: Study
-    effective: Study
 
 
 class Delivery:
@@ -173,7 +162,7 @@ class Delivery:
         await self._heavily(lambda: self._site.approve(record, AUTOMATIC, self._node.clock(), holding=holding))
 
     async def _tell_approval(self, coordinator: Coordinator, record: StudyRecord) -> None:
-        given = self._given(record)
+        given = parse_approval(record.approval or b"")
         proposal = approval.parsed(record.task.proposal)
         await asyncio.to_thread(
             approval.check_binding, self._site.config, proposal, given, record.digest, self._node.clock().date()
@@ -208,7 +197,7 @@ class Delivery:
         await asyncio.to_thread(self._site.state.told, record.digest, "alignment_confirmed")
 
     async def _align(
-        self, coordinator: Coordinator, record: StudyRecord, agreed: _Agreed, holding: Holding
+        self, coordinator: Coordinator, record: StudyRecord, agreed: Agreed, holding: Holding
     ) -> Alignment:
         told = await fetch_alignment(coordinator, record.digest, n_records=holding.n_records)
         if record.common_sha256 not in {None, told.common_sha256}:
@@ -217,11 +206,6 @@ class Delivery:
                 f"study '{record.study_id}': the miner tells another common list than the one that was confirmed",
                 hint="nothing is randomized for a second list",
             )
-        minimum = max(
-            agreed.study.linkage.minimum_common_records,
-            agreed.approval.minimum_common_records,
-            self._site.config.policy.minimum_common_records,
-        )
         self._rows = await self._heavily(
             lambda: common_from_bitmap(
                 holding.pseudonyms,
@@ -229,7 +213,7 @@ class Delivery:
                 told.bitmap,
                 expected_sha256=told.common_sha256,
                 n_common=told.n_common,
-                minimum=minimum,
+                minimum=agreed.minimum(self._site),
             )
         )
         return told
@@ -244,41 +228,19 @@ class Delivery:
             await self._align(coordinator, record, agreed, holding)
         rows = self._rows
         if rows is not None:
-            await self._heavily(lambda: self._fill_spool(record, agreed, holding, rows))
-            self._holding = self._rows = None
-
-    def _fill_spool(self, record: StudyRecord, agreed: _Agreed, holding: Holding, rows: NDArray[np.int64]) -> None:
-        site, study = self._site, agreed.effective
-        releases = site.releases(study, holding)
-        assessments = site.ledger.assess(
-            list(releases.values()), site.config.policy
-        )  # all of them, before any is drawn
-        made: list[Artifact] = []
-        there = site.state.artifacts(record.digest, record.task.effective_digest)
-        for (index, release), assessment in zip(releases.items(), assessments, strict=True):
-            if index in there:
-                continue
-            codes = randomize(
-                holding,
-                rows,
-                study,
-                index,
-                release=release,
-                version_tag=assessment.version_tag,
-                site_secret=site.site_secret,
-            )
-            packed = artifact.pack(codes, study.units[index].transition.n_states)
-            made.append(
-                Artifact(
-                    unit=index,
-                    effective_digest=record.task.effective_digest,
-                    sha256=self._node.spool.put(packed),
-                    size=len(packed),
-                    facts=release.to_json(),
-                    version_tag=assessment.version_tag,
+            units = agreed.effective.units_of(self._site.config.name)
+            await self._heavily(
+                lambda: fill_spool(
+                    self._site,
+                    self._node.spool,
+                    record,
+                    effective=agreed.effective,
+                    holding=holding,
+                    rows=rows,
+                    units=units,
                 )
             )
-        site.state.store_artifacts(record.digest, made)
+            self._holding = self._rows = None
 
     async def _send(self, coordinator: Coordinator, record: StudyRecord) -> None:
         """Send one unit that is not receipted yet. One at a time, so that a denial stops the next."""
@@ -291,7 +253,7 @@ class Delivery:
             await asyncio.to_thread(site.state.forget_artifact, record.digest, item.unit)
             return  # it is randomized again: the same bytes
         await self._uploaded(coordinator, len(there), len(spooled), 0)
-        await asyncio.to_thread(self._enter_in_ledger, record, item)
+        await asyncio.to_thread(enter_in_ledger, self._site, record, item, RECIPIENT, self._node.clock())
         receipt = await send_artifact(
             coordinator,
             effective_digest=record.task.effective_digest,
@@ -307,21 +269,7 @@ class Delivery:
     async def _uploaded(self, coordinator: Coordinator, n_done: int, n_units: int, percent: int) -> None:
         await self._progress(coordinator, "uploading", (100 * n_done + percent) // n_units)
 
-    def _enter_in_ledger(self, record: StudyRecord, item: Artifact) -> None:
-        self._site.ledger.record(
-            Release.from_json(item.facts),
-            version_tag=item.version_tag,
-            policy=self._site.config.policy,
-            study_digest=record.digest,
-            study_id=record.study_id,
-            unit=item.unit,
-            recipient=RECIPIENT,
-            artifact_sha256=item.sha256,
-            size=item.size,
-            at=self._node.clock(),
-        )
-
-    def _check_receipt(self, receipt: common_pb2.Signed, item: Artifact, agreed: _Agreed) -> None:
+    def _check_receipt(self, receipt: common_pb2.Signed, item: Artifact, agreed: Agreed) -> None:
         where = f"study '{agreed.study.id}': the receipt of unit {item.unit}"
         try:
             verify_signed(receipt, self._node.authority, role=Role.MINER, at=self._node.clock())
@@ -343,24 +291,15 @@ class Delivery:
 
     # ---- what the steps share
 
-    def _given(self, record: StudyRecord) -> Approval:
-        return parse_approval(record.approval or b"")
-
-    def _agreed(self, record: StudyRecord) -> _Agreed:
-        """The approval, if it still binds and the effective study is what was approved."""
-        given, today = self._given(record), self._node.clock().date()
-        proposal = approval.parsed(record.task.proposal)
-        approved = approval.check_binding(self._site.config, proposal, given, record.digest, today)
-        task = record.task
-        effective = approval.check_effective(approved, task.effective, task.effective_digest, self._site.config.name)
-        return _Agreed(approval=given, study=approved, effective=effective)
+    def _agreed(self, record: StudyRecord) -> Agreed:
+        return agreement(self._site, record, self._node.clock().date())
 
     async def _held(self, record: StudyRecord) -> Holding:
         if self._holding is None:
             self._holding = await self._heavily(lambda: self._site.read(record))
         return self._holding
 
-    async def _approved_data(self, record: StudyRecord, agreed: _Agreed) -> Holding:
+    async def _approved_data(self, record: StudyRecord, agreed: Agreed) -> Holding:
         """The data, if they are those that were approved."""
         holding = await self._held(record)
         await self._heavily(lambda: self._site.check_data(record, agreed.approval, agreed.study, holding))

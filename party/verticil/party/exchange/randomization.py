@@ -1,0 +1,141 @@
+"""From approved data to released bytes: what both protocols do before anything goes out.
+
+`agreement` checks that the approval still binds and that the effective study is what was approved; `fill_spool` draws the noise
+of the units that are asked for, after the ledger has assessed all of them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.party.control import approval
+from verticil.party.control.holdings import Holding, randomize
+from verticil.party.control.ledger import Release
+from verticil.party.control.site import Site
+from verticil.party.control.state import Artifact, StudyRecord
+from verticil.party.exchange.spool import Spool
+from verticil.shared.formats import artifact
+from verticil.shared.study.approval import Approval, parse_approval
+from verticil.shared.study.document import Study
+
+__all__ = ["Agreed", "agreement", "enter_in_ledger", "fill_spool"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Agreed:
+    """An approval that still binds, and what was approved.
+
+    Attributes:
+        approval: this party's.
+        study: the proposal with this party's declaration.
+        effective: with everybody's.
+    """
+
+    approval: Approval
+    study: Study
+    effective: Study
+
+    def minimum(self, site: Site) -> int:
+        """Fewest common people: the largest of what the study, the approval and the policy ask for."""
+        return max(
+            self.study.linkage.minimum_common_records,
+            self.approval.minimum_common_records,
+            site.config.policy.minimum_common_records,
+        )
+
+
+def agreement(site: Site, record: StudyRecord, today: dt.date) -> Agreed:
+    """The approval, if it still binds and the effective study is what was approved.
+
+    Args:
+        site: this party.
+        record: a study that every party has approved.
+        today: UTC.
+
+    Raises:
+        Refusal: APPROVAL_VOID, STUDY_EXPIRED, POLICY_REFUSED and the other objections of the present policy.
+        PeerFault: STUDY_MISMATCH.
+    """
+    given = parse_approval(record.approval or b"")
+    proposal = approval.parsed(record.task.proposal)
+    approved = approval.check_binding(site.config, proposal, given, record.digest, today)
+    task = record.task
+    effective = approval.check_effective(approved, task.effective, task.effective_digest, site.config.name)
+    return Agreed(approval=given, study=approved, effective=effective)
+
+
+def fill_spool(
+    site: Site,
+    spool: Spool,
+    record: StudyRecord,
+    *,
+    effective: Study,
+    holding: Holding,
+    rows: NDArray[np.int64],
+    units: Collection[int],
+) -> None:
+    """Randomize those of `units` that are not in the spool.
+
+    Args:
+        site: this party.
+        spool: where released bytes go.
+        record: the study.
+        effective: the effective study.
+        holding: the approved data.
+        rows: the common people, in the common order.
+        units: own units.
+
+    Raises:
+        Refusal: DATA_CHANGED, EPSILON_INFINITE, BUDGET_EXCEEDED; nothing was drawn.
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+    releases = {index: release for index, release in site.releases(effective, holding).items() if index in units}
+    # All of them, before any is drawn.
+    assessments = site.ledger.assess(list(releases.values()), site.config.policy)
+    made: list[Artifact] = []
+    there = site.state.artifacts(record.digest, record.task.effective_digest)
+    for (index, release), assessment in zip(releases.items(), assessments, strict=True):
+        if index in there:
+            continue
+        codes = randomize(
+            holding,
+            rows,
+            effective,
+            index,
+            release=release,
+            version_tag=assessment.version_tag,
+            site_secret=site.site_secret,
+        )
+        packed = artifact.pack(codes, effective.units[index].transition.n_states)
+        made.append(
+            Artifact(
+                unit=index,
+                effective_digest=record.task.effective_digest,
+                sha256=spool.put(packed),
+                size=len(packed),
+                facts=release.to_json(),
+                version_tag=assessment.version_tag,
+            )
+        )
+    site.state.store_artifacts(record.digest, made)
+
+
+def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
+    """Write the row of one attempted send; the unit may leave when this returns. Raises as `Ledger.record`."""
+    site.ledger.record(
+        Release.from_json(item.facts),
+        version_tag=item.version_tag,
+        policy=site.config.policy,
+        study_digest=record.digest,
+        study_id=record.study_id,
+        unit=item.unit,
+        recipient=recipient,
+        artifact_sha256=item.sha256,
+        size=item.size,
+        at=at,
+    )

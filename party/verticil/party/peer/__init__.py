@@ -1,0 +1,1 @@
+"""Model I at one party: a study that its operator loaded, carried out with its peers."""

@@ -1,0 +1,143 @@
+"""All studies between peers at this party: one task for each, and the service that answers the peers.
+
+A study's work goes on whenever somebody of this site has written to the database, and else after a wait that grows to a few
+seconds: nothing is pushed, so a peer's progress is found by asking. What goes wrong with one study is recorded and told to its
+peers; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from verticil.party.control import approval
+from verticil.party.peer.network import PeerNetwork
+from verticil.party.peer.service import Answers
+from verticil.party.peer.study import Outcome, PeerStudy
+from verticil.party.peer.turn import Work
+from verticil.party.retry import ENDS_THE_DAEMON, TRIED_AGAIN, Backoff
+from verticil.shared import logs
+from verticil.shared.errors import InternalFault, VerticilError
+from verticil.shared.transport.errors_on_wire import without_text
+
+__all__ = ["PeerNode"]
+
+LONGEST_WAIT_SECONDS: Final = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class PeerNode:
+    """The peers' side of a running party.
+
+    Args:
+        work: what all studies share.
+        network: how peers reach this party.
+        started: told the port, when there is one.
+        backoff: waits between looks at a study; made anew for each.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        network: PeerNetwork,
+        *,
+        started: Callable[[int], None] | None = None,
+        backoff: Callable[[], Backoff] = lambda: Backoff(longest_seconds=LONGEST_WAIT_SECONDS),
+    ) -> None:
+        self._work = work
+        self._network = network
+        self._started = started
+        self._backoff = backoff
+        self._wake: dict[bytes, asyncio.Event] = {}
+        self._changed = asyncio.Event()
+
+    def rouse(self) -> None:
+        """Somebody of this site has written to the database."""
+        self._changed.set()
+        for event in self._wake.values():
+            event.set()
+
+    async def run(self) -> None:
+        """Serve and work until cancelled.
+
+        Raises:
+            VerticilError: what no retry mends at this machine.
+        """
+        service = Answers(self._work.node, self._work.shelf, software=self._work.software)
+        failure: list[VerticilError] = []
+        try:
+            async with self._network.serve(service) as port, asyncio.TaskGroup() as group:
+                if port is not None and self._started is not None:
+                    self._started(port)
+                while True:
+                    for digest in await asyncio.to_thread(self._studies):
+                        if digest not in self._wake:
+                            self._wake[digest] = asyncio.Event()
+                            group.create_task(self._caught(digest, failure))
+                    await self._changed.wait()
+                    self._changed.clear()
+        except ExceptionGroup:
+            if failure:
+                raise failure[0] from None
+            raise
+        finally:
+            self._wake.clear()
+            await self._work.peers.close()
+
+    def _studies(self) -> list[bytes]:
+        return [
+            record.digest
+            for record in self._work.node.site.state.studies()
+            if approval.parsed(record.task.proposal).model == "peer"
+        ]
+
+    async def _caught(self, digest: bytes, failure: list[VerticilError]) -> None:
+        with logs.fields(study=digest.hex()[:12]):
+            try:
+                await self._carry_out(PeerStudy(self._work, digest), digest)
+            except VerticilError as error:
+                failure.append(error)
+                raise
+
+    async def _carry_out(self, study: PeerStudy, digest: bytes) -> None:
+        backoff, wake = self._backoff(), self._wake[digest]
+        while True:
+            wake.clear()
+            try:
+                outcome = await study.step()
+            except VerticilError as error:
+                outcome = await self._went_wrong(digest, error)
+            except Exception as error:  # noqa: BLE001 (one study's fault must not stop the others; the text may hold data)
+                fault = without_text(error, method="study")
+                message = fault.message.replace("the other side", "this party")
+                outcome = await self._fail(digest, InternalFault("INTERNAL", message, hint=fault.hint))
+            if outcome is Outcome.ENDED:
+                return
+            if outcome is Outcome.DONE:
+                backoff.reset()
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(backoff.next_seconds()):
+                    await wake.wait()
+
+    async def _went_wrong(self, digest: bytes, error: VerticilError) -> Outcome:
+        """What an error of this party means for a study."""
+        if error.code in ENDS_THE_DAEMON - {"CONFIG_INVALID", "IDENTITY_REFUSED", "VERSION_UNSUPPORTED"}:
+            raise error
+        if error.code in TRIED_AGAIN:
+            _log.warning("%s; trying again", error)
+            with contextlib.suppress(VerticilError):
+                state = self._work.node.site.state
+                await asyncio.to_thread(state.show, digest, f"trying again: {error.code}")
+            return Outcome.WAITING
+        return await self._fail(digest, error)
+
+    async def _fail(self, digest: bytes, error: VerticilError) -> Outcome:
+        _log.error("the study cannot go on: %s", error)
+        with contextlib.suppress(VerticilError):  # a full disk: the same fault is found again
+            await asyncio.to_thread(self._work.node.site.state.fail, digest, error, self._work.node.clock())
+        return Outcome.WAITING  # a step that fails whatever is tried must not spin

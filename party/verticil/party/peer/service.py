@@ -1,0 +1,299 @@
+"""What this party answers to its peers.
+
+Promises
+- It tells what is on the disk and computes nothing: what is not there yet is NOT_READY.
+- Only parties of the study get an answer. The digest of the study is compared at any time. A list of pseudonyms leaves when all
+  parties have approved: the running list to the successor only, the common list (the last party's) to all. A column leaves to
+  a party that reads it, with the same structure and the same common list, and to nobody else. Parameters and the signature go to
+  all parties.
+- Before each answer the approval must still bind: policy, expiry, declaration; a denial or failure of this party ends all answers
+  but the news of it.
+- A column's row for the party that asks is in the ledger, on the disk, before its first byte goes out.
+
+Everything that touches the disk is done in a worker thread.
+"""
+
+# A service's methods are called by the names of the wire contract.
+# ruff: noqa: N802
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from verticil.party.control import approval
+from verticil.party.control.state import StudyRecord
+from verticil.party.exchange.delivery import Node
+from verticil.party.exchange.disclosure import outward
+from verticil.party.exchange.randomization import Agreed, agreement, enter_in_ledger
+from verticil.party.peer.calls import PROTOCOL_VERSION
+from verticil.party.peer.shelf import Item, Kind, LostError, Shelf
+from verticil.party.peer.structure import known_structure
+from verticil.shared.errors import PeerFault, Refusal, VerticilError
+from verticil.shared.study.approval import parse_approval
+from verticil.shared.study.document import Study
+from verticil.shared.study.pairs import readers
+from verticil.shared.study.states import State, is_final
+from verticil.shared.transport.errors_on_wire import to_detail
+from verticil.shared.transport.identity import Identity
+from verticil.shared.transport.parts import send_parts
+from verticil.wire.v1 import common_pb2, peer_pb2
+
+__all__ = ["Answers"]
+
+LEASE_SECONDS: Final = 60
+
+
+class Answers:
+    """Implements ``PeerService`` of `verticil.shared.transport.peer`.
+
+    Args:
+        node: this party.
+        shelf: what is told.
+        software: what decides a release's bytes here (`verticil.shared.release.joint.software_text`).
+    """
+
+    def __init__(self, node: Node, shelf: Shelf, *, software: str) -> None:
+        self._node = node
+        self._site = node.site
+        self._shelf = shelf
+        self._software = software
+
+    async def Hello(self, identity: Identity, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
+        """Exchange versions.
+
+        Raises:
+            PeerFault: VERSION_UNSUPPORTED.
+        """
+        if request.protocol_version != PROTOCOL_VERSION:
+            raise PeerFault(
+                "VERSION_UNSUPPORTED",
+                f"protocol version {request.protocol_version}, expected {PROTOCOL_VERSION}",
+                hint="install the same release of verticil at all parties",
+            )
+        del identity
+        return common_pb2.HelloReply(
+            protocol_version=PROTOCOL_VERSION,
+            software_version=metadata.version("verticil"),
+            federation=self._site.config.federation.name,
+            lease_seconds=LEASE_SECONDS,
+        )
+
+    async def GetStudyDigest(
+        self, identity: Identity, request: peer_pb2.GetStudyDigestRequest
+    ) -> peer_pb2.GetStudyDigestReply:
+        """Tell the digest of what was loaded here, and what this party has decided.
+
+        Raises:
+            PeerFault: NOT_READY, no such study was loaded here; PARTY_UNKNOWN.
+        """
+        return await asyncio.to_thread(self._digest, identity.name, request)
+
+    async def GetPseudonyms(
+        self, identity: Identity, request: peer_pb2.GetPseudonymsRequest
+    ) -> AsyncGenerator[peer_pb2.Part]:
+        """Tell the running list to the successor, or the common list to all.
+
+        Raises:
+            PeerFault: NOT_READY; IDENTITY_REFUSED, the list is for somebody else; NOT_OWNER, it is told by somebody else.
+            Refusal: the approval does not bind any more.
+        """
+        path, item = await asyncio.to_thread(self._pseudonyms, identity.name, request)
+        async with aclosing(
+            send_parts(path, offset=request.offset, what="list of pseudonyms", sha256=item.sha256)
+        ) as parts:
+            async for part in parts:
+                yield part
+
+    async def GetColumn(self, identity: Identity, request: peer_pb2.GetColumnRequest) -> AsyncGenerator[peer_pb2.Part]:
+        """Send a randomized unit to a party that reads it.
+
+        Raises:
+            PeerFault: NOT_READY; NOT_OWNER, it is not this party's, or the caller does not read it; STUDY_MISMATCH, the caller
+                has another common list or another structure.
+            Refusal: the approval does not bind any more, or the ledger refuses.
+        """
+        path, sha256 = await asyncio.to_thread(self._column, identity.name, request)
+        async with aclosing(
+            send_parts(path, offset=request.offset, what=f"unit {request.unit}", sha256=sha256)
+        ) as parts:
+            async for part in parts:
+                yield part
+
+    async def GetParameters(
+        self, identity: Identity, request: peer_pb2.GetParametersRequest
+    ) -> AsyncGenerator[peer_pb2.Part]:
+        """Send this party's signed parameters.
+
+        Raises:
+            PeerFault: NOT_READY.
+            Refusal: the approval does not bind any more.
+        """
+        path, item = await asyncio.to_thread(self._parameters, identity.name, request.effective_digest)
+        async with aclosing(send_parts(path, offset=request.offset, what="parameters", sha256=item.sha256)) as parts:
+            async for part in parts:
+                yield part
+
+    async def GetSignature(
+        self, identity: Identity, request: peer_pb2.GetSignatureRequest
+    ) -> peer_pb2.GetSignatureReply:
+        """Tell this party's signature of the manifest that it assembled.
+
+        Raises:
+            PeerFault: NOT_READY.
+            Refusal: the approval does not bind any more.
+        """
+        body = await asyncio.to_thread(self._signature, identity.name, request.effective_digest)
+        return peer_pb2.GetSignatureReply(manifest=common_pb2.Signed.FromString(body))
+
+    # ---- in worker threads
+
+    def _digest(self, caller: str, request: peer_pb2.GetStudyDigestRequest) -> peer_pb2.GetStudyDigestReply:
+        record = self._loaded(request.study_digest, request.study_id)
+        if record is None:
+            raise PeerFault("NOT_READY", f"study '{request.study_id[:63]}' was not loaded here")
+        proposal = approval.parsed(record.task.proposal)
+        _check_party(proposal, caller)
+        reply = peer_pb2.GetStudyDigestReply(study_digest=record.digest, software=self._software)
+        failure = self._failure(record, proposal)
+        if failure is not None:
+            reply.failure.CopyFrom(to_detail(failure))
+        elif record.approval is not None and request.study_digest == record.digest:
+            given = parse_approval(record.approval)
+            today = self._node.clock().date()
+            # What does not bind is not told; this party's own work on the study ends for it, and that is told.
+            with suppress(Refusal):
+                approval.check_binding(self._site.config, proposal, given, record.digest, today)
+                if not record.task.approved:
+                    self._site.state.told(record.digest, "remote_approved")  # from now on it cannot be replaced
+                reply.approval.CopyFrom(self._node.signing_key.sign(record.approval))
+        return reply
+
+    def _loaded(self, digest: bytes, study_id: str) -> StudyRecord | None:
+        """The study with this digest, else the one that has this id."""
+        records = [
+            record
+            for record in self._site.state.studies()
+            if record.digest == digest or record.study_id == study_id
+            if approval.parsed(record.task.proposal).model == "peer"
+        ]
+        exact = [record for record in records if record.digest == digest]
+        found = exact or records
+        return found[-1] if found else None
+
+    def _failure(self, record: StudyRecord, proposal: Study) -> VerticilError | None:
+        state = State(record.task.state)
+        if state is State.PUBLISHED:
+            return None
+        if record.denial_sent is not None:
+            return Refusal("STUDY_DENIED", f"denied: {self._site.state.denial_reason(record.digest)}")
+        if record.failure is not None:
+            return outward(record.failure)
+        if state is State.EXPIRED or proposal.expired(self._node.clock().date()):
+            return Refusal("STUDY_EXPIRED", f"its last day was {proposal.expires}")
+        return None
+
+    def _open(self, caller: str, effective_digest: bytes) -> tuple[StudyRecord, Agreed]:
+        """A study that all parties have approved and that goes on here, for one of its parties."""
+        record = self._site.state.agreed(effective_digest)
+        if record is None:
+            raise PeerFault("NOT_READY", "this party has not every party's approval of such a study yet")
+        _check_party(approval.parsed(record.task.effective), caller)
+        ended = is_final(State(record.task.state)) and State(record.task.state) is not State.PUBLISHED
+        if ended or record.failure is not None or record.denial_sent is not None:
+            raise PeerFault("NOT_READY", "the study has ended here", hint="the study's digest tells why")
+        try:
+            return record, agreement(self._site, record, self._node.clock().date())
+        except VerticilError as error:
+            raise outward(error) from None
+
+    def _pseudonyms(self, caller: str, request: peer_pb2.GetPseudonymsRequest) -> tuple[Path, Item]:
+        record, agreed = self._open(caller, request.effective_digest)
+        parties, me = agreed.effective.parties, self._site.config.name
+        if request.list == peer_pb2.PSEUDONYM_LIST_RUNNING:
+            successor = parties[parties.index(me) + 1 :][:1]
+            if (caller,) != successor:
+                raise PeerFault("IDENTITY_REFUSED", f"the running list of '{me}' is not for '{caller}'")
+            return self._shelved(record, Kind.RUNNING)
+        if request.list != peer_pb2.PSEUDONYM_LIST_COMMON:
+            raise PeerFault("MESSAGE_INVALID", f"list {request.list}, expected RUNNING (1) or COMMON (2)")
+        if me != parties[-1]:
+            raise PeerFault("NOT_OWNER", f"the common list is told by '{parties[-1]}', not by '{me}'")
+        return self._shelved(record, Kind.COMMON)
+
+    def _column(self, caller: str, request: peer_pb2.GetColumnRequest) -> tuple[Path, bytes]:
+        record, agreed = self._open(caller, request.effective_digest)
+        study, me = agreed.effective, self._site.config.name
+        if request.unit >= len(study.units) or study.units[request.unit].owner != me:
+            raise PeerFault("NOT_OWNER", f"unit {request.unit} is not one of '{me}'")
+        self._check_reader(caller, record, study, request)
+        if record.common_sha256 is None:
+            raise PeerFault("NOT_READY", "the common list is not known here yet")
+        if request.common_sha256 != record.common_sha256:
+            raise PeerFault(
+                "STUDY_MISMATCH",
+                f"common list {request.common_sha256.hex()[:12]}, here {record.common_sha256.hex()[:12]}",
+                hint="nothing was sent",
+            )
+        item = self._site.state.artifacts(record.digest, record.task.effective_digest).get(request.unit)
+        if item is None:
+            raise PeerFault("NOT_READY", f"unit {request.unit} is not randomized yet")
+        if not self._node.spool.holds(item.sha256):
+            self._site.state.forget_artifact(record.digest, item.unit)
+            raise PeerFault("NOT_READY", f"unit {request.unit} is randomized again")
+        self._charge(record, item.unit, caller, anew=request.offset == 0)
+        return self._node.spool.path(item.sha256), item.sha256
+
+    def _check_reader(self, caller: str, record: StudyRecord, study: Study, request: peer_pb2.GetColumnRequest) -> None:
+        """Refuse whoever does not read the unit: for scores without a structure, with it for the parameters of a child."""
+        if not request.structure_sha256:
+            allowed = readers(study, request.unit, None) if study.structure.parents is None else ()
+        else:
+            structure = known_structure(self._shelf, record, study)
+            if structure is None:
+                raise PeerFault("NOT_READY", "the structure is not known here yet")
+            if request.structure_sha256 != structure.sha256:
+                raise PeerFault(
+                    "STUDY_MISMATCH",
+                    f"structure {request.structure_sha256.hex()[:12]}, here {structure.sha256.hex()[:12]}",
+                    hint="nothing was sent",
+                )
+            allowed = readers(study, request.unit, structure.dag)
+        if caller not in allowed:
+            names = ", ".join(study.units[request.unit].variables)
+            raise PeerFault("NOT_OWNER", f"'{caller}' does not read column '{names}'", hint="nothing was sent")
+
+    def _charge(self, record: StudyRecord, unit: int, caller: str, *, anew: bool) -> None:
+        """One row for each attempted send. A stream that goes on where another one broke off belongs to that one's row."""
+        item = self._site.state.artifacts(record.digest, record.task.effective_digest)[unit]
+        if anew or not self._site.ledger.sent(record.digest, unit, caller, item.sha256):
+            try:
+                enter_in_ledger(self._site, record, item, caller, self._node.clock())
+            except VerticilError as error:
+                raise outward(error) from None
+
+    def _parameters(self, caller: str, effective_digest: bytes) -> tuple[Path, Item]:
+        record, _ = self._open(caller, effective_digest)
+        return self._shelved(record, Kind.STATEMENT, self._site.config.name)
+
+    def _signature(self, caller: str, effective_digest: bytes) -> bytes:
+        record, _ = self._open(caller, effective_digest)
+        try:
+            return self._shelf.read(record.digest, Kind.SIGNATURE, self._site.config.name)
+        except LostError:
+            raise PeerFault("NOT_READY", "the release is not assembled here yet") from None
+
+    def _shelved(self, record: StudyRecord, kind: Kind, name: str = "") -> tuple[Path, Item]:
+        try:
+            return self._shelf.unharmed(record.digest, kind, name)
+        except LostError:
+            raise PeerFault("NOT_READY", f"not there yet: {record.stage}") from None
+
+
+def _check_party(study: Study, caller: str) -> None:
+    if caller not in study.parties:
+        raise PeerFault("PARTY_UNKNOWN", f"study '{study.id}': '{caller}' is not one of its parties")

@@ -1,0 +1,189 @@
+"""What peers told this party, and what it tells them: files in its state directory, each with a row in the database.
+
+One folder for each study. A row is written when its file is whole and on the disk, and tells its SHA-256; a file without a row is
+a file that does not count. Whatever is read is compared with that digest: a file that was lost or harmed is forgotten together
+with its row, and the step that made it is planned again.
+
+Nothing raw comes here: pseudonyms, randomized columns, signed statements.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import cast
+
+from verticil.party.control.database import Database, disk_fault
+from verticil.shared.disk import sync_directory
+
+__all__ = ["Item", "Kind", "LostError", "Shelf"]
+
+
+class Kind(StrEnum):
+    """What an item is; what `name` says of it."""
+
+    APPROVAL = "approval"  # party: a peer's signed approval
+    RUNNING = "running"  # "": the running list that this party made
+    COMMON = "common"  # "": the common list
+    COLUMN = "column"  # unit: an artifact from its owner
+    SCORES = "scores"  # "": what was sent to the miner
+    STRUCTURE = "structure"  # "": what the miner signed
+    STATEMENT = "statement"  # party: signed parameters, this party's own among them
+    SIGNATURE = "signature"  # party: signed manifest, this party's own among them
+
+
+class LostError(Exception):
+    """An item was asked for that is not there, or not any more. Plan again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A file on the shelf."""
+
+    sha256: bytes
+    size: int
+
+
+class Shelf:
+    """The folder and its rows.
+
+    Args:
+        directory: made (0700) when absent.
+        database: the party's.
+
+    Raises:
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+
+    def __init__(self, directory: Path, database: Database) -> None:
+        self._directory = directory
+        self._database = database
+        self._make(directory)
+
+    def target(self, digest: bytes, kind: Kind, name: str = "") -> Path:
+        """Where the item's file is, or will be; its folder is made when absent.
+
+        Raises:
+            DataFault: DISK_FULL, STATE_CORRUPT.
+        """
+        folder = self._directory / digest.hex()
+        if not folder.is_dir():
+            self._make(folder)
+        return folder / (f"{kind}.{name}" if name else str(kind))
+
+    def put(self, digest: bytes, kind: Kind, data: bytes, name: str = "") -> None:
+        """Store bytes; on the disk when it returns.
+
+        Raises:
+            DataFault: DISK_FULL, STATE_CORRUPT; nothing was stored.
+        """
+        target = self.target(digest, kind, name)
+        part = target.with_name(f".{target.name}.part")
+        try:
+            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, target)
+            sync_directory(target.parent)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            raise disk_fault(error, target) from None
+        self.enter(digest, kind, name, Item(sha256=hashlib.sha256(data).digest(), size=len(data)))
+
+    def enter(self, digest: bytes, kind: Kind, name: str, item: Item) -> None:
+        """The file at `target` is whole and on the disk."""
+        self._database.write(
+            "INSERT OR REPLACE INTO peer_item VALUES (?, ?, ?, ?, ?)", (digest, str(kind), name, item.sha256, item.size)
+        )
+
+    def items(self, digest: bytes) -> Mapping[tuple[Kind, str], Item]:
+        """What is there of a study."""
+        rows = self._database.rows("SELECT kind, name, sha256, size FROM peer_item WHERE digest = ?", (digest,))
+        return {
+            (Kind(cast("str", kind)), cast("str", name)): Item(sha256=cast("bytes", sha256), size=cast("int", size))
+            for kind, name, sha256, size in rows
+        }
+
+    def item(self, digest: bytes, kind: Kind, name: str = "") -> Item:
+        """One of them.
+
+        Raises:
+            LostError: it is not there.
+        """
+        found = self.items(digest).get((kind, name))
+        if found is None:
+            raise LostError(f"{kind} {name}")
+        return found
+
+    def read(self, digest: bytes, kind: Kind, name: str = "") -> bytes:
+        """The bytes of an item, unharmed.
+
+        Raises:
+            LostError: they are not there, or are not those that were stored; the item is forgotten then.
+        """
+        item = self.item(digest, kind, name)
+        try:
+            data = self.target(digest, kind, name).read_bytes()
+        except OSError:
+            data = b""
+        if hashlib.sha256(data).digest() != item.sha256:
+            self.forget(digest, kind, name)
+            raise LostError(f"{kind} {name}")
+        return data
+
+    def unharmed(self, digest: bytes, kind: Kind, name: str = "") -> tuple[Path, Item]:
+        """The file of an item, after its bytes were compared with what was stored.
+
+        Raises:
+            LostError: as `read`.
+        """
+        item, target = self.item(digest, kind, name), self.target(digest, kind, name)
+        try:
+            with target.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").digest()
+        except OSError:
+            found = b""
+        if found != item.sha256:
+            self.forget(digest, kind, name)
+            raise LostError(f"{kind} {name}")
+        return target, item
+
+    def forget(self, digest: bytes, kind: Kind, name: str = "") -> None:
+        """Forget one item."""
+        self._database.write(
+            "DELETE FROM peer_item WHERE digest = ? AND kind = ? AND name = ?", (digest, str(kind), name)
+        )
+
+    def clear(self, digest: bytes, *, keep: frozenset[Kind] = frozenset()) -> None:
+        """Drop what nobody needs any more: rows first, then files.
+
+        Args:
+            digest: of the study.
+            keep: the kinds that stay.
+        """
+        folder = self._directory / digest.hex()
+        with self._database.transaction():
+            gone = [key for key in self.items(digest) if key[0] not in keep]
+            for kind, name in gone:
+                self.forget(digest, kind, name)
+        left = {self.target(digest, kind, name) for kind, name in self.items(digest)}
+        if not left:
+            shutil.rmtree(folder, ignore_errors=True)
+            return
+        for path in folder.iterdir():
+            if path not in left:
+                path.unlink(missing_ok=True)
+
+    def _make(self, folder: Path) -> None:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise disk_fault(error, folder) from None

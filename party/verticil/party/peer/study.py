@@ -1,0 +1,326 @@
+"""One study between peers at this party, from loading to the published release: does the steps that `session` plans.
+
+Promises
+- In every step the approval is checked again: study, own declaration, policy, expiry; before the first pseudonym, before
+  randomization and before learning the data, too.
+- Nothing that a peer says is believed without a check against the study, the own lists and the signatures; what is wrong ends the
+  study here, names the peer, and is told to all peers.
+- Every step may be broken off and repeated. What is not there yet is waited for, and `status` says for whom and for what.
+
+CPU work and the disk's waits happen in worker threads, one study at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
+from typing import Final
+
+from verticil.party.control import approval
+from verticil.party.control.site import AUTOMATIC
+from verticil.party.control.state import StudyRecord
+from verticil.party.exchange.randomization import agreement
+from verticil.party.peer import alignment, columns, learning, publication
+from verticil.party.peer.calls import PeerFailedError, WaitedForError, all_of
+from verticil.party.peer.session import Facts, Plan, Step, plan
+from verticil.party.peer.shelf import Kind, LostError
+from verticil.party.peer.structure import known_structure
+from verticil.party.peer.turn import Data, Turn, Work
+from verticil.shared.errors import PeerFault, Refusal, VerticilError, from_code
+from verticil.shared.study.approval import check_approval, effective_study, parse_approval
+from verticil.shared.study.canonical import digest as digest_of
+from verticil.shared.study.canonical import to_bytes
+from verticil.shared.study.document import Study
+from verticil.shared.study.states import State, is_final
+from verticil.shared.transport.errors_on_wire import from_detail
+from verticil.shared.transport.identity import Role
+from verticil.shared.transport.signing import verify_signed
+from verticil.wire.v1 import common_pb2, peer_pb2
+
+__all__ = ["Outcome", "PeerStudy"]
+
+_KEPT: Final = frozenset({Kind.SIGNATURE})
+"""What peers may still ask for when the release is published."""
+
+
+class Outcome(Enum):
+    """What came of a step."""
+
+    DONE = "done"
+    WAITING = "waiting"
+    ENDED = "ended"
+
+
+class PeerStudy:
+    """The work on one study. Steps are done one after the other.
+
+    Args:
+        work: what all studies share.
+        digest: SHA-256 of the proposal.
+    """
+
+    def __init__(self, work: Work, digest: bytes) -> None:
+        self._work = work
+        self._site = work.node.site
+        self._digest = digest
+        self._data = Data(work)
+        self._waiting: Step | None = None
+
+    async def step(self) -> Outcome:
+        """Do the next step.
+
+        Returns:
+            Whether something was done, others are waited for (`status` says for whom), or the study has ended here.
+
+        Raises:
+            VerticilError: of this party; what is a peer's fault has been recorded and told.
+        """
+        record, facts, found = await asyncio.to_thread(self._plan)
+        self._waiting = None
+        if found.step is Step.REST:
+            self._data.drop()
+            return Outcome.ENDED
+        actions: Mapping[Step, Callable[[StudyRecord, Facts], Awaitable[str | None]]] = {
+            Step.END: self._end,
+            Step.CLEAR: self._clear,
+            Step.APPROVE: self._approve,
+            Step.ASK: self._ask,
+            Step.AGREE: self._agree,
+        }
+        action = actions.get(found.step)
+        try:
+            waiting = await (action(record, facts) if action else self._carry_on(found.step, record, facts))
+            if waiting is not None:
+                await self._hear(record, facts)
+        except WaitedForError as error:
+            waiting = str(error)
+            try:
+                await self._hear(record, facts)
+            except PeerFailedError as failed:
+                return await self._failed(failed.error)
+        except LostError:
+            return Outcome.DONE  # what was lost is made or pulled again
+        except PeerFailedError as failed:
+            return await self._failed(failed.error)
+        if waiting is None:
+            return Outcome.DONE
+        self._waiting = found.step
+        await asyncio.to_thread(self._site.state.show, self._digest, waiting)
+        return Outcome.WAITING
+
+    # ---- planning
+
+    def _plan(self) -> tuple[StudyRecord, Facts, Plan]:
+        record = self._site.state.study(self._digest)
+        facts = self._facts(record)
+        found = plan(facts)
+        failure = facts.failure if is_final(found.state) else ""
+        if found.step is not Step.END:  # its action writes that down together with the end
+            self._site.state.move(self._digest, found.state, failure)
+        if found.step is not self._waiting:  # else who is waited for is shown on
+            self._site.state.show(self._digest, found.stage)
+        return record, facts, found
+
+    def _facts(self, record: StudyRecord) -> Facts:
+        state, me, digest = self._site.state, self._work.me, self._digest
+        proposal = approval.parsed(record.task.proposal)
+        agreed = bool(record.task.effective)
+        study = approval.parsed(record.task.effective) if agreed else proposal
+        structure = known_structure(self._work.shelf, record, study) if agreed else None
+        items = self._work.shelf.items(digest)
+        named = {kind: frozenset(name for which, name in items if which is kind) for kind in Kind}
+        spooled = state.artifacts(digest, record.task.effective_digest)
+        return Facts(
+            state=State(record.task.state),
+            party=me,
+            parties=proposal.parties,
+            expired=proposal.expired(self._work.node.clock().date()),
+            automatic=self._site.config.policy.approval == "auto",
+            approved=record.approval is not None,
+            n_votes=record.n_votes,
+            denied=record.denial_sent is not None,
+            failure=record.failure.code if record.failure is not None else record.task.failure,
+            approvals=named[Kind.APPROVAL],
+            agreed=agreed,
+            listed=bool(named[Kind.RUNNING]),
+            common=bool(named[Kind.COMMON]) and record.n_common is not None,
+            structure=structure is not None,
+            wanted=columns.wanted_units(study, me, structure) if agreed else frozenset(),
+            received=frozenset(int(name) for name in named[Kind.COLUMN]),
+            needed=columns.needed_units(study, me, structure) if agreed else frozenset(),
+            spooled=frozenset(spooled),
+            statements=named[Kind.STATEMENT],
+            assembled=me in named[Kind.SIGNATURE] and publication.release_folder(self._site, digest).is_dir(),
+            signatures=named[Kind.SIGNATURE],
+            leftovers=bool(spooled) or any(kind not in _KEPT for kind, _ in items),
+        )
+
+    # ---- ends
+
+    async def _failed(self, error: VerticilError) -> Outcome:
+        await asyncio.to_thread(self._site.state.fail, self._digest, error, self._work.node.clock())
+        return Outcome.DONE
+
+    async def _end(self, record: StudyRecord, facts: Facts) -> None:
+        """The study has ended without a release: write it down, then drop what was made for it."""
+        found = plan(facts)
+
+        def end() -> None:
+            publication.drop_release(self._site, self._digest)
+            self._site.state.show(self._digest, found.stage)
+            self._site.state.move(self._digest, found.state, facts.failure)
+
+        await asyncio.to_thread(end)
+        await self._clear(record, facts)
+
+    async def _clear(self, record: StudyRecord, facts: Facts) -> None:
+        del facts
+        self._data.drop()
+
+        def clear() -> None:
+            for sha256 in self._site.state.clear(record.digest):
+                self._work.node.spool.discard(sha256)
+            published = self._site.state.study(record.digest).task.state == State.PUBLISHED
+            self._work.shelf.clear(record.digest, keep=_KEPT if published else frozenset())
+
+        await asyncio.to_thread(clear)
+
+    # ---- agreement
+
+    async def _approve(self, record: StudyRecord, facts: Facts) -> None:
+        del facts
+        holding = await self._data.read(record)
+        at = self._work.node.clock()
+        await self._work.heavily(lambda: self._site.approve(record, AUTOMATIC, at, holding=holding))
+
+    async def _ask(self, record: StudyRecord, facts: Facts) -> str | None:
+        """Compare digests with peers and take their approvals in."""
+        proposal = approval.parsed(record.task.proposal)
+        if record.approval is not None:
+            given, today = parse_approval(record.approval), self._work.node.clock().date()
+            await asyncio.to_thread(approval.check_binding, self._site.config, proposal, given, record.digest, today)
+        waiting = await all_of(self._ask_one(record, proposal, name) for name in facts.peers)
+        if record.approval is None:
+            return plan(facts).stage  # what this party's own people have to do comes first
+        return waiting
+
+    async def _ask_one(self, record: StudyRecord, proposal: Study, name: str) -> None:
+        reply = await self._digest_of(record, name)
+        if reply.study_digest != record.digest:
+            raise PeerFailedError(
+                PeerFault(
+                    "STUDY_MISMATCH",
+                    f"study '{record.study_id}': '{name}' loaded the digest {reply.study_digest[:32].hex()},"
+                    f" '{self._work.me}' loaded {record.digest.hex()}",
+                    hint="compare the files; load one and the same, under a new id, at every party",
+                )
+            )
+        if reply.software != self._work.software:
+            raise WaitedForError(
+                f"waiting for '{name}' to run the same versions: {reply.software[:200]}; here: {self._work.software}"
+            )
+        if not reply.HasField("approval"):
+            raise WaitedForError(f"waiting for '{name}' to approve")
+        signed = reply.approval
+        try:
+            verify_signed(signed, self._work.node.authority, role=Role.PARTY, name=name, at=self._work.node.clock())
+            await self._work.heavily(lambda: check_approval(parse_approval(signed.body), proposal, name))
+        except VerticilError as error:
+            raise PeerFailedError(from_code(error.code, f"party '{name}': {error.message}", hint=error.hint)) from None
+        data = signed.SerializeToString(deterministic=True)
+        await asyncio.to_thread(self._work.shelf.put, self._digest, Kind.APPROVAL, data, name)
+
+    async def _digest_of(self, record: StudyRecord, name: str) -> peer_pb2.GetStudyDigestReply:
+        """What a peer says of the study.
+
+        Raises:
+            PeerFailedError: that it has ended there.
+            WaitedForError: nothing yet.
+        """
+        request = peer_pb2.GetStudyDigestRequest(
+            study_id=record.study_id, study_digest=record.digest, software=self._work.software
+        )
+        reply = await self._work.peers.ask(name, lambda peer: peer.get_study_digest(request), what="to load the study")
+        if reply.HasField("failure") and reply.study_digest == record.digest:
+            raise PeerFailedError(_heard(name, from_detail(reply.failure)))
+        return reply
+
+    async def _hear(self, record: StudyRecord, facts: Facts) -> None:
+        """While others are waited for: has the study ended at one of them?"""
+        if not facts.agreed:
+            return  # asking for approvals has heard it
+
+        async def hear(name: str) -> None:
+            await self._digest_of(record, name)
+
+        await all_of(hear(name) for name in facts.peers)
+
+    async def _agree(self, record: StudyRecord, facts: Facts) -> None:
+        """Everybody has approved: make the effective study."""
+
+        def agree() -> None:
+            self._site.state.told(record.digest, "remote_approved")
+            proposal = approval.parsed(record.task.proposal)
+            bodies = [self._site.state.study(record.digest).approval or b""]
+            for name in facts.peers:
+                data = self._work.shelf.read(record.digest, Kind.APPROVAL, name)
+                bodies.append(common_pb2.Signed.FromString(data).body)
+            effective = effective_study(proposal, [parse_approval(body) for body in bodies])
+            self._site.state.agree(record.digest, to_bytes(effective), digest_of(effective))
+
+        await self._work.heavily(agree)
+
+    # ---- after it
+
+    async def _carry_on(self, step: Step, record: StudyRecord, facts: Facts) -> str | None:
+        work, turn = self._work, await asyncio.to_thread(self._turn, record)
+        match step:
+            case Step.LIST:
+                await alignment.make_running_list(work, self._data, turn)
+            case Step.COMMON:
+                await alignment.take_common_list(work, self._data, turn)
+            case Step.RANDOMIZE:
+                await columns.randomize_columns(work, self._data, turn, facts.needed)
+            case Step.PULL:
+                return await columns.pull_columns(work, turn, facts.wanted - facts.received)
+            case Step.SCORE:
+                await learning.find_structure(work, self._data, turn)
+            case Step.LEARN:
+                await learning.learn_parameters(work, self._data, turn)
+                self._data.drop()
+            case Step.COLLECT:
+                missing = [name for name in facts.peers if name not in facts.statements]
+                return await learning.collect_statements(work, turn, missing)
+            case Step.ASSEMBLE:
+                await publication.assemble_release(work, turn)
+            case _:
+                return await self._sign(turn, facts)
+        return None
+
+    async def _sign(self, turn: Turn, facts: Facts) -> str | None:
+        missing = [name for name in facts.peers if name not in facts.signatures]
+        waiting = await publication.collect_signatures(self._work, turn, missing)
+        if waiting is None:
+            await publication.publish(self._work, turn)
+            await asyncio.to_thread(self._site.state.move, self._digest, State.PUBLISHED)
+        return waiting
+
+    def _turn(self, record: StudyRecord) -> Turn:
+        agreed = agreement(self._site, record, self._work.node.clock().date())
+        return Turn(
+            record=record,
+            agreed=agreed,
+            structure=known_structure(self._work.shelf, record, agreed.effective),
+        )
+
+
+def _heard(name: str, told: VerticilError) -> VerticilError:
+    """The end of a study, as a peer tells it. What it had itself from somebody else is passed on as it is."""
+    if told.code == "STUDY_DENIED":
+        return Refusal(
+            "STUDY_DENIED", f"'{name}' has {told.message}" if told.message.startswith("denied") else told.message
+        )
+    if told.code in {"STUDY_WITHDRAWN", "STUDY_EXPIRED"}:
+        return Refusal(told.code, told.message, hint=told.hint)
+    return Refusal("STUDY_WITHDRAWN", f"'{name}' cannot go on: {told.code}: {told.message}", hint=told.hint)

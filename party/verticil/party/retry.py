@@ -1,0 +1,64 @@
+"""When something is tried again, and after how long: what an error's code says about that."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["ENDS_THE_DAEMON", "TRIED_AGAIN", "Backoff"]
+
+_FIRST_SECONDS: Final = 0.5
+_LONGEST_SECONDS: Final = 30.0
+
+ENDS_THE_DAEMON: Final = frozenset(
+    {
+        "CONFIG_INVALID",
+        "CERTIFICATE_INVALID",
+        "IDENTITY_REFUSED",
+        "TLS_REFUSED",
+        "VERSION_UNSUPPORTED",
+        "STATE_CORRUPT",
+        "SECRET_MISSING",
+    }
+)
+"""Of this machine, or of the miner: no retry mends these; a person must."""
+TRIED_AGAIN: Final = frozenset(
+    {
+        "UNREACHABLE",
+        "DEADLINE",
+        "RESOURCE_EXHAUSTED",
+        "CHUNK_CORRUPT",
+        "OFFSET_MISMATCH",
+        "DISK_FULL",
+        "STATE_LOCKED",
+        "INTERNAL",
+    }
+)
+"""A study's step that ended so is tried again; with any other code the study has failed at this party."""
+
+
+class Backoff:
+    """Waiting times between attempts: exponential with full jitter.
+
+    Args:
+        uniform: draws from [0, 1); the operating system's randomness when absent.
+        longest_seconds: no wait is longer.
+    """
+
+    def __init__(
+        self, uniform: Callable[[], float] | None = None, *, longest_seconds: float = _LONGEST_SECONDS
+    ) -> None:
+        self._uniform = uniform if uniform is not None else secrets.SystemRandom().random
+        self._longest = longest_seconds
+        self._attempts = 0
+
+    def next_seconds(self) -> float:
+        """How long to wait before the next attempt: uniform in [0, min(longest, 0.5 * 2^attempts)]."""
+        longest = min(self._longest, _FIRST_SECONDS * 2.0 ** min(self._attempts, 16))
+        self._attempts += 1
+        return self._uniform() * longest
+
+    def reset(self) -> None:
+        """It worked."""
+        self._attempts = 0

@@ -1,0 +1,1047 @@
+"""Model I between three parties in one event loop: a whole study, what each refuses, and what survives being stopped anywhere.
+
+Most tests drive the parties' studies step by step, in turns, so that nothing waits; between them stands `Wire`, which keeps every
+call and can break or falsify answers. The last ones run whole daemons. Waiting is on conditions, never for a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import datetime as dt
+import functools
+import hashlib
+import json
+import math
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from verticil.miner.config import Limits
+from verticil.miner.service.learning import InlineLearning
+from verticil.miner.service.node import MinerNode
+from verticil.party import daemon, office
+from verticil.party.config import PartyConfig, load_party
+from verticil.party.control.database import Database
+from verticil.party.control.ledger import SHARED, Ledger, LedgerRow
+from verticil.party.control.site import Site, init_state
+from verticil.party.control.state import PartyState, StudyRecord
+from verticil.party.exchange.delivery import Node
+from verticil.party.exchange.spool import Spool
+from verticil.party.peer.calls import Peers
+from verticil.party.peer.publication import release_folder
+from verticil.party.peer.service import Answers
+from verticil.party.peer.shelf import Kind, Shelf
+from verticil.party.peer.study import Outcome, PeerStudy
+from verticil.party.peer.turn import Work
+from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
+from verticil.shared.formats import artifact
+from verticil.shared.release.joint import software_text
+from verticil.shared.release.verification import verify_release
+from verticil.shared.study.canonical import from_bytes
+from verticil.shared.study.pairs import given_structure, scored_pairs
+from verticil.shared.study.reading import read_study
+from verticil.shared.study.states import State
+from verticil.shared.transport.authority import create_authority, issue
+from verticil.shared.transport.identity import Identity, Role
+from verticil.shared.transport.in_memory import InMemoryCoordinator, InMemoryPeer
+from verticil.shared.transport.parts import fetch_bytes, send_parts
+from verticil.shared.transport.signing import SigningKey
+from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
+
+NAMES = ("north", "south", "west")
+N_COMMON = 300
+NOW = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(minutes=5)
+"""Every party's clock stands still, a little after the certificates of this run are issued."""
+LINKAGE_KEY = bytes(range(32))
+STUDY = """
+schema = 1
+id = "peers"
+title = "Peers"
+purpose = "test"
+model = "peer"
+expires = 2099-12-31
+[[party]]
+name = "north"
+[[party]]
+name = "south"
+[[party]]
+name = "west"
+[linkage]
+minimum_common_records = 100
+[[variable]]
+party = "north"
+name = "sex"
+categories = ["f", "m"]
+[[variable]]
+party = "north"
+name = "smoker"
+categories = ["no", "yes", "unknown"]
+missing = { category = "unknown", spellings = [""] }
+[[variable]]
+party = "south"
+name = "income"
+bins = [0, 10, 20, 30]
+[[variable]]
+party = "south"
+name = "region"
+categories = ["a", "b", "c", "d"]
+[[variable]]
+party = "west"
+name = "visits"
+categories = ["few", "many"]
+[randomization_default]
+scheme = "symmetric"
+epsilon = 2.0
+[structure]
+method = "given"
+max_parents = 2
+[structure.parents]
+smoker = ["sex"]
+income = ["sex"]
+region = ["income"]
+visits = ["region"]
+[release]
+synthetic_records = 50
+seed = 1
+"""
+READ = {(0, "south"), (3, "west")}
+"""Cross parents: south reads sex of north, west reads region of south; west sends nothing."""
+PARTY = """
+schema = 1
+name = "{name}"
+federation = "federation.toml"
+state_directory = "state"
+[identity]
+certificate = "pki/{name}.crt"
+key = "pki/{name}.key"
+[linkage]
+key = "linkage.key"
+[dataset.people]
+path = "people.csv"
+id = "id"
+[policy]
+approval = "{approval}"
+max_epsilon_per_column = 3.0
+max_epsilon_per_study = 6.0
+max_epsilon_lifetime = 8.0
+minimum_common_records = 50
+recipients = ["miner", "north", "south", "west"]
+{policy}
+[peer]
+listen = "127.0.0.1:0"
+advertise = "127.0.0.1:{port}"
+"""
+EXACT = "allow_exact_parameters = true"
+
+
+def values(name: str) -> dict[str, list[str]]:
+    n = N_COMMON + 11
+    generator = np.random.default_rng(ord(name[0]))
+    person = np.random.default_rng(1).integers(0, 2, n)  # what the parties' columns have in common
+    columns = {
+        "north": {
+            "sex": np.where(person == 1, "m", "f"),
+            "smoker": generator.choice(["no", "yes", ""], n, p=[0.6, 0.3, 0.1]),
+        },
+        "south": {
+            "income": (person * 10 + generator.integers(0, 20, n)).astype(str),
+            "region": generator.choice(list("abcd"), n),
+        },
+        "west": {"visits": generator.choice(["few", "many"], n)},
+    }
+    return {column: found.tolist() for column, found in columns[name].items()}
+
+
+def table(name: str) -> str:
+    ids = [f"person-{number:04d}" for number in range(N_COMMON)] + [f"{name}-{number}" for number in range(11)]
+    columns = {"id": ids, **values(name)}
+    rows = list(zip(*columns.values(), strict=True))
+    shuffled = [rows[i] for i in np.random.default_rng(ord(name[0])).permutation(len(rows))]
+    return "\n".join(",".join(row) for row in [tuple(columns), *shuffled]) + "\n"
+
+
+class Wire:
+    """The way from one party to another: looks the answering service up anew for each call."""
+
+    def __init__(self, federation: Federation, caller: str, name: str) -> None:
+        self._federation = federation
+        self._caller = caller
+        self._name = name
+
+    def _peer(self, rpc: str, request: object) -> InMemoryPeer:
+        self._federation.calls.append((self._caller, self._name, rpc, getattr(request, "unit", None)))
+        self._federation.before(self._caller, self._name, rpc)
+        service = self._federation.services.get(self._name)
+        if service is None:
+            raise PeerFault("UNREACHABLE", f"{self._name}: connection refused")
+        return InMemoryPeer(service, Identity(federation="trial", role=Role.PARTY, name=self._caller))
+
+    async def hello(self, request):
+        return await self._peer("hello", request).hello(request)
+
+    async def get_study_digest(self, request):
+        return await self._peer("get_study_digest", request).get_study_digest(request)
+
+    async def get_signature(self, request):
+        return await self._peer("get_signature", request).get_signature(request)
+
+    async def _stream(self, rpc: str, request) -> AsyncGenerator[peer_pb2.Part]:
+        peer = self._peer(rpc, request)
+        other = self._federation.falsified.get((self._name, rpc))
+        if other is not None:
+            parts = send_parts(other(await self._whole(peer, rpc, request)), offset=request.offset, what=rpc)
+        else:
+            parts = getattr(peer, rpc)(request)
+        async with contextlib.aclosing(parts):
+            async for part in parts:
+                yield part
+
+    async def _whole(self, peer: InMemoryPeer, rpc: str, request) -> bytes:
+        def again(offset: int):
+            from_start = type(request)()
+            from_start.CopyFrom(request)
+            from_start.offset = offset
+            return getattr(peer, rpc)(from_start)
+
+        return await fetch_bytes(again, limit_bytes=10**7, what=rpc)
+
+    def get_pseudonyms(self, request):
+        return self._stream("get_pseudonyms", request)
+
+    def get_column(self, request):
+        return self._stream("get_column", request)
+
+    def get_parameters(self, request):
+        return self._stream("get_parameters", request)
+
+    async def close(self):
+        pass
+
+
+class Network:
+    """`PeerNetwork` of one party."""
+
+    def __init__(self, federation: Federation, name: str) -> None:
+        self._federation = federation
+        self._name = name
+
+    def dial(self, name: str) -> Wire:
+        return Wire(self._federation, self._name, name)
+
+    @contextlib.asynccontextmanager
+    async def serve(self, service):
+        self._federation.services[self._name] = service
+        try:
+            yield None
+        finally:
+            del self._federation.services[self._name]
+
+
+class Party:
+    """One party's opened state, without a daemon."""
+
+    def __init__(self, federation: Federation, name: str) -> None:
+        self.config = federation.config(name)
+        self.site = Site.open(self.config)
+        node = Node(
+            site=self.site,
+            spool=Spool(self.config.state_directory / "spool"),
+            signing_key=SigningKey.load(self.config.signing_key, self.config.certificate),
+            authority=self.config.federation.ca_certificate.read_bytes(),
+            clock=lambda: federation.now,
+        )
+        self.shelf = Shelf(self.config.state_directory / "peer", self.site.database)
+        self.work = Work(
+            node=node,
+            shelf=self.shelf,
+            peers=Peers(Network(federation, name), "trial", lambda: federation.now),
+            coordinator=None if federation.dial is None else functools.partial(federation.dial, name),
+            search_wait_seconds=0,
+            software=federation.software.get(name, software_text()),
+        )
+        self.study = PeerStudy(self.work, federation.digest)
+        federation.services[name] = Answers(node, self.shelf, software=self.work.software)
+
+    @property
+    def record(self) -> StudyRecord:
+        return self.site.state.study(self.study._digest)
+
+    async def step(self) -> Outcome:
+        """As the daemon does it: an error of this party ends the study."""
+        try:
+            return await self.study.step()
+        except VerticilError as error:
+            self.site.state.fail(self.record.digest, error, NOW)
+            return Outcome.DONE
+
+
+class Federation:
+    """Three folders, and the wires between."""
+
+    def __init__(
+        self,
+        root: Path,
+        pki: Path,
+        *,
+        approval: str = "auto",
+        policy: str = EXACT,
+        study: str = STUDY,
+        miner: bool = False,
+    ) -> None:
+        self.root = root
+        self.pki = pki
+        self.miner = miner
+        self.now = NOW
+        self.services: dict[str, Answers] = {}
+        self.parties: dict[str, Party] = {}
+        self.software: dict[str, str] = {}
+        self.calls: list[tuple[str, str, str, int | None]] = []
+        self.before: Callable[[str, str, str], None] = lambda caller, name, rpc: None
+        self.falsified: dict[tuple[str, str], Callable[[bytes], bytes]] = {}
+        for name in NAMES:
+            self.set_up(name, approval=approval, policy=policy)
+        self.study_file = root / "study.toml"
+        self.study_file.write_text(study)
+        self.digest = b""
+        self.dial: Callable[[str], InMemoryCoordinator] | None = None
+
+    def set_up(self, name: str, *, approval: str, policy: str) -> None:
+        folder = self.root / name
+        (folder / "pki").mkdir(parents=True)
+        for suffix in ("crt", "key", "sign"):
+            (folder / "pki" / f"{name}.{suffix}").write_bytes((self.pki / f"{name}.{suffix}").read_bytes())
+        (folder / "ca.crt").write_bytes((self.pki / "ca" / "ca.crt").read_bytes())
+        peers = "".join(f'{other} = "127.0.0.1:{port}"\n' for port, other in enumerate(NAMES, 1))
+        (folder / "federation.toml").write_text(
+            f'schema = 1\nname = "trial"\nca_certificate = "ca.crt"\nca_sha256 = "{(self.pki / "sha256").read_text()}"\n'
+            f"[peers]\n{peers}" + ('[miner]\nendpoint = "localhost:9"\n' if self.miner else "")
+        )
+        (folder / "linkage.key").write_text(LINKAGE_KEY.hex() + "\n")
+        (folder / "linkage.key").chmod(0o600)
+        init_state(folder / "state", site_secret=name.encode().ljust(32, b"."))
+        (folder / "people.csv").write_text(table(name))
+        (folder / "party.toml").write_text(
+            PARTY.format(name=name, approval=approval, policy=policy, port=1 + NAMES.index(name))
+        )
+
+    def config(self, name: str) -> PartyConfig:
+        return load_party(self.root / name / "party.toml")
+
+    def load(self, *names: str) -> bytes:
+        for name in names or NAMES:
+            facts = office.load_study(self.config(name), self.study_file, at=self.now)
+            self.digest = bytes.fromhex(str(facts["digest"]))
+        return self.digest
+
+    def open(self, *names: str) -> None:
+        for name in names or NAMES:
+            self.parties[name] = Party(self, name)
+
+    def close(self) -> None:
+        for party in self.parties.values():
+            party.site.database.close()
+        self.parties.clear()
+        self.services.clear()
+
+    def reopen(self) -> None:
+        """All processes are killed and started again."""
+        names = tuple(self.parties)
+        self.close()
+        self.open(*names)
+
+    async def run(self, *, after_step: Callable[[], None] = lambda: None) -> None:
+        """Let the parties take turns until nobody can do anything more."""
+        idle = 0
+        while idle < 2:  # once more: what a party waited for may have come after its turn
+            idle += 1
+            for name in tuple(self.parties):
+                while await self.parties[name].step() is Outcome.DONE:
+                    idle = 0
+                    after_step()
+
+    def record(self, name: str) -> StudyRecord:
+        return self.parties[name].record
+
+    def stage(self, name: str) -> str:
+        return self.record(name).stage
+
+    def ledger(self, name: str) -> tuple[LedgerRow, ...]:
+        with Database(self.root / name / "state") as database:
+            return Ledger(database).rows()
+
+    def manifests(self) -> dict[str, bytes]:
+        folders = {name: release_folder(party.site, self.digest) for name, party in self.parties.items()}
+        return {name: (folder / "manifest.json").read_bytes() for name, folder in folders.items()}
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("pki")
+    (folder / "sha256").write_text(create_authority(folder / "ca", "trial", demo=True))
+    issue(folder / "ca", "miner", Role.MINER, folder, hosts=("localhost",), days=1)
+    for name in (*NAMES, "stranger"):
+        issue(folder / "ca", name, Role.PARTY, folder, hosts=("localhost",), days=1)
+    return folder
+
+
+@pytest.fixture
+def make(tmp_path, pki):
+    made: list[Federation] = []
+
+    def federation(folder: str = "one", **options) -> Federation:
+        made.append(Federation(tmp_path / folder, pki, **options))
+        return made[-1]
+
+    yield federation
+    for item in made:
+        item.close()
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory, pki):
+    """A study that was carried out without disturbance. Tests only look at it."""
+    federation = Federation(tmp_path_factory.mktemp("published"), pki)
+    federation.load()
+    federation.open()
+    asyncio.run(federation.run())
+    yield federation
+    federation.close()
+
+
+async def test_all_publish_the_same_release(published, tmp_path):
+    for name in NAMES:
+        assert (published.record(name).task.state, published.stage(name)) == (State.PUBLISHED, "published")
+        assert published.record(name).n_common == N_COMMON
+    manifests = published.manifests()
+    assert len(set(manifests.values())) == 1
+    authority = (published.pki / "ca" / "ca.crt").read_bytes()
+    for name in NAMES:
+        out = tmp_path / "out" / name / "release"
+        office.take_release(published.config(name), "peers", out)
+        assert verify_release(out, ca_certificate=authority).n_common == N_COMMON
+        assert (out.parent / "ca.crt").read_bytes() == authority
+        assert len(json.loads((out / "manifest.sig").read_text())["signatures"]) == 3
+        with pytest.raises(Misuse, match="exists already"):
+            office.take_release(published.config(name), "peers", out)
+    (study,) = office.status(published.config("west"), at=NOW)["studies"]
+    assert (study["state"], study["stage"], study["failure"]) == ("published", "published", None)
+
+
+async def test_cross_parents_reach_only_their_readers(published):
+    pulled = {(unit, caller) for caller, _, rpc, unit in published.calls if rpc == "get_column"}
+    assert pulled == READ
+    study = read_study(published.study_file)
+    for name in NAMES:
+        rows = published.ledger(name)
+        columns = [row for row in rows if row.recipient != "everyone"]
+        expected = {(study.units[unit].variables, reader) for unit, reader in READ if study.units[unit].owner == name}
+        assert {(row.variables, row.recipient) for row in columns} == expected
+        assert [row.charged for row in columns] == [2.0] * len(expected)
+        (shared,) = [row for row in rows if row.recipient == "everyone"]
+        assert shared.epsilon == shared.charged == math.inf  # exact parameters, permitted and recorded as such
+    with Database(published.root / "west" / "state") as database:
+        assert database.rows("SELECT unit FROM ledger") == [(SHARED,)]  # a local-only party sends no column
+
+
+async def test_a_party_that_published_keeps_its_signature_and_nothing_else(published):
+    for name, party in published.parties.items():
+        assert {kind for kind, _ in party.shelf.items(published.digest)} == {Kind.SIGNATURE}
+        assert list((published.root / name / "state" / "spool").iterdir()) == []
+
+
+async def test_stopped_after_each_step_the_parties_reach_the_same_release(published, make):
+    other = make("two")
+    other.load()
+    other.open()
+    kills = 0
+
+    def kill() -> None:
+        nonlocal kills
+        kills += 1
+        other.reopen()
+
+    await other.run(after_step=kill)
+    assert kills > 20
+    assert other.manifests() == published.manifests()
+
+
+async def test_every_call_may_break_once(published, make):
+    other = make("two")
+    other.load()
+    other.open()
+    broken: set[tuple[str, str, str]] = set()
+
+    def break_first(caller: str, name: str, rpc: str) -> None:
+        if (caller, name, rpc) not in broken:
+            broken.add((caller, name, rpc))
+            raise PeerFault("UNREACHABLE", "the connection was lost")
+
+    other.before = break_first
+    for _ in range(len(NAMES) ** 2 * 6):
+        await other.run()
+    assert other.manifests() == published.manifests()
+
+
+async def test_two_studies_with_one_id_are_refused(published):
+    published.study_file.write_text(STUDY.replace('title = "Peers"', 'title = "Others"'))
+    with pytest.raises(Misuse) as caught:
+        published.load("north")
+    assert caught.value.code == "STUDY_EXISTS"
+    published.study_file.write_text(STUDY)
+    assert office.load_study(published.config("north"), published.study_file)["new"] is False
+
+
+async def test_what_cannot_be_loaded(make, tmp_path):
+    federation = make()
+    for changed, code in (
+        (STUDY.replace('model = "peer"', 'model = "central"'), "STUDY_UNSUPPORTED"),
+        (STUDY.replace("2099-12-31", "2020-01-01"), "STUDY_EXPIRED"),
+        (STUDY.replace('name = "west"', 'name = "east"').replace('party = "west"', 'party = "east"'), "CONFIG_INVALID"),
+    ):
+        federation.study_file.write_text(changed)
+        with pytest.raises(VerticilError) as caught:
+            federation.load("north")
+        assert caught.value.code == code
+    text = (federation.root / "north" / "party.toml").read_text()
+    (federation.root / "north" / "party.toml").write_text(text[: text.index("[peer]")])
+    federation.study_file.write_text(STUDY)
+    with pytest.raises(Misuse, match=r"\[peer\]|peer: missing"):
+        federation.load("north")
+
+
+# ---- who is waited for
+
+
+async def test_who_is_waited_for_is_named(make):
+    federation = make(approval="manual")
+    federation.load("north", "south")
+    federation.open("north", "south")
+    await federation.run()
+    assert federation.stage("north") == "waiting for approval"
+    office.approve(federation.config("north"), "peers", "officer", at=NOW)
+    await federation.run()
+    stage = federation.stage("north")
+    with pytest.raises(PeerFault, match="no release yet: waiting for 'south' to approve") as caught:
+        office.take_release(federation.config("north"), "peers", federation.root / "out")
+    assert caught.value.code == "NOT_READY"
+    assert "waiting for 'south' to approve" in stage
+    assert f"cannot reach 'west' since {NOW:%H:%M} UTC" in stage
+    federation.load("west")
+    federation.open("west")
+    await federation.run()
+    assert federation.stage("north") == "waiting for 'south' to approve; waiting for 'west' to approve"
+    assert {rpc for _, _, rpc, _ in federation.calls} == {
+        "hello",
+        "get_study_digest",
+    }  # nothing else before all have approved
+    for name in ("south", "west"):
+        office.approve(federation.config(name), "peers", "officer", at=NOW)
+    del federation.services["south"]
+    await federation.parties["north"].step()
+    assert "cannot reach 'south' since" in federation.stage("north")
+
+
+async def test_a_peer_that_never_answers_is_named_with_what_it_is_waited_for(make):
+    federation = make()
+    federation.load()
+    federation.open("north", "south", "west")
+    silent: set[str] = set()
+
+    def silence(caller: str, name: str, rpc: str) -> None:
+        if rpc == "get_parameters":
+            silent.add("south")
+        if name in silent:
+            raise PeerFault("UNREACHABLE", "no answer")
+
+    federation.before = silence
+    await federation.run()
+    unreachable = f"cannot reach 'south' since {NOW:%H:%M} UTC, waiting for the parameters"
+    assert federation.stage("north") == f"{unreachable}; waiting for the parameters from 'west'"
+    assert federation.record("north").failure is None
+
+
+async def test_other_versions_are_waited_for_with_both_shown(make):
+    federation = make()
+    federation.software["south"] = "verticil 9.9"
+    federation.load()
+    federation.open()
+    await federation.run()
+    assert "waiting for 'south' to run the same versions: verticil 9.9; here: verticil" in federation.stage("north")
+
+
+# ---- ends
+
+
+async def test_study_digests_that_disagree_are_shown_at_both(make):
+    federation = make()
+    right = federation.load("north", "west")
+    federation.study_file.write_text(STUDY.replace("epsilon = 2.0", "epsilon = 2.5"))
+    wrong = federation.load("south")
+    federation.digest = right
+    federation.open("north", "west")
+    federation.digest = wrong
+    federation.open("south")
+    await federation.run()
+    for name in ("north", "south"):
+        failure = federation.record(name).failure
+        assert failure is not None
+        assert failure.code == "STUDY_MISMATCH"
+        assert right.hex() in failure.message
+        assert wrong.hex() in failure.message
+    assert {rpc for _, _, rpc, _ in federation.calls} == {"hello", "get_study_digest"}
+
+
+async def test_a_denial_ends_the_study_at_all(make):
+    federation = make(approval="manual")
+    federation.load()
+    federation.open()
+    for name in ("north", "west"):
+        office.approve(federation.config(name), "peers", "officer", at=NOW)
+    office.deny(federation.config("south"), "peers", "officer", "not this year", at=NOW)
+    await federation.run()
+    for name in ("north", "west"):
+        failure = federation.record(name).failure
+        assert failure is not None
+        assert failure.code == "STUDY_DENIED"
+        assert "'south'" in failure.message
+        assert "not this year" in failure.message
+        assert federation.record(name).task.state == State.DENIED
+    assert federation.record("south").task.state == State.DENIED
+
+
+async def test_a_denial_stops_the_next_answer(make):
+    federation = make()
+    federation.load()
+    federation.open()
+
+    def deny(caller: str, name: str, rpc: str) -> None:
+        if rpc == "get_column" and name == "north":
+            with Site.open(federation.config("north")) as site:
+                site.deny(site.state.find("peers"), "officer", "changed our mind", NOW)
+
+    federation.before = deny
+    await federation.run()
+    assert [row for row in federation.ledger("north") if row.recipient != "everyone"] == []
+    assert all(federation.record(name).task.state == State.DENIED for name in NAMES)
+
+
+async def test_after_the_last_day_nothing_is_told_but_the_digest(make):
+    federation = make(study=STUDY.replace("2099-12-31", f"{NOW:%Y-%m-%d}"))
+    federation.load()
+    federation.open()
+    await federation.run()
+    effective = federation.record("north").task.effective_digest
+    federation.now = NOW + dt.timedelta(days=2)
+    wire = Wire(federation, "south", "north")
+    with pytest.raises(Refusal) as caught:
+        await wire.get_signature(peer_pb2.GetSignatureRequest(effective_digest=effective))
+    assert caught.value.code == "STUDY_EXPIRED"
+    reply = await wire.get_study_digest(
+        peer_pb2.GetStudyDigestRequest(study_id="peers", study_digest=federation.digest, software="")
+    )
+    assert reply.study_digest == federation.digest
+
+
+def shorter(data: bytes) -> bytes:
+    return artifact.pack(artifact.unpack(data, 4, N_COMMON)[:-7], 4)
+
+
+async def test_a_peer_that_sends_fewer_rows_is_named(make):
+    federation = make()
+    federation.load()
+    federation.open()
+    federation.falsified["south", "get_column"] = shorter
+    await federation.run()
+    failure = federation.record("west").failure
+    assert failure is not None
+    assert failure.code == "ARTIFACT_INVALID"
+    assert failure.message == (
+        f"party 'south': column 'region': {N_COMMON - 7} records, expected {N_COMMON}, as in the common list"
+    )
+    for name in ("north", "south"):  # they learn it, and from whom
+        told = federation.record(name).failure
+        assert told is not None
+        assert told.code == "STUDY_WITHDRAWN"
+        assert "'west' cannot go on" in told.message
+        assert federation.record(name).task.state == State.FAILED
+        assert not release_folder(federation.parties[name].site, federation.digest).exists()
+
+
+async def test_bytes_that_are_not_what_the_owner_sent_are_found_by_the_owner(make):
+    """A column with another content is a valid artifact; the reader states its SHA-256, and the owner knows what it sent."""
+    federation = make()
+    federation.load()
+    federation.open()
+    federation.falsified["north", "get_column"] = lambda data: artifact.pack(1 - artifact.unpack(data, 2, N_COMMON), 2)
+    await federation.run()
+    failure = federation.record("north").failure
+    assert failure is not None
+    assert failure.code == "STUDY_MISMATCH"
+    assert "party 'south'" in failure.message
+    assert all(federation.record(name).task.state == State.FAILED for name in NAMES)
+
+
+async def test_a_matrix_other_than_the_agreed_one_is_another_study(make):
+    """Whoever carries out another effective study is asked under a digest that it does not know."""
+    federation = make()
+    federation.load()
+    federation.open()
+    await federation.run()
+    request = peer_pb2.GetColumnRequest(effective_digest=hashlib.sha256(b"other").digest(), unit=0)
+    with pytest.raises(PeerFault) as caught:
+        async for _ in Wire(federation, "south", "north").get_column(request):
+            pass
+    assert caught.value.code == "NOT_READY"
+
+
+async def test_a_second_common_list_is_refused(make):
+    federation = make()
+    federation.load()
+    federation.open()
+
+    def lost() -> None:
+        party = federation.parties["north"]
+        if party.record.n_common is not None and (Kind.COMMON, "") in party.shelf.items(federation.digest):
+            party.shelf.forget(federation.digest, Kind.COMMON)
+            federation.falsified["west", "get_pseudonyms"] = lambda data: data[16:]
+
+    await federation.run(after_step=lost)
+    failure = federation.record("north").failure
+    assert failure is not None
+    assert failure.code == "ALIGNMENT_MISMATCH"
+    assert "another common list" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("falsify", "problem"),
+    [
+        (lambda data: data[:-16] + bytes([255]) * 16, "is not a part of"),
+        (lambda data: data[16:32] + data[:16] + data[32:], "not in ascending order"),
+        (lambda data: data[:-1], "16 for each record"),
+    ],
+)
+async def test_a_common_list_that_cannot_be_is_refused(make, falsify, problem):
+    federation = make()
+    federation.load()
+    federation.open()
+    federation.falsified["west", "get_pseudonyms"] = falsify
+    await federation.run()
+    failure = federation.record("north").failure
+    assert failure is not None
+    assert failure.code == "ALIGNMENT_MISMATCH"
+    assert problem in failure.message
+    assert [row for name in NAMES for row in federation.ledger(name) if row.recipient == "everyone"] == []
+
+
+async def test_too_few_common_people(make):
+    federation = make(study=STUDY.replace("minimum_common_records = 100", "minimum_common_records = 301"))
+    federation.load()
+    federation.open()
+    await federation.run()
+    failure = federation.record("south").failure
+    assert failure is not None
+    assert failure.code == "LINKAGE_TOO_SMALL"
+    told = federation.record("north").failure
+    assert told is not None
+    assert "'south' cannot go on: LINKAGE_TOO_SMALL" in told.message
+    assert str(N_COMMON) not in told.message  # counts stay at their owner
+
+
+async def test_releases_that_disagree_are_shown_at_both(make):
+    federation = make()
+    federation.load()
+    federation.open()
+    south = federation.parties["south"]
+    south.study = PeerStudy(dataclasses.replace(south.work, simulation=True), federation.digest)
+    assembled: dict[str, bytes] = {}
+
+    def keep() -> None:
+        for name, party in federation.parties.items():
+            path = release_folder(party.site, federation.digest) / "manifest.json"
+            assembled.update({name: path.read_bytes()} if path.exists() else {})
+
+    await federation.run(after_step=keep)
+    theirs, ours = (hashlib.sha256(assembled[name]).hexdigest() for name in ("south", "north"))
+    failures = {name: federation.record(name).failure for name in NAMES}
+    assert all(
+        failure is not None and theirs in failure.message and ours in failure.message for failure in failures.values()
+    )
+    assert "STUDY_MISMATCH" in {failure.code for failure in failures.values() if failure is not None}
+    assert not any(release_folder(party.site, federation.digest).exists() for party in federation.parties.values())
+
+
+async def test_parameters_of_somebody_else_are_refused(make):
+    federation = make()
+    federation.load()
+    federation.open()
+    key = SigningKey.load(federation.pki / "stranger.sign", federation.pki / "stranger.crt")
+    federation.falsified["south", "get_parameters"] = lambda data: key.sign(
+        common_pb2.Signed.FromString(data).body
+    ).SerializeToString()
+    await federation.run()
+    failure = federation.record("north").failure
+    assert failure is not None
+    assert failure.code == "IDENTITY_REFUSED"
+    assert "party 'south'" in failure.message
+
+
+async def test_changed_data_void_the_approval(make):
+    federation = make(approval="manual")
+    federation.load()
+    federation.open()
+    for name in NAMES:
+        office.approve(federation.config(name), "peers", "officer", at=NOW)
+    path = federation.root / "south" / "people.csv"
+    path.write_text(path.read_text().replace(",a\n", ",b\n", 1))
+    await federation.run()
+    failure = federation.record("south").failure
+    assert failure is not None
+    assert failure.code == "APPROVAL_VOID"
+    assert [row for name in NAMES for row in federation.ledger(name)] == []
+
+
+async def test_exact_parameters_need_a_permit(make):
+    federation = make(policy="")
+    federation.load()
+    federation.open()
+    await federation.run()
+    failure = federation.record("north").failure
+    assert failure is not None
+    assert "raw data" in failure.message
+    assert not any(rpc == "get_pseudonyms" for _, _, rpc, _ in federation.calls)
+
+
+async def test_share_noise_is_charged_once(make):
+    noisy = STUDY + '[share]\nnoise = "gaussian"\nepsilon = 1.5\ndelta = 1e-6\n'
+    federation = make(policy="max_share_epsilon = 1.5", study=noisy)
+    federation.load()
+    federation.open()
+    await federation.run(after_step=federation.reopen)
+    assert len(set(federation.manifests().values())) == 1
+    (row,) = federation.ledger("west")
+    assert (row.epsilon, row.charged, row.recipient) == (1.5, 1.5, "everyone")
+
+
+# ---- who may ask what
+
+
+@pytest.fixture
+async def exchanging(make):
+    """Everybody has learned; the parameters do not arrive, so that lists and columns are still kept."""
+    federation = make()
+    federation.load()
+    federation.open()
+
+    def hold(caller: str, name: str, rpc: str) -> None:
+        if rpc == "get_parameters" and caller != "test":
+            raise PeerFault("UNREACHABLE", "held back")
+
+    federation.before = hold
+    await federation.run()
+    return federation
+
+
+async def refused(parts) -> str:
+    with pytest.raises(VerticilError) as caught:
+        async for _ in parts:
+            pass
+    return caught.value.code
+
+
+async def test_a_column_goes_to_nobody_but_its_readers(exchanging):
+    north = exchanging.record("north")
+    found = given_structure(from_bytes(north.task.effective), north.task.effective_digest)
+    assert found is not None
+    good = peer_pb2.GetColumnRequest(
+        effective_digest=north.task.effective_digest,
+        unit=0,
+        common_sha256=north.common_sha256,
+        structure_sha256=found.sha256,
+    )
+
+    def changed(**fields) -> peer_pb2.GetColumnRequest:
+        request = peer_pb2.GetColumnRequest()
+        request.CopyFrom(good)
+        for field, value in fields.items():
+            setattr(request, field, value)
+        return request
+
+    before = exchanging.ledger("north")
+    south, west = Wire(exchanging, "south", "north"), Wire(exchanging, "west", "north")
+    assert await refused(west.get_column(good)) == "NOT_OWNER"
+    assert await refused(Wire(exchanging, "stranger", "north").get_column(good)) == "PARTY_UNKNOWN"
+    assert await refused(south.get_column(changed(unit=1))) == "NOT_OWNER"  # nobody reads it
+    assert await refused(south.get_column(changed(unit=3))) == "NOT_OWNER"  # it is another party's
+    assert await refused(south.get_column(changed(unit=99))) == "NOT_OWNER"
+    assert await refused(south.get_column(changed(common_sha256=b"x" * 32))) == "STUDY_MISMATCH"
+    assert await refused(south.get_column(changed(structure_sha256=b"x" * 32))) == "STUDY_MISMATCH"
+    assert await refused(south.get_column(changed(structure_sha256=b""))) == "NOT_OWNER"  # no pairs are scored here
+    assert exchanging.ledger("north") == before
+    assert [part async for part in south.get_column(good)] != []
+    assert (
+        len(exchanging.ledger("north")) == len(before) + 1
+    )  # each attempted send has its row, and costs nothing again
+    assert exchanging.ledger("north")[-1].charged == 0.0
+
+
+async def test_lists_go_to_nobody_but_those_they_are_for(exchanging):
+    effective = exchanging.record("north").task.effective_digest
+
+    def request(which) -> peer_pb2.GetPseudonymsRequest:
+        return peer_pb2.GetPseudonymsRequest(effective_digest=effective, list=which)
+
+    running, common = request(peer_pb2.PSEUDONYM_LIST_RUNNING), request(peer_pb2.PSEUDONYM_LIST_COMMON)
+    assert await refused(Wire(exchanging, "west", "north").get_pseudonyms(running)) == "IDENTITY_REFUSED"
+    assert await refused(Wire(exchanging, "north", "west").get_pseudonyms(running)) == "IDENTITY_REFUSED"
+    assert await refused(Wire(exchanging, "stranger", "west").get_pseudonyms(common)) == "PARTY_UNKNOWN"
+    assert await refused(Wire(exchanging, "south", "north").get_pseudonyms(common)) == "NOT_OWNER"
+    assert await refused(Wire(exchanging, "south", "west").get_pseudonyms(request(7))) == "MESSAGE_INVALID"
+    assert [part async for part in Wire(exchanging, "south", "north").get_pseudonyms(running)] != []
+    assert [part async for part in Wire(exchanging, "north", "west").get_pseudonyms(common)] != []
+
+
+async def test_a_lost_spool_file_is_made_again(exchanging):
+    party = exchanging.parties["north"]
+    (item,) = party.site.state.artifacts(exchanging.digest, party.record.task.effective_digest).values()
+    path = party.work.node.spool.path(item.sha256)
+    path.write_bytes(b"harmed")
+    south = exchanging.parties["south"]
+    south.shelf.forget(exchanging.digest, Kind.COLUMN, "0")
+    south.shelf.forget(exchanging.digest, Kind.STATEMENT, "south")
+    exchanging.before = lambda caller, name, rpc: None
+    await exchanging.run()
+    assert len(set(exchanging.manifests().values())) == 1
+
+
+# ---- whole daemons
+
+
+async def until_published(federation: Federation, tasks: list[asyncio.Task[None]]) -> None:
+    def states() -> set[int]:
+        found: set[int] = set()
+        for name in NAMES:
+            with Database(federation.root / name / "state") as database:
+                for record in PartyState(database).studies():
+                    if record.failure is not None:
+                        raise record.failure
+                    found.add(record.task.state)
+        return found
+
+    async with asyncio.timeout(60):
+        while await asyncio.to_thread(states) != {State.PUBLISHED}:
+            for task in tasks:
+                if task.done():
+                    task.result()
+
+
+def manifest(federation: Federation) -> dict[str, object]:
+    """What all parties published; each looks into its own folder."""
+    folders = [federation.root / name / "state" / "releases" / federation.digest.hex() for name in NAMES]
+    (body,) = {(folder / "manifest.json").read_bytes() for folder in folders}
+    return json.loads(body)
+
+
+async def test_daemons_without_a_miner(make):
+    federation = make(approval="manual")
+    stop = asyncio.Event()
+    tasks = [
+        asyncio.create_task(daemon.run_party(federation.config(name), peers=Network(federation, name), stop=stop))
+        for name in NAMES
+    ]
+    federation.load()
+    for name in NAMES:
+        await asyncio.to_thread(office.approve, federation.config(name), "peers", "officer")
+    await until_published(federation, tasks)
+    facts = office.status(federation.config("north"))
+    assert facts["daemon"]["connected"]
+    assert facts["daemon"]["link"] == "serving its peers"
+    assert "serving its peers" in daemon.probe(federation.root / "north" / "party.toml")
+    stop.set()
+    await asyncio.gather(*tasks)
+    assert manifest(federation)["n_common"] == N_COMMON
+
+
+LEARNED = (
+    STUDY[: STUDY.index("[structure]")]
+    + """[structure]
+method = "genetic"
+max_parents = 2
+seed = 1
+[structure.genetic]
+population = 20
+selected = 5
+generations = 10
+[release]
+synthetic_records = 50
+seed = 1
+"""
+)
+
+
+async def test_a_learned_structure_comes_from_scores_alone(make, tmp_path):
+    """Each party scores its pairs; the miner, which holds no data, searches and signs the structure."""
+    federation = make(study=LEARNED, miner=True)
+    seen: list[coordinator_pb2.PutScoresRequest] = []
+
+    class Recording(InMemoryCoordinator):
+        async def put_scores(self, request):
+            seen.append(request)
+            return await super().put_scores(request)
+
+    async with MinerNode(
+        tmp_path / "miner",
+        identity=Identity(federation="trial", role=Role.MINER, name="miner"),
+        authority=(federation.pki / "ca" / "ca.crt").read_bytes(),
+        signer=SigningKey.load(federation.pki / "miner.sign", federation.pki / "miner.crt"),
+        executor=InlineLearning(clock=lambda: NOW),
+        limits=Limits(disk_reserve_bytes=0),
+        randomized_days=30,
+    ) as miner:
+        federation.dial = lambda name: Recording(
+            miner.coordinator, Identity(federation="trial", role=Role.PARTY, name=name)
+        )
+        federation.load()
+        federation.open()
+        await federation.run()
+        assert {federation.stage(name) for name in NAMES} == {"waiting for the miner's search"}
+        seen[-1].wait_seconds = 60
+        await federation.dial("west").put_scores(seen[-1])  # answers when the search has ended
+        await federation.run()
+    study = read_study(federation.study_file)
+    assert {len(request.information) for request in seen} == {len(scored_pairs(study, name)) for name in NAMES}
+    (body,) = set(federation.manifests().values())
+    assert json.loads(body)["search"]["method"] == "genetic"
+    pulled = {(unit, caller) for caller, _, rpc, unit in federation.calls if rpc == "get_column"}
+    scored = {(2, "north"), (3, "north"), (4, "north"), (4, "south")}  # by every party before the owner
+    assert pulled >= scored
+    for name in NAMES:
+        rows = federation.ledger(name)
+        columns = [row for row in rows if row.recipient in NAMES]
+        assert sum(row.charged for row in columns) == pytest.approx(2.0 * len({row.variables for row in columns}))
+        shared = [(row.recipient, row.charged) for row in rows if row not in columns]
+        # Scores and parameters are charged once, together; west has one variable and no pair to score.
+        assert shared == ([("everyone", math.inf)] if name == "west" else [("miner", math.inf), ("everyone", 0.0)])
+
+
+async def test_neither_a_miner_nor_peers_is_a_mistake_in_the_configuration(make):
+    federation = make()
+    config = dataclasses.replace(federation.config("north"), peer=None)
+    with pytest.raises(Misuse, match="has no miner") as caught:
+        await daemon.run_party(config, stop=asyncio.Event())
+    assert caught.value.code == "CONFIG_INVALID"
+
+
+async def test_a_compound_goes_whole_to_whoever_reads_one_of_its_columns(make):
+    """Region and income of south in one draw of 12 combinations; west reads region, and gets the codes of the pairs."""
+    jointly = '[[randomization]]\njointly = ["income", "region"]\nscheme = "symmetric"\nepsilon = 2.0\n[structure]\n'
+    federation = make(study=STUDY.replace("[structure]\n", jointly, 1))
+    federation.load()
+    federation.open()
+    await federation.run(after_step=federation.reopen)
+    assert len(set(federation.manifests().values())) == 1
+    rows = [row for row in federation.ledger("south") if row.recipient != "everyone"]
+    assert [(row.variables, row.recipient, row.charged) for row in rows] == [(("income", "region"), "west", 2.0)]
