@@ -10,16 +10,20 @@ import asyncio
 import contextlib
 import dataclasses
 import datetime as dt
+import errno
 import functools
 import hashlib
 import json
 import math
+import os
+import shutil
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from verticil.cli.main import main
 from verticil.miner.config import Limits
 from verticil.miner.service.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
@@ -486,6 +490,76 @@ async def test_every_call_may_break_once(published, make):
     assert other.manifests() == published.manifests()
 
 
+async def _until_columns_are_read(federation: Federation, broken: str) -> Path:
+    """Let the parties come as far as that; a backup of south's state."""
+    federation.load()
+    federation.open()
+    _break(federation, broken)
+    await federation.run()
+    federation.close()
+    backup = federation.root / "backup"
+    shutil.copytree(federation.root / "south" / "state", backup)
+    return backup
+
+
+def _break(federation: Federation, broken: str) -> None:
+    def before(caller: str, name: str, rpc: str) -> None:
+        if rpc == broken:
+            raise PeerFault("UNREACHABLE", "broken off")
+
+    federation.before = before
+
+
+async def _restore(federation: Federation, backup: Path) -> None:
+    federation.close()
+    shutil.rmtree(federation.root / "south" / "state")
+    shutil.copytree(backup, federation.root / "south" / "state")
+    federation.now += dt.timedelta(hours=1)
+    federation.before = lambda caller, name, rpc: None
+    federation.open()
+    await federation.run()
+
+
+@pytest.mark.parametrize("broken", ["get_pseudonyms", "get_column", "get_parameters"])
+async def test_a_party_restored_from_a_backup_goes_on_with_what_it_told_before(make, broken):
+    federation = make()
+    backup = await _until_columns_are_read(federation, broken)
+    federation.open()
+    _break(federation, "get_signature")
+    await federation.run()
+    assembled = federation.manifests()
+    assert set(assembled) == set(NAMES)
+    await _restore(federation, backup)
+    assert [federation.stage(name) for name in NAMES] == ["published"] * len(NAMES)
+    assert federation.manifests() == assembled
+
+
+async def test_a_party_restored_when_the_others_have_published_is_told_so(make):
+    federation = make()
+    backup = await _until_columns_are_read(federation, "get_column")
+    federation.open()
+    federation.before = lambda caller, name, rpc: None
+    await federation.run()
+    await _restore(federation, backup)
+    failure = federation.record("south").failure
+    assert failure is not None
+    assert failure.code == "STUDY_MISMATCH"
+    assert "'peers' is published, and what was made for it is dropped" in failure.message
+    assert "backup" in failure.hint
+    assert {federation.stage(name) for name in ("north", "west")} == {"published"}
+
+
+async def test_a_study_that_has_ended_is_not_loaded_again(make):
+    federation = make(policy="")
+    federation.load()
+    federation.open()
+    await federation.run()
+    with pytest.raises(Misuse, match="has ended here: failed: POLICY_REFUSED") as caught:
+        federation.load("north")
+    assert caught.value.code == "STUDY_EXISTS"
+    assert "a new id" in caught.value.hint
+
+
 async def test_two_studies_with_one_id_are_refused(published):
     published.study_file.write_text(STUDY.replace('title = "Peers"', 'title = "Others"'))
     with pytest.raises(Misuse) as caught:
@@ -552,16 +626,70 @@ async def test_a_peer_that_never_answers_is_named_with_what_it_is_waited_for(mak
     silent: set[str] = set()
 
     def silence(caller: str, name: str, rpc: str) -> None:
-        if rpc == "get_parameters":
+        if rpc == "get_parameters" and federation.parties["north"].shelf.items(federation.digest).get(
+            (Kind.STATEMENT, "north")
+        ):
             silent.add("south")
         if name in silent:
             raise PeerFault("UNREACHABLE", "no answer")
 
     federation.before = silence
     await federation.run()
-    unreachable = f"cannot reach 'south' since {NOW:%H:%M} UTC, waiting for the parameters"
+    unreachable = f"cannot reach 'south' since {NOW:%H:%M} UTC, waiting for the parameters (no answer)"
     assert federation.stage("north") == f"{unreachable}; waiting for the parameters from 'west'"
     assert federation.record("north").failure is None
+
+
+async def test_status_tells_who_is_waited_for_why_and_since_when(make, capsys, monkeypatch):
+    federation = make()
+    federation.load()
+    federation.open("north")
+
+    def refuse(caller: str, name: str, rpc: str) -> None:
+        if name == "south":
+            raise PeerFault("TLS_REFUSED", "got west, expected south", hint="check [peers] south in federation.toml")
+
+    federation.before = refuse
+    await federation.run()
+    federation.now += dt.timedelta(hours=1)
+    await federation.run()
+    arguments = ["party", "status", "--config", str(federation.root / "north" / "party.toml")]
+    assert main(arguments) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    why = "got west, expected south; check [peers] south in federation.toml"
+    assert f"approved; cannot work with 'south' since {NOW:%H:%M} UTC (TLS_REFUSED: {why})" in shown
+    assert f"cannot reach 'west' since {NOW:%H:%M} UTC (west: connection refused)" in shown
+    assert f"(since {NOW:%Y-%m-%dT%H:%M:%SZ})" in shown
+    assert "disk" not in shown
+    full = shutil.disk_usage(federation.root)._replace(free=4096)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+    assert main(arguments) == 0
+    assert "the disk of the state directory is full (4 KiB left)" in " ".join(capsys.readouterr().out.split())
+    assert main([*arguments, "--format", "json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["disk_free_bytes"] == full.free
+    assert facts["studies"][0]["since"] == f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
+    assert facts["studies"][0]["stage"] == federation.stage("north")
+
+
+async def test_a_full_disk_here_is_not_taken_for_a_peers(make, monkeypatch):
+    federation = make()
+    federation.load()
+    federation.open()
+    replace = os.replace
+
+    def full(source, target) -> None:
+        if Path(target).name.startswith("column"):
+            raise OSError(errno.ENOSPC, "no space left")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    await federation.run()
+    failure = federation.record("south").failure  # a daemon tries again; these steps take every error for the end
+    assert failure is not None
+    assert failure.code == "DISK_FULL"
+    assert "south" in failure.message
+    assert "party 'north'" not in failure.message
 
 
 async def test_other_versions_are_waited_for_with_both_shown(make):
@@ -593,6 +721,49 @@ async def test_study_digests_that_disagree_are_shown_at_both(make):
         assert right.hex() in failure.message
         assert wrong.hex() in failure.message
     assert {rpc for _, _, rpc, _ in federation.calls} == {"hello", "get_study_digest"}
+
+
+class Equivocator:
+    """Answers as the party does, but has another approval for one of its peers."""
+
+    def __init__(self, service: Answers, deceived: str, signed: common_pb2.Signed) -> None:
+        self._service = service
+        self._deceived = deceived
+        self._signed = signed
+
+    def __getattr__(self, name):
+        return getattr(self._service, name)
+
+    async def GetStudyDigest(self, identity, request):  # noqa: N802 (the wire's name)
+        reply = await self._service.GetStudyDigest(identity, request)
+        if identity.name == self._deceived and reply.HasField("approval"):
+            reply.approval.CopyFrom(self._signed)
+        return reply
+
+
+async def test_a_peer_that_approves_one_thing_here_and_another_there_is_found(make):
+    other = make("other", approval="manual")
+    other.load("south")
+    path = other.root / "south" / "party.toml"
+    stronger = '[[randomization]]\nvariables = ["region"]\nscheme = "symmetric"\nepsilon = 1.0\n'
+    path.write_text(path.read_text() + stronger)
+    office.approve(other.config("south"), "peers", "officer", at=NOW)
+    other.open("south")
+    federation = make()
+    federation.load()
+    federation.open()
+    key = federation.parties["south"].work.node.signing_key
+    signed = key.sign(other.record("south").approval or b"")
+    federation.services["south"] = Equivocator(federation.services["south"], "west", signed)  # type: ignore[assignment]
+    await federation.run()
+    failures = [federation.record(name).failure for name in NAMES]
+    texts = [failure.message for failure in failures if failure is not None]
+    assert len(texts) == len(NAMES)
+    carried_out = {federation.record(name).task.effective_digest.hex() for name in ("north", "west")}
+    assert len(carried_out) == 2
+    assert all(digest in text for digest in carried_out for text in texts)
+    assert {failure.code for failure in failures if failure is not None} >= {"STUDY_MISMATCH"}
+    assert not any(federation.ledger(name) for name in NAMES)
 
 
 async def test_a_denial_ends_the_study_at_all(make):

@@ -3,12 +3,9 @@
 import numpy as np
 from scipy.stats import binom, norm
 
-from verticil.shared.model import information
+from verticil.shared.model import information, kronecker
 from verticil.shared.model.independence import independence_p_value
-from verticil.shared.model.information import noise_bias, plug_in_information
-from verticil.shared.model import kronecker
-from verticil.shared.model.independence import independence_p_value
-from verticil.shared.model.information import noise_bias, plug_in_information
+from verticil.shared.model.information import pair_bias, plug_in_information
 from verticil.shared.model.transition import quantize, symmetric
 
 REPLICATES = 2000
@@ -69,7 +66,7 @@ def test_debiased_information_is_centred_and_plug_in_is_not():
     for table in released_pairs(joint, 20_000, 5, transitions):
         value = plug_in_information(kronecker.estimate_counts(table, transitions))
         plug_in.append(value)
-        bias.append(noise_bias(table, *transitions))
+        bias.append(pair_bias(table, transitions))
         debiased.append(value - bias[-1])
     allowed = norm.isf(3e-7) * np.std(plug_in) / np.sqrt(REPLICATES) + 0.1 * np.mean(bias)
     assert abs(np.mean(debiased) - truth) < allowed

@@ -1,4 +1,7 @@
-"""Small federations of real processes: two parties and a miner, or three peers; mutual TLS on loopback, and slow proxies."""
+"""Small federations of real processes: two parties and a miner, three peers, or these with a miner that searches structures.
+
+Mutual TLS on loopback, and slow proxies.
+"""
 
 from __future__ import annotations
 
@@ -173,6 +176,7 @@ class Processes:
         self.made = made
         self.environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}  # compiled once for the whole test run
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.port = 0
 
     def log(self, name: str) -> str:
         return (self.made.root / f"{name}.log").read_text(encoding="utf-8", errors="replace")
@@ -188,6 +192,18 @@ class Processes:
 
     def start_party(self, name: str) -> None:
         self._start(name, "party", "run", "--config", str(self.made.parties[name] / "party.toml"))
+
+    def start_miner(self) -> int:
+        """Start it and wait until it listens; on a restart on the same port."""
+        config = self.made.miner / "miner.toml"
+        if self.port:
+            config.write_text(config.read_text().replace('"127.0.0.1:0"', f'"127.0.0.1:{self.port}"'))
+        child = self._start("miner", "miner", "run", "--config", str(config))
+        assert child.stdout is not None
+        line = child.stdout.readline()
+        assert line, self.log("miner")
+        self.port = int(json.loads(line)["port"])
+        return self.port
 
     def kill(self, name: str) -> None:
         child = self.processes.pop(name)
@@ -218,7 +234,7 @@ class Processes:
 
 
 class Peers(Processes):
-    """Parties without a miner. Their study is loaded at each of them."""
+    """Parties without a miner, or with one that only searches structures. Their study is loaded at each of them."""
 
     def __init__(self, made: Provisioned, study: Path, *, cache: Path) -> None:
         super().__init__(made, cache=cache)
@@ -229,8 +245,9 @@ class Peers(Processes):
     def reach(self, **addresses: str) -> None:
         """Let every party dial some of its peers at other addresses (a proxy's)."""
         name = load_federation(self.made.analyst / "federation.toml").name
+        miner = f"127.0.0.1:{self.port}" if self.port else None
         for node in (*self.made.parties.values(), self.made.analyst):
-            set_endpoint(node, name, None, ca_sha256=self.made.ca_sha256, peers={**self.addresses, **addresses})
+            set_endpoint(node, name, miner, ca_sha256=self.made.ca_sha256, peers={**self.addresses, **addresses})
         for party, address in addresses.items():
             config = self.made.parties[party] / "party.toml"
             listens = f'advertise = "{self.addresses[party]}"'
@@ -267,19 +284,6 @@ class Nodes(Processes):
     def __init__(self, made: Provisioned, study: Path, *, cache: Path) -> None:
         super().__init__(made, cache=cache)
         self.study = read_study(study)
-        self.port = 0
-
-    def start_miner(self) -> int:
-        """Start it and wait until it listens; on a restart on the same port."""
-        config = self.made.miner / "miner.toml"
-        if self.port:
-            config.write_text(config.read_text().replace('"127.0.0.1:0"', f'"127.0.0.1:{self.port}"'))
-        child = self._start("miner", "miner", "run", "--config", str(config))
-        assert child.stdout is not None
-        line = child.stdout.readline()
-        assert line, self.log("miner")
-        self.port = int(json.loads(line)["port"])
-        return self.port
 
     def point_to(self, port: int) -> None:
         """Let every node dial this port."""
@@ -424,6 +428,7 @@ def _peer_maker(folder: Path, made: list[Processes], cache: Path) -> Callable[..
         seed: int = 1,
         tables: dict[str, Path] | None = None,
         study: str = PEER_STUDY,
+        miner: bool = False,
     ) -> Peers:
         root = folder / name
         paths = tables or write_peer_tables(folder / f"{name}-tables", n)
@@ -433,7 +438,7 @@ def _peer_maker(folder: Path, made: list[Processes], cache: Path) -> Callable[..
             federation="trial",
             sites=[Site(name=party, table=path, id_column="id") for party, path in paths.items()],
             limits=OPEN_LIMITS,
-            endpoint=None,
+            endpoint="127.0.0.1:1" if miner else None,
             listen="127.0.0.1:0",
             hosts=("127.0.0.1",),
             seed=seed,
@@ -464,6 +469,23 @@ def make_module_peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
     yield _peer_maker(tmp_path_factory.mktemp("peers"), made, tmp_path_factory.getbasetemp() / "numba")
     for peers in made:
         peers.stop()
+
+
+@pytest.fixture(scope="session")
+def learned_study_text() -> str:
+    """The study between peers, with a structure that a miner searches; the search takes a second or two."""
+    structure = PEER_STUDY[PEER_STUDY.index("[structure]") : PEER_STUDY.index("[share]")]
+    return PEER_STUDY.replace(
+        structure,
+        """[structure]
+method = "genetic"
+max_parents = 2
+seed = 7
+[structure.genetic]
+generations = 4000
+
+""",
+    )
 
 
 @pytest.fixture(scope="session")

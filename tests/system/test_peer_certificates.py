@@ -24,10 +24,10 @@ from verticil.shared.transport.remote import GrpcPeer
 from verticil.wire.v1 import peer_pb2
 
 
-@pytest.fixture
-def clinic(make_peers: Callable[..., Any]) -> Any:
-    """The clinic alone: it has loaded the study and serves, and waits for the others."""
-    peers = make_peers("gate")
+@pytest.fixture(scope="module")
+def clinic(make_module_peers: Callable[..., Any]) -> Any:
+    """The clinic alone: it has loaded the study and serves, and waits for the others. Tests only ask it."""
+    peers = make_module_peers("gate")
     peers.load()
     peers.start_party("clinic")
     peers.until(lambda found: "insurer" in found.stages["clinic"])

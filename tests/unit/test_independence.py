@@ -12,7 +12,7 @@ from verticil.shared.model import independence
 from verticil.shared.model.contingency import family_counts
 from verticil.shared.model.design import ColumnUnit, as_design, family_design
 from verticil.shared.model.independence import dependence_p_value, independence_p_value
-from verticil.shared.model.information import noise_bias, pair_bias, pair_information, plug_in_information
+from verticil.shared.model.information import pair_bias, pair_information, plug_in_information
 from verticil.shared.model.subset import subset_selection
 from verticil.shared.model.transition import binary, identity, quantize, symmetric
 
@@ -252,7 +252,6 @@ def test_a_pair_of_plain_columns_scores_as_in_the_table_of_all_pairs():
     for x, y in tables.pairs():
         found = pair_information(tables.table(x, y), [channels[x], channels[y]], level=scored.level)
         assert found == scored.information[x, y]
-    assert noise_bias(tables.table(0, 2), TERNARY, BINARY) == pair_bias(tables.table(0, 2), [TERNARY, BINARY])
     units = [single(v, channel) for v, channel in enumerate(channels)]
     by_unit = unit_pair_scores(columns, units, (3, 3, 2))
     np.testing.assert_array_equal(by_unit.information, scored.information)

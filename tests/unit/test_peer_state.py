@@ -14,10 +14,12 @@ from verticil.party.control import database as database_module
 from verticil.party.control.database import SCHEMA_VERSION, Database
 from verticil.party.control.ledger import SHARED, Ledger, Release
 from verticil.party.control.policy import Policy
-from verticil.party.control.state import PartyState, Task
+from verticil.party.control.state import PartyState, Task, stamp
 from verticil.party.peer import lists
 from verticil.party.peer.calls import PeerFailedError, Peers, WaitedForError, all_of
+from verticil.party.peer.node import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, WAIT_GROWTH
 from verticil.party.peer.shelf import Item, Kind, LostError, Shelf
+from verticil.party.retry import Backoff
 from verticil.shared.errors import DataFault, PeerFault, Refusal
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2
@@ -47,6 +49,7 @@ def test_a_database_of_version_1_is_brought_up_and_keeps_its_rows(tmp_path):
             assert opened.rows("PRAGMA user_version") == [(SCHEMA_VERSION,)]
             assert PartyState(opened).heartbeat().pid == 7
             assert opened.rows("SELECT * FROM peer_item") == []
+            assert opened.rows("SELECT stage_at FROM study") == []
 
 
 def test_state_moves_and_the_effective_study_is_found_by_its_digest(database):
@@ -224,7 +227,7 @@ def test_what_one_study_shares_is_charged_once(database):
     assert record(ledger, shared(2.0), limits, "miner") == 2.0
     assert record(ledger, shared(2.0), limits) == 0.0
     with pytest.raises(Refusal, match="epsilon 2 on top of 2 charged before, expected at most 3"):
-        record(ledger, shared(2.0, b"two"), limits)
+        record(ledger, shared(2.0, b"two"), limits, study=hashlib.sha256(b"two").digest())
     assert [(row.recipient, row.epsilon, row.charged) for row in ledger.rows()] == [
         ("miner", 2.0, 2.0),
         ("everyone", 2.0, 0.0),
@@ -232,21 +235,24 @@ def test_what_one_study_shares_is_charged_once(database):
     assert database.rows("SELECT DISTINCT unit FROM ledger") == [(SHARED,)]
 
 
-def test_parameters_from_other_columns_are_charged_again(database):
-    """Scores and parameters of one study are one release; parameters computed anew from another column of a peer are another."""
+def test_scores_and_parameters_are_charged_together_and_there_are_no_second_ones(database):
+    """Parameters computed anew from another column of a peer, or under another structure, are another answer: refused."""
     ledger = Ledger(database)
     limits = policy(max_share_epsilon=2.0, max_epsilon_lifetime=10.0)
     scores = shared(2.0, b"scores")
 
-    def parameters(columns: bytes, along_with: bytes | None = scores.codebook_digest) -> float:
-        return record(ledger, shared(2.0, columns), limits, along_with=along_with)
+    def parameters(columns: bytes, study: bytes = DIGEST) -> float:
+        return record(ledger, shared(2.0, columns), limits, study=study, along_with=scores.codebook_digest)
 
     assert parameters(b"first") == 2.0  # nothing was charged before
     other = hashlib.sha256(b"another study").digest()
     assert record(ledger, scores, limits, "miner", study=other) == 2.0
-    assert record(ledger, shared(2.0, b"its columns"), limits, study=other, along_with=scores.codebook_digest) == 0.0
-    assert record(ledger, shared(2.0, b"its columns"), limits, study=other, along_with=scores.codebook_digest) == 0.0
-    assert record(ledger, shared(2.0, b"other ones"), limits, study=other, along_with=scores.codebook_digest) == 2.0
+    assert parameters(b"its columns", other) == 0.0
+    assert parameters(b"its columns", other) == 0.0
+    with pytest.raises(Refusal, match="computed before") as caught:
+        parameters(b"other ones", other)
+    assert caught.value.code == "APPROVAL_VOID"
+    assert ledger.spent("people") == 4.0
 
 
 def test_limits_of_what_is_shared(database):
@@ -296,8 +302,11 @@ class Network:
     ("code", "text"),
     [
         ("NOT_READY", "waiting for the common list from 'tax_office'"),
-        ("UNREACHABLE", "cannot reach 'tax_office' since 10:02 UTC, waiting for the common list"),
-        ("TLS_REFUSED", r"cannot work with 'tax_office' since 10:02 UTC \(TLS_REFUSED\), waiting for the common list"),
+        ("UNREACHABLE", r"cannot reach 'tax_office' since 10:02 UTC, waiting for the common list \(what it says\)"),
+        (
+            "TLS_REFUSED",
+            r"cannot work with 'tax_office' since 10:02 UTC, waiting for the common list \(TLS_REFUSED: what it says\)",
+        ),
     ],
 )
 async def test_who_is_waited_for(code, text):
@@ -315,15 +324,55 @@ async def test_an_outage_is_dated_by_its_beginning():
             await peers.ask("x", lambda peer: peer.get_signature(None), what="to load the study")
         return str(caught.value)
 
-    assert await ask() == "cannot reach 'x' since 10:02 UTC"
+    assert await ask() == "cannot reach 'x' since 10:02 UTC (what it says)"
     now[0] = AT + dt.timedelta(minutes=30)
-    assert await ask() == "cannot reach 'x' since 10:02 UTC"
+    assert await ask() == "cannot reach 'x' since 10:02 UTC (what it says)"
     now[0] = AT + dt.timedelta(hours=13)
-    assert await ask() == "cannot reach 'x' since 2026-11-21 10:02 UTC"
+    assert await ask() == "cannot reach 'x' since 2026-11-21 10:02 UTC (what it says)"
     peer.code = "NOT_READY"
     assert await ask() == "waiting for 'x' to load the study"
     peer.code = "UNREACHABLE"
-    assert await ask() == "cannot reach 'x' since 23:02 UTC"
+    assert await ask() == "cannot reach 'x' since 23:02 UTC (what it says)"
+
+
+def test_a_peer_is_asked_soon_and_ever_more_rarely():
+    """No wait exceeds 0.1 s and three tenths of the time that was waited before, nor five seconds."""
+    backoff = Backoff(
+        lambda: 1.0, first_seconds=FIRST_WAIT_SECONDS, growth=WAIT_GROWTH, longest_seconds=LONGEST_WAIT_SECONDS
+    )
+    waits = [backoff.next_seconds() for _ in range(100)]
+    assert all(wait <= 0.1 + 0.3 * sum(waits[:number]) + 1e-9 for number, wait in enumerate(waits))
+    assert waits[0] == 0.1
+    assert set(waits[16:]) == {5.0}
+    backoff.reset()
+    assert backoff.next_seconds() == 0.1
+
+
+def test_a_stage_is_dated_by_its_beginning(database):
+    state = PartyState(database)
+    state.remember(
+        Task(
+            digest=DIGEST,
+            version=0,
+            state=State.AWAITING_APPROVAL,
+            proposal=b"{}",
+            effective=b"",
+            effective_digest=b"",
+            approved=False,
+            pseudonyms_complete=False,
+            alignment_confirmed=False,
+            units_received=(),
+            failure="",
+        ),
+        "peers",
+        AT,
+    )
+    assert state.study(DIGEST).stage_at == ""
+    shown = []
+    for minute, (stage, percent) in enumerate([("uploading", 10), ("uploading", 40), ("waiting", 0), ("waiting", 0)]):
+        state.show(DIGEST, stage, percent, at=AT + dt.timedelta(minutes=minute))
+        shown.append(state.study(DIGEST).stage_at)
+    assert shown == [stamp(AT), stamp(AT), stamp(AT + dt.timedelta(minutes=2)), stamp(AT + dt.timedelta(minutes=2))]
 
 
 @pytest.mark.parametrize("code", ["IDENTITY_REFUSED", "ARTIFACT_INVALID", "STATE_CORRUPT"])

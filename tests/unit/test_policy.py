@@ -121,6 +121,7 @@ def record(
         task=Task(**(facts | task)),
         stage="",
         percent=0,
+        stage_at="",
         n_common=n_common,
         common_sha256=None,
         approval=approval,

@@ -48,7 +48,7 @@ def words(designed: Study, release_content) -> str:
 
 def test_a_compound_is_one_row_and_one_sentence(words: str):
     assert (
-        "smoker with age were randomized together: one draw over 5 combinations, without 1 that were declared" in words
+        "smoker with age were randomized together: one draw over 5 combinations, without 1 that was declared" in words
     )
     assert "income with weight with region were randomized together: one draw over 12 combinations." in words
 

@@ -8,7 +8,7 @@ from verticil.miner.learning.counting import PairTables, all_pair_tables
 from verticil.miner.learning.scores import pair_scores
 from verticil.shared.model import kronecker
 from verticil.shared.model.independence import independence_p_value
-from verticil.shared.model.information import noise_bias, plug_in_information
+from verticil.shared.model.information import pair_bias, plug_in_information
 from verticil.shared.model.transition import Transition, binary, identity, quantize, symmetric
 
 
@@ -38,13 +38,13 @@ def test_plug_in_information_of_odd_tables():
 
 def test_without_randomization_the_bias_is_the_familiar_one():
     counts = np.outer([300, 500, 200], [400, 600]) // 1000 * 10  # independent: (K_a - 1)(K_b - 1) / 2n exactly
-    np.testing.assert_allclose(noise_bias(counts, *exact(3, 2)), 2 * 1 / (2 * counts.sum()), rtol=1e-12)
+    np.testing.assert_allclose(pair_bias(counts, exact(3, 2)), 2 * 1 / (2 * counts.sum()), rtol=1e-12)
 
 
 def test_the_bias_of_two_binary_columns_is_the_closed_form():
     """Uniform independent binary pair: a_y = 1/lambda^2, so the bias is 1 / (2 n lambda_a^2 lambda_b^2)."""
     counts = np.full((2, 2), 2500)
-    bias = noise_bias(counts, quantize(binary(0.25, 0.25)), quantize(binary(0.1, 0.1)))
+    bias = pair_bias(counts, [quantize(binary(0.25, 0.25)), quantize(binary(0.1, 0.1))])
     np.testing.assert_allclose(bias, 1 / (2 * 10_000 * 0.5**2 * 0.8**2), rtol=1e-12)
 
 
@@ -95,7 +95,7 @@ def test_pair_scores_of_three_columns():
     scored = pair_scores(tables, exact(3, 3, 4))
     assert scored.level == pytest.approx(0.05 / 3)
     assert scored.significant.tolist() == [[False, True, False], [True, False, False], [False] * 3]
-    expected = plug_in_information(tables.table(0, 1)) - noise_bias(tables.table(0, 1), *exact(3, 3))
+    expected = plug_in_information(tables.table(0, 1)) - pair_bias(tables.table(0, 1), exact(3, 3))
     assert scored.information[0, 1] == scored.information[1, 0] == pytest.approx(expected)
     assert np.count_nonzero(scored.information) == 2
     for array in (scored.information, scored.p_value, scored.significant):

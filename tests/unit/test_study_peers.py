@@ -357,10 +357,10 @@ def test_the_noise_on_what_is_shared_has_a_limit(study: Study):
 
 
 def test_only_units_that_somebody_reads_are_charged(study: Study, tmp_path: Path):
-    assert objected(study, max_epsilon_per_study=1.5, max_epsilon_per_column=1.5) == []
+    assert objected(study, max_epsilon_per_study=3.5, max_epsilon_per_column=1.5) == []
     learned = read(tmp_path, HEAD + LEARNED + NOISE)
-    ((code, message),) = objected(learned, recipients=("bank", "town", "miner"), max_epsilon_per_study=1.5)
-    assert (code, "sums to 3, expected at most 1.5" in message) == ("BUDGET_EXCEEDED", True)
+    ((code, message),) = objected(learned, recipients=("bank", "town", "miner"), max_epsilon_per_study=3.5)
+    assert (code, "sums to 5, expected at most 3.5" in message) == ("BUDGET_EXCEEDED", True)
     exact = '[[randomization]]\nvariables = ["smoker"]\nscheme = "none"\n'
     assert objected(read(tmp_path, HEAD + exact + GIVEN + NOISE), breach=Breach(prior=0.1, posterior=0.5)) == []
 

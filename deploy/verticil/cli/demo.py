@@ -55,7 +55,7 @@ def demo(
     tax office.
     """
     from verticil.simulation.processes import run_demo
-    from verticil.simulation.summary import release_summary
+    from verticil.simulation.summary import parameters_text, release_summary
 
     folder = new_folder(out or _free_folder())
     progress = errors_console()
@@ -100,6 +100,8 @@ def demo(
     console.print(f"  network                        {summary['variables']} variables, {summary['edges']} edges")
     console.print(f"  epsilon per column             {low:g} to {high:g}")
     console.print(f"  epsilon per person             {epsilon_text(total)} (the sum over the columns)")
+    if parameters := parameters_text(release):
+        console.print(f"  parameters                     {parameters}")
     console.print(f"  synthetic records              {result.verified.synthetic_records:,}")
     console.print(f"\n  read      {release / 'report.html'}")
     console.print(f"  use       {release / 'synthetic.csv'}, {release / 'network.bifxml'}")

@@ -22,6 +22,8 @@ __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True)
 
+_LITTLE_ROOM_BYTES = 1 << 20
+
 ConfigOption = Annotated[Path, typer.Option("--config", help="party.toml.")]
 ApproverOption = Annotated[str | None, typer.Option("--as", help="Who decides; default: your login at this host.")]
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Id or digest of the study.")]
@@ -188,10 +190,13 @@ def _print_share(facts: Mapping[str, object]) -> None:
     share = cast("Mapping[str, object] | None", facts.get("share"))
     if share is None:
         return
+    what = "parameters go to all parties" + (
+        ", and scores of pairs of columns to the miner," if share["scores"] else ""
+    )
     if share["exact"]:
-        text = "parameters go to all parties without noise: they are exact functions of this table"
+        text = f"{what} without noise: they are exact functions of this table, and no epsilon bounds what they tell"
     else:
-        text = f"parameters go to all parties with noise of epsilon {epsilon_text(share['epsilon'])}, delta {share['delta']:g}"
+        text = f"{what} with noise of epsilon {epsilon_text(share['epsilon'])}, delta {share['delta']:g}"
         text += ", charged besides the columns"
     text_console().print(text, markup=False)
 
@@ -218,6 +223,14 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
     alive = "running" if daemon["running"] else "not running"
     link = f", {daemon['link']}" if daemon["connected"] else f", not connected {daemon['problem']}".rstrip()
     console.print(f"[bold]{facts['party']}[/]  daemon {alive}{link}")
+    free = cast("int", facts["disk_free_bytes"])
+    if free < _LITTLE_ROOM_BYTES:
+        console.print(
+            f"the disk of the state directory is full ({free >> 10} KiB left): the daemon waits for room, and cannot write"
+            " down what it does, so what is shown here may be old",
+            style="red",
+            markup=False,
+        )
     for row in cast("Sequence[Mapping[str, object]]", facts["ledger"]):
         limit = epsilon_text(row["epsilon_lifetime_limit"])
         console.print(
@@ -239,9 +252,12 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
         if study["failure"]:
             failure = cast("Mapping[str, object]", study["failure"])
             console.print(f"{failure['code']}: {failure['message']}", style="red", markup=False)
+            if failure["hint"]:
+                console.print(f"hint: {failure['hint']}", markup=False)
         elif study["approved"]:
             progress = f" {study['percent']} %" if study["percent"] else ""
-            console.print(f"approved; {study['stage']}{progress}")
+            since = f" (since {study['since']})" if study["since"] else ""
+            console.print(f"approved; {study['stage']}{progress}{since}", markup=False)
         elif study["state"] == "awaiting_approval":
             console.print(
                 f"{study['approvals']} of {study['approvers_needed']} approvals; next: verticil party approve {study['study']}"
@@ -285,12 +301,12 @@ def approve(
 )
 def deny(
     study: StudyArgument,
-    reason: Annotated[str, typer.Option(help="For the analyst to read.")],
+    reason: Annotated[str, typer.Option(help="For the analyst, or the other parties, to read.")],
     approver: ApproverOption = None,
     config: ConfigOption = Path("party.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """Deny a study, for good. Nothing has left and nothing will."""
+    """Deny a study, for good. Nothing leaves from then on."""
     from verticil.party.config import load_party
     from verticil.party.office import deny as deny_study
 
@@ -315,6 +331,9 @@ def load(
     console = text_console()
     known = "loaded" if facts["new"] else "was loaded before:"
     console.print(f"{known} {facts['study']}, digest {facts['digest']}")
+    if facts["state"] == "published":
+        console.print(f"it is published; next: verticil party release {facts['study']} --config {config}")
+        return
     console.print("compare the digest with the other operators; the daemons do, too, before anything leaves")
     console.print(f"next: verticil party approve {facts['study']} --config {config}")
 

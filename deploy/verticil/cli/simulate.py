@@ -56,6 +56,7 @@ def simulate_command(
         "synthetic_records": len(result.synthetic),
         "edges": [[names[parent], names[child]] for parent, child in result.network.dag.edges()],
         "epsilon_per_person": result.epsilon_per_person,
+        **({"parameters": result.parameters} if result.parameters else {}),
         "seed": seed,
     }
     if result.comparison is not None:
@@ -78,6 +79,10 @@ def simulate_command(
         f"[green]release[/] in {folder / 'release'}: {len(names)} variables, {len(result.network.dag.edges())} edges"
     )
     console.print(f"{result.n_common:,} common records; epsilon per person {epsilon_text(result.epsilon_per_person)}")
+    if result.parameters:
+        console.print(
+            f"the epsilon is that of randomized columns; of the parameters: {result.parameters}", markup=False
+        )
     if result.comparison is None:
         return
     shown = Table(

@@ -47,7 +47,8 @@ class Simulated:
         network: structure, parameters, intervals.
         synthetic: the synthetic records, a column for each variable.
         n_common: people in all tables.
-        epsilon_per_person: the sum over all columns.
+        epsilon_per_person: the sum over all columns that leave their party.
+        parameters: between peers, what covers the parameters, in words; empty with a miner.
         comparison: distances to the real joint data, when asked for.
         release: folder of the signed release, when `out` was given.
     """
@@ -56,6 +57,7 @@ class Simulated:
     synthetic: pd.DataFrame
     n_common: int
     epsilon_per_person: float
+    parameters: str
     comparison: Comparison | None
     release: Path | None
 
@@ -285,7 +287,7 @@ def _result(
 
     from verticil.shared.formats import model_json
     from verticil.simulation.comparison import compare_with_tables
-    from verticil.simulation.summary import release_summary
+    from verticil.simulation.summary import parameters_text, release_summary
 
     total = release_summary(folder)["epsilon_per_person"]
     return Simulated(
@@ -293,6 +295,7 @@ def _result(
         synthetic=pd.read_parquet(folder / "synthetic.parquet"),
         n_common=n_common,
         epsilon_per_person=float("inf") if total is None else cast("float", total),
+        parameters=parameters_text(folder),
         comparison=compare_with_tables(made, folder, study, seed=seed) if compare else None,
         release=None,
     )

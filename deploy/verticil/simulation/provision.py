@@ -49,6 +49,7 @@ class Limits:
     minimum_parties: int
     max_categories: int
     allow_exact_parameters: bool = False
+    share_delta: float = 1e-6
 
 
 DEMO_LIMITS: Final = Limits(
@@ -62,6 +63,7 @@ OPEN_LIMITS: Final = Limits(
     minimum_parties=2,
     max_categories=65_536,
     allow_exact_parameters=True,
+    share_delta=1.0,
 )
 """The simulation asks what a study would reach, so nothing is refused for its epsilon."""
 
@@ -159,6 +161,7 @@ max_categories = {limits.max_categories}
 deny_columns = []
 recipients = [{recipients}]
 allow_exact_parameters = {exact}
+max_share_delta = {limits.share_delta}
 {peer}"""
 
 

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import cast
 
-__all__ = ["release_summary"]
+__all__ = ["parameters_text", "release_summary"]
 
 
 def release_summary(release: Path) -> dict[str, object]:
-    """Variables, edges, epsilon per column and per person of a verified release.
+    """Variables, edges, epsilon per column and per person of a verified release; between peers what covers the parameters.
 
     Args:
         release: the folder.
@@ -18,6 +18,7 @@ def release_summary(release: Path) -> dict[str, object]:
     model = json.loads((release / "model.json").read_bytes())
     columns = cast("list[dict[str, object]]", model["privacy"]["columns"])
     epsilons = [column["epsilon"] for column in columns]
+    peer = cast("dict[str, object] | None", model.get("peer"))
     finite = sorted({round(cast("float", epsilon), 4) for epsilon in epsilons if epsilon is not None})
     return {
         "variables": len(model["variables"]),
@@ -27,4 +28,20 @@ def release_summary(release: Path) -> dict[str, object]:
         },
         "epsilon_range": [finite[0], finite[-1]] if finite else None,
         "epsilon_per_person": model["privacy"]["epsilon_per_person"],
+        **({} if peer is None else {"exact_parameters": peer["exact_parameters"], "share": peer["share"]}),
     }
+
+
+def parameters_text(release: Path) -> str:
+    """What covers the parameters of a study between peers, which no epsilon of a column does; empty with a miner.
+
+    Args:
+        release: the folder.
+    """
+    summary = release_summary(release)
+    if "share" not in summary:
+        return ""
+    share = cast("dict[str, float] | None", summary["share"])
+    if share is None:
+        return "no bound: they are exact functions of raw data"
+    return f"epsilon {share['epsilon']:g}, delta {share['delta']:g} of one person at each party, besides the columns"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from verticil.party.control.policy import Policy
+from verticil.party.control.policy import SHARE_DELTA, Policy
 from verticil.party.records.source import ColumnRule, DatasetRule
 from verticil.shared.config import Federation, Table, load_federation, read_toml
 from verticil.shared.errors import Misuse
@@ -182,7 +182,11 @@ def _policy(table: Table) -> Policy:
         ),
         breach=breach_from(table, "breach"),
         allow_exact_parameters=table.value(bool, "allow_exact_parameters", False),
-        max_share_epsilon=_limit(table, "max_share_epsilon") if table.has("max_share_epsilon") else math.inf,
+        # What is shared speaks of every column, so of none more than a column may.
+        max_share_epsilon=_limit(
+            table, "max_share_epsilon" if table.has("max_share_epsilon") else "max_epsilon_per_column"
+        ),
+        max_share_delta=_limit(table, "max_share_delta") if table.has("max_share_delta") else SHARE_DELTA,
     )
     n_approvers = len(set(policy.approvers))
     if policy.approvers and policy.approvers_needed > n_approvers:

@@ -379,7 +379,8 @@ class PartyNode:
         if error.code in TRIED_AGAIN:
             _log.warning("%s; trying again", error)
             with contextlib.suppress(VerticilError):
-                await asyncio.to_thread(self._state.show, digest, f"trying again: {error.code}", record.percent)
+                stage = f"trying again: {error.code}"
+                await asyncio.to_thread(self._state.show, digest, stage, record.percent, at=self._node.clock())
             return True
         if record.failure is None:
             await self._fail(digest, error)

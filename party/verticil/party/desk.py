@@ -22,7 +22,7 @@ from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.states import State
+from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.pki import utc_now
 
 __all__ = ["load_study", "take_release"]
@@ -39,11 +39,12 @@ def load_study(config: PartyConfig, study: Path | Study, *, at: dt.datetime | No
         at: now.
 
     Returns:
-        ``study``, ``digest`` (to be compared with the other operators'), ``parties``, and whether it was ``new`` here.
+        ``study``, ``digest`` (to be compared with the other operators'), ``parties``, its ``state``, and whether it was
+            ``new`` here.
 
     Raises:
         Misuse: STUDY_INVALID and others, the study; STUDY_UNSUPPORTED, it is not one between peers; CONFIG_INVALID, this party
-            or a peer cannot be reached; STUDY_EXISTS, another study has its id.
+            or a peer cannot be reached; STUDY_EXISTS, another study has its id, or it has ended here without a release.
         PeerFault: PARTY_UNKNOWN, this party is not in it.
         Refusal: STUDY_EXPIRED.
         DataFault: whatever is wrong with the state.
@@ -67,6 +68,13 @@ def load_study(config: PartyConfig, study: Path | Study, *, at: dt.datetime | No
                     f" this one has {digest.hex()}",
                     hint="an id names one study for good: give this one a new id, in the file of every party",
                 )
+        state = State(known[digest].task.state) if digest in known else State.AWAITING_APPROVAL
+        if is_final(state) and state is not State.PUBLISHED:
+            raise Misuse(
+                "STUDY_EXISTS",
+                f"study '{document.id}': it was loaded before and has ended here: {known[digest].stage}",
+                hint="to try again, give it a new id in the file of every party; why it ended: verticil party status",
+            )
         if digest not in known:
             site.state.remember(
                 Task(
@@ -85,11 +93,12 @@ def load_study(config: PartyConfig, study: Path | Study, *, at: dt.datetime | No
                 document.id,
                 now,
             )
-            site.state.show(digest, "loaded")
+            site.state.show(digest, "loaded", at=now)
     return {
         "study": document.id,
         "digest": digest.hex(),
         "parties": list(document.parties),
+        "state": state.name.lower(),
         "new": digest not in known,
     }
 

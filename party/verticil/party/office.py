@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -97,7 +98,7 @@ def approve(config: PartyConfig, study: str, approver: str, *, at: dt.datetime |
 
 
 def deny(config: PartyConfig, study: str, approver: str, reason: str, *, at: dt.datetime | None = None) -> Facts:
-    """Deny a study by id or digest, for good; the daemon tells the analyst the reason.
+    """Deny a study by id or digest, for good; the daemon tells the reason to the analyst or, between peers, to the others.
 
     Raises:
         Misuse: STUDY_UNKNOWN, USAGE.
@@ -129,6 +130,7 @@ def status(config: PartyConfig, *, at: dt.datetime | None = None) -> Facts:
                 "link": linked_to(config),
                 "problem": "" if beat is None else beat.problem,
             },
+            "disk_free_bytes": shutil.disk_usage(config.state_directory).free,
             "studies": [_study_status(config, record) for record in site.state.studies()],
             "ledger": [
                 {
@@ -289,6 +291,7 @@ def _share(study: Study) -> Facts:
     return {
         "share": {
             "exact": rule.epsilon is None,
+            "scores": study.structure.parents is None,
             "epsilon": rule.epsilon,
             "delta": rule.delta,
             "minimum_count": rule.minimum_count,
@@ -302,6 +305,7 @@ def _study_status(config: PartyConfig, record: StudyRecord) -> Facts:
         "state": State(record.task.state).name.lower(),
         "stage": record.stage,
         "percent": record.percent,
+        "since": record.stage_at or None,
         "seen_at": record.seen_at,
         "approved": record.approval is not None,
         "approvals": record.n_votes,
@@ -441,11 +445,12 @@ approval = "manual"                      # each study waits for `verticil party 
 approvers = []                           # who may approve; empty: whoever may run the command here
 approvers_needed = 1
 max_epsilon_per_column = 3.0
-max_epsilon_per_study = 20.0
+max_epsilon_per_study = 20.0             # all columns of one person, and what is shared besides
 max_epsilon_lifetime = 40.0              # of this data set, over everything it ever releases
 allow_infinite = []                      # variables that may be sent with scheme "none", "blocks" or a zero cell
 allow_exact_parameters = false           # between peers: may parameters be shared that are exact functions of this table
-# max_share_epsilon = 2.0                # between peers: of the noise that covers what is shared besides columns
+# max_share_epsilon = 3.0                # between peers: of the noise on what is shared besides columns; if absent as per column
+# max_share_delta = 1e-6                 # and its delta
 minimum_common_records = 1000
 minimum_parties = 2
 max_categories = 50

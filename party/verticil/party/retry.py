@@ -43,19 +43,28 @@ class Backoff:
 
     Args:
         uniform: draws from [0, 1); the operating system's randomness when absent.
+        first_seconds: the first wait is not longer.
+        growth: each wait may be so many times as long as the one before.
         longest_seconds: no wait is longer.
     """
 
     def __init__(
-        self, uniform: Callable[[], float] | None = None, *, longest_seconds: float = _LONGEST_SECONDS
+        self,
+        uniform: Callable[[], float] | None = None,
+        *,
+        first_seconds: float = _FIRST_SECONDS,
+        growth: float = 2.0,
+        longest_seconds: float = _LONGEST_SECONDS,
     ) -> None:
         self._uniform = uniform if uniform is not None else secrets.SystemRandom().random
+        self._first = first_seconds
+        self._growth = growth
         self._longest = longest_seconds
         self._attempts = 0
 
     def next_seconds(self) -> float:
-        """How long to wait before the next attempt: uniform in [0, min(longest, 0.5 * 2^attempts)]."""
-        longest = min(self._longest, _FIRST_SECONDS * 2.0 ** min(self._attempts, 16))
+        """How long to wait before the next attempt: uniform in [0, min(longest, first * growth^attempts)]."""
+        longest = min(self._longest, self._first * self._growth ** min(self._attempts, 64))
         self._attempts += 1
         return self._uniform() * longest
 

@@ -1,9 +1,10 @@
 """New files, whole or not at all, and what a full disk means.
 
 `create_files` leaves either all of its files, flushed to the disk, or none: after a failure the same command can be given
-again. (A process that is killed in the middle may leave a part.) Nothing is ever overwritten.
+again. (A process that is killed in the middle may leave a part.) Nothing is ever overwritten. `replace_file` is for files
+that a program writes for itself.
 
-Streams, databases and files that are replaced have their own ways of writing; `is_disk_full` and `write_fault` are for all.
+Streams and databases have their own ways of writing; `is_disk_full` and `write_fault` are for all.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from typing import Final
 
 from verticil.shared.errors import DataFault, Misuse, VerticilError
 
-__all__ = ["create_file", "create_files", "is_database_full", "is_disk_full", "sync_directory", "write_fault"]
+__all__ = [
+    "create_file",
+    "create_files",
+    "is_database_full",
+    "is_disk_full",
+    "replace_file",
+    "sync_directory",
+    "write_fault",
+]
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -94,6 +103,30 @@ def create_files(files: Mapping[Path, tuple[bytes, int]], *, exists_hint: str) -
             raise Misuse("FILE_EXISTS", f"{path}: exists already and is not overwritten", hint=exists_hint) from None
         if isinstance(error, OSError):
             raise write_fault(error, path) from None
+        raise
+
+
+def replace_file(path: Path, content: bytes, *, part: Path) -> None:
+    """Put a file of mode 0600 in its place whole or not at all, flushed to the disk.
+
+    Args:
+        path: the file; one that exists is replaced.
+        content: of it.
+        part: where it is written first, in the same folder; what a killed process leaves there is in nobody's way.
+
+    Raises:
+        OSError: nothing has changed.
+    """
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+        sync_directory(path.parent)
+    except OSError:
+        with contextlib.suppress(OSError):
+            part.unlink()
         raise
 
 

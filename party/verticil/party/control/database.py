@@ -23,7 +23,7 @@ from verticil.shared.errors import DataFault
 __all__ = ["FILE_NAME", "SCHEMA_VERSION", "Cell", "DaemonLock", "Database", "Row", "disk_fault"]
 
 FILE_NAME: Final = "party.sqlite"
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
 Cell = str | bytes | int | float | None
 Row = tuple[Cell, ...]
@@ -95,7 +95,10 @@ CREATE TABLE peer_item (                 -- Model I: what peers told, and what i
   PRIMARY KEY (digest, kind, name)
 ) STRICT;
 """
-_STEPS: Final = (_SCHEMA, _BETWEEN_PEERS)
+_SINCE_WHEN: Final = """
+ALTER TABLE study ADD COLUMN stage_at TEXT NOT NULL DEFAULT '';  -- since when `stage` is shown; empty: written by version 2
+"""
+_STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN)
 """Step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is never changed."""
 
 

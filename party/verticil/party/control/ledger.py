@@ -10,7 +10,8 @@ Promises
   ``sticky`` it is released with the same noise, which shows which values changed; with ``fresh`` a version tag draws new noise.
   Either is charged.
 - Model I: a party's parameters and scores come from its raw data, so there is a row for them, too, before they leave: the epsilon
-  of the noise on them, or infinite. It is charged once for each study and common list.
+  of the noise on them, or infinite. Scores and parameters of a study are charged once, together, and there are no second ones:
+  an approval is for one answer.
 
 Infinite epsilon (permitted by `allow_infinite`, or by `allow_exact_parameters`, only) is recorded as such and left out of the
 finite sum. The ledger sums epsilons (basic composition); it does not know which people were in a release and counts each release
@@ -291,25 +292,28 @@ class Ledger:
         """Write the row of statistics that a party computed from its raw data and shares (Model I); then they may leave.
 
         What one study shares is charged once, however often and in how many parts: its noise is calibrated for all of it. A
-        second computation from anything else, be it another column of a peer, has other noise and is charged again.
+        second computation from anything else, be it another column of a peer or another structure, is another answer with other
+        noise, which nobody has approved; without noise the two would tell the difference exactly. It is refused.
 
         Args:
-            shared: whose `variables` and `sources` they come from; `codebook_digest` names study, common list and the peers'
-                columns, `transition_digest` the noise; `epsilon` is infinite without noise.
+            shared: whose `variables` and `sources` they come from; `codebook_digest` names study, common list, structure
+                and the peers' columns, `transition_digest` the noise; `epsilon` is infinite without noise.
             policy, study_digest, study_id, recipient, artifact_sha256, size, at: as for `record`.
-            along_with: `codebook_digest` of an earlier part of the same study; if that was charged, this part costs nothing, the
-                first time.
+            along_with: `codebook_digest` of an earlier part of the same study; if that was charged, this part costs nothing.
 
         Returns:
             The epsilon that was charged.
 
         Raises:
-            Refusal: EPSILON_INFINITE without noise and without `allow_exact_parameters`; BUDGET_EXCEEDED.
+            Refusal: EPSILON_INFINITE without noise and without `allow_exact_parameters`; BUDGET_EXCEEDED; APPROVAL_VOID, the
+                recipient was told other statistics of this study.
             DataFault: DISK_FULL, STATE_CORRUPT; nothing was written and nothing may leave.
         """
         with self._database.transaction():
             check_shared(policy, shared.epsilon)
-            charge = 0.0 if self._covered(shared, along_with, study_digest, recipient) else shared.epsilon
+            self._check_first(shared, study_digest, study_id, recipient)
+            earlier = (shared,) if along_with is None else (shared, replace(shared, codebook_digest=along_with))
+            charge = 0.0 if any(map(self._has, earlier)) else shared.epsilon
             self.check_room(shared.dataset, finite_total([charge]), policy)
             self._insert(
                 shared,
@@ -325,13 +329,17 @@ class Ledger:
             )
         return charge
 
-    def _covered(self, shared: Release, along_with: bytes | None, study_digest: bytes, recipient: str) -> bool:
-        if self._has(shared):
-            return True
-        if along_with is None or not self._has(replace(shared, codebook_digest=along_with)):
-            return False
-        another = "SELECT 1 FROM ledger WHERE study_digest = ? AND unit = ? AND recipient = ? AND dataset = ? LIMIT 1"
-        return not self._database.rows(another, (study_digest, SHARED, recipient, shared.dataset))
+    def _check_first(self, shared: Release, study_digest: bytes, study_id: str, recipient: str) -> None:
+        told = "study_digest = ? AND unit = ? AND recipient = ? AND dataset = ?"
+        other = f"SELECT 1 FROM ledger WHERE {told} AND NOT ({_SAME_DRAW} AND fingerprint = ?) LIMIT 1"  # noqa: S608 (constant text)
+        named = (study_digest, SHARED, recipient, shared.dataset)
+        if self._database.rows(other, (*named, *shared.draw, shared.fingerprint)):
+            raise Refusal(
+                "APPROVAL_VOID",
+                f"study '{study_id}': what this party shares was computed before, from other columns of peers or under another"
+                " structure",
+                hint="an approval is for one answer; load the study again under a new id and approve it anew",
+            )
 
     def _has(self, release: Release) -> bool:
         query = f"SELECT 1 FROM ledger WHERE {_SAME_DRAW} AND fingerprint = ? LIMIT 1"  # noqa: S608 (constant text)

@@ -19,14 +19,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Final, Literal
 
 from verticil.shared.errors import Refusal
 from verticil.shared.model import privacy
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import sent_units
 
-__all__ = ["Column", "Objection", "Policy", "finite_total", "objections", "refuse"]
+__all__ = ["SHARE_DELTA", "Column", "Objection", "Policy", "finite_total", "objections", "refuse"]
+
+SHARE_DELTA: Final = 1e-6
+"""The limit of delta where party.toml states none: no ledger sums it, so it has to be small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +41,8 @@ class Policy:
         approvers: who may approve; empty: whoever may run the command.
         approvers_needed: how many different approvers a study needs.
         max_epsilon_per_column: limit for each unit, and for the sum over a study's units of one local column.
-        max_epsilon_per_study: limit for the sum over this party's units of one study.
+        max_epsilon_per_study: limit for the sum over this party's units of one study and, between peers, the noise on what it
+            shares besides.
         max_epsilon_lifetime: limit for the sum of everything ever charged to one data set.
         allow_infinite: variables that may be sent with infinite epsilon.
         minimum_common_records: fewest common people, when the study asks for less.
@@ -51,7 +55,8 @@ class Policy:
             `allow_infinite` is no exception.
         on_data_change: what a second release of changed data is: refused, or accepted with the same or with fresh noise.
         allow_exact_parameters: whether parameters may be shared with peers that are exact functions of this party's raw data.
-        max_share_epsilon: limit for the epsilon of the noise on what is shared with peers.
+        max_share_epsilon, max_share_delta: limits for the epsilon and the delta of the noise on what is shared with peers;
+            party.toml without the former means `max_epsilon_per_column`.
     """
 
     approval: Literal["manual", "auto"]
@@ -70,6 +75,7 @@ class Policy:
     breach: privacy.Breach | None = None
     allow_exact_parameters: bool = False
     max_share_epsilon: float = math.inf
+    max_share_delta: float = SHARE_DELTA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,11 +169,17 @@ def _of_share(policy: Policy, study: Study) -> list[Objection]:
             f"model 'peer' without share noise: the {what} that are shared are exact functions of this party's raw data"
         )
         return [Objection(code="POLICY_REFUSED", message=message, hint=hint)]
+    found: list[Objection] = []
     if epsilon is not None and epsilon > limit + privacy.EPSILON_TOLERANCE:
         hint = "ask for a smaller share.epsilon in the study; the limit is policy.max_share_epsilon in party.toml"
         message = f"share: epsilon {epsilon:.4g} of the noise on shared parameters, expected at most {limit:g}"
-        return [Objection(code="BUDGET_EXCEEDED", message=message, hint=hint)]
-    return []
+        found.append(Objection(code="BUDGET_EXCEEDED", message=message, hint=hint))
+    delta, limit = study.share.delta, policy.max_share_delta
+    if delta is not None and delta > limit:
+        hint = "ask for a smaller share.delta in the study; the limit is policy.max_share_delta in party.toml"
+        message = f"share: delta {delta:.4g} of the noise on shared parameters, expected at most {limit:g}"
+        found.append(Objection(code="BUDGET_EXCEEDED", message=message, hint=hint))
+    return found
 
 
 def _of_variables(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
@@ -213,11 +225,15 @@ def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
             found.append(
                 _budget(f"column '{name}': epsilon {epsilon:.4g}, expected at most {limit:g}", "max_epsilon_per_column")
             )
+    what = "columns"
+    if study.share is not None and study.share.epsilon is not None:
+        epsilons.append(study.share.epsilon)
+        what = "columns and shared parameters"
     total, limit = finite_total(epsilons), policy.max_epsilon_per_study
     if total > limit + privacy.EPSILON_TOLERANCE:
         found.append(
             _budget(
-                f"epsilon of this party's columns sums to {total:.4g}, expected at most {limit:g}",
+                f"epsilon of this party's {what} sums to {total:.4g}, expected at most {limit:g}",
                 "max_epsilon_per_study",
             )
         )

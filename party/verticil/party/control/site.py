@@ -185,7 +185,9 @@ class Site:
         reason = reason.strip()
         if not reason or not reason.isprintable() or len(reason) > 500:
             raise Misuse(
-                "USAGE", "the reason of a denial: expected 1 to 500 printable letters", hint="the analyst reads it"
+                "USAGE",
+                "the reason of a denial: expected 1 to 500 printable letters",
+                hint="the analyst, or every other party, reads it",
             )
         self._may_decide(record, approver, denied_is_fine=True)
         self.state.deny(record.digest, approver, reason, at)

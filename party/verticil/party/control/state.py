@@ -22,7 +22,7 @@ __all__ = ["Artifact", "Heartbeat", "PartyState", "StudyRecord", "Task", "stamp"
 _STUDY = (
     "s.digest, s.study_id, s.proposal, s.seen_at, s.version, s.remote_state, s.effective, s.effective_digest,"
     " s.remote_approved, s.pseudonyms_complete, s.alignment_confirmed, s.units_received, s.remote_failure,"
-    " s.stage, s.percent, s.n_common, s.common_sha256,"
+    " s.stage, s.percent, s.stage_at, s.n_common, s.common_sha256,"
     " a.body, d.sent, f.code, f.message, f.hint, f.sent,"
     " (SELECT COUNT(*) FROM vote v WHERE v.digest = s.digest)"
 )
@@ -63,7 +63,7 @@ class StudyRecord:
         study_id: names it for people.
         seen_at: when this party first heard of it.
         task: what the miner last told.
-        stage, percent: what this party does about it, for people.
+        stage, percent, stage_at: what this party does about it, for people, and since when; empty: not known.
         n_common, common_sha256: of the confirmed common list; None before.
         approval: body of this party's approval; None before there are enough votes.
         n_votes: approvers who said yes so far.
@@ -77,6 +77,7 @@ class StudyRecord:
     task: Task
     stage: str
     percent: int
+    stage_at: str
     n_common: int | None
     common_sha256: bytes | None
     approval: bytes | None
@@ -206,11 +207,12 @@ class PartyState:
             )
         return found[0]
 
-    def show(self, digest: bytes, stage: str, percent: int = 0) -> None:
-        """Set what `status` shows; nothing is written when it shows that already."""
+    def show(self, digest: bytes, stage: str, percent: int = 0, *, at: datetime) -> None:
+        """Set what `status` shows, from now on; nothing is written when it shows that already."""
         self._database.write(
-            "UPDATE study SET stage = ?, percent = ? WHERE digest = ? AND (stage, percent) IS NOT (?, ?)",
-            (stage, percent, digest, stage, percent),
+            "UPDATE study SET stage = ?, percent = ?, stage_at = CASE WHEN stage = ? AND stage_at <> '' THEN stage_at ELSE ? END"
+            " WHERE digest = ? AND (stage, percent) IS NOT (?, ?)",
+            (stage, percent, stage, stamp(at), digest, stage, percent),
         )
 
     # ---- between peers: this party itself says where the study stands
@@ -386,20 +388,21 @@ def _study(row: Row) -> StudyRecord:
         units_received=tuple(json.loads(cast("str", row[11]))),
         failure=cast("str", row[12]),
     )
-    code = cast("str | None", row[19])
+    code = cast("str | None", row[20])
     return StudyRecord(
         study_id=cast("str", row[1]),
         seen_at=cast("str", row[3]),
         task=task,
         stage=cast("str", row[13]),
         percent=cast("int", row[14]),
-        n_common=cast("int | None", row[15]),
-        common_sha256=cast("bytes | None", row[16]),
-        approval=cast("bytes | None", row[17]),
-        denial_sent=None if row[18] is None else bool(row[18]),
-        failure=None if code is None else from_code(code, cast("str", row[20]), hint=cast("str", row[21])),
-        failure_sent=bool(row[22]),
-        n_votes=cast("int", row[23]),
+        stage_at=cast("str", row[15]),
+        n_common=cast("int | None", row[16]),
+        common_sha256=cast("bytes | None", row[17]),
+        approval=cast("bytes | None", row[18]),
+        denial_sent=None if row[19] is None else bool(row[19]),
+        failure=None if code is None else from_code(code, cast("str", row[21]), hint=cast("str", row[22])),
+        failure_sent=bool(row[23]),
+        n_votes=cast("int", row[24]),
     )
 
 

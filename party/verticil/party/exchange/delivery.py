@@ -126,7 +126,7 @@ class Delivery:
             spooled=frozenset(spooled),
             receipted=frozenset(unit for unit, item in spooled.items() if item.receipt is not None),
         )
-        self._site.state.show(self._digest, found.stage)
+        self._site.state.show(self._digest, found.stage, at=self._node.clock())
         return record, found
 
     # ---- decisions and ends
@@ -310,6 +310,6 @@ class Delivery:
             return await asyncio.to_thread(work)
 
     async def _progress(self, coordinator: Coordinator, stage: str, percent: int = 0) -> None:
-        await asyncio.to_thread(self._site.state.show, self._digest, stage, percent)
+        await asyncio.to_thread(self._site.state.show, self._digest, stage, percent, at=self._node.clock())
         progress = coordinator_pb2.Progress(stage=stage, percent=percent)
         await coordinator.report(coordinator_pb2.ReportRequest(study_digest=self._digest, progress=progress))

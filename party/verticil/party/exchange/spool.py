@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from pathlib import Path
 
 from verticil.party.control.database import disk_fault
-from verticil.shared.disk import sync_directory
+from verticil.shared.disk import replace_file
 from verticil.shared.errors import DataFault
 
 __all__ = ["Spool"]
@@ -60,15 +59,8 @@ class Spool:
             return sha256
         part = target.with_name(target.name + _PART)
         try:
-            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, target)
-            sync_directory(self.directory)
+            replace_file(target, data, part=part)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                part.unlink()
             raise disk_fault(error, target) from None
         return sha256
 

@@ -16,7 +16,8 @@ from verticil.wire.v1 import peer_pb2
 __all__ = ["make_running_list", "take_common_list"]
 
 _LARGEST_LIST = 2**31
-"""Bytes of a predecessor's list, which may be longer than ours: 134 million people."""
+"""Bytes of a list: 134 million people. Also of the common list, which cannot be longer than ours: a peer is told which limit it
+broke, and a limit of our own size would tell how many people we have."""
 
 
 async def make_running_list(work: Work, data: Data, turn: Turn) -> None:
@@ -48,7 +49,7 @@ async def take_common_list(work: Work, data: Data, turn: Turn) -> None:
         common, passed_on = await _running(work, turn, holding), None
     else:
         passed_on = await asyncio.to_thread(shelf.read, turn.digest, Kind.RUNNING)
-        common = await _pull(work, turn, teller, peer_pb2.PSEUDONYM_LIST_COMMON, limit_bytes=len(passed_on))
+        common = await _pull(work, turn, teller, peer_pb2.PSEUDONYM_LIST_COMMON)
 
     def accept() -> None:
         lists.accepted_rows(
@@ -80,13 +81,11 @@ async def _running(work: Work, turn: Turn, holding: Holding) -> bytes:
         lists.check_size(holding.n_records, minimum)
         return holding.pseudonyms.tobytes()
     before = turn.study.parties[position - 1]
-    told = await _pull(work, turn, before, peer_pb2.PSEUDONYM_LIST_RUNNING, limit_bytes=_LARGEST_LIST)
+    told = await _pull(work, turn, before, peer_pb2.PSEUDONYM_LIST_RUNNING)
     return await work.heavily(lambda: lists.in_common(holding.pseudonyms, told, teller=before, minimum=minimum))
 
 
-async def _pull(
-    work: Work, turn: Turn, name: str, which: peer_pb2.PseudonymList.ValueType, *, limit_bytes: int
-) -> bytes:
+async def _pull(work: Work, turn: Turn, name: str, which: peer_pb2.PseudonymList.ValueType) -> bytes:
     what = "the common list" if which == peer_pb2.PSEUDONYM_LIST_COMMON else "the list of pseudonyms"
     return await work.peers.ask(
         name,
@@ -94,7 +93,7 @@ async def _pull(
             lambda offset: peer.get_pseudonyms(
                 peer_pb2.GetPseudonymsRequest(effective_digest=turn.effective_digest, list=which, offset=offset)
             ),
-            limit_bytes=limit_bytes,
+            limit_bytes=_LARGEST_LIST,
             what=what,
         ),
         what=what,

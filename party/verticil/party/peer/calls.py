@@ -63,7 +63,7 @@ class Peers:
         self._federation = federation
         self._clock = clock
         self._open: dict[str, Peer] = {}
-        self._since: dict[str, dt.datetime] = {}
+        self._trouble: dict[str, tuple[dt.datetime, VerticilError]] = {}
 
     async def ask(self, name: str, call: Callable[[Peer], Awaitable[T]], *, what: str) -> T:
         """Ask a peer.
@@ -90,26 +90,29 @@ class Peers:
         try:
             told = await reply
         except VerticilError as error:
+            if isinstance(error.__cause__, OSError):
+                raise  # what was told could not be stored: this machine's disk
             if error.code not in _WAITED_FOR:
                 raise PeerFailedError(error) from None
             raise WaitedForError(self._text(who, error, what)) from None
-        self._since.pop(who, None)
+        self._trouble.pop(who, None)
         return told
 
     def _text(self, who: str, error: VerticilError, what: str) -> str:
         if error.code == "NOT_READY":
-            self._since.pop(who, None)
+            self._trouble.pop(who, None)
             return f"waiting for {who} {what}" if what.startswith("to ") else f"waiting for {what} from {who}"
         now = self._clock()
-        if who not in self._since:
-            self._since[who] = now
+        since, known = self._trouble.get(who, (now, None))
+        if known is None or known.code != error.code:
+            self._trouble[who], known = (since, error), error
             _log.warning("%s: %s", who, error)
-        since = self._since[who]
         when = f"{since:%H:%M} UTC" if now - since < dt.timedelta(hours=12) else f"{since:%Y-%m-%d %H:%M} UTC"
         wanted = "" if what.startswith("to ") else f", waiting for {what}"
+        why = f"{known.message}; {known.hint}" if known.hint else known.message
         if error.code in {"UNREACHABLE", "DEADLINE"}:
-            return f"cannot reach {who} since {when}{wanted}"
-        return f"cannot work with {who} since {when} ({error.code}){wanted}"
+            return f"cannot reach {who} since {when}{wanted} ({why})"
+        return f"cannot work with {who} since {when}{wanted} ({error.code}: {why})"
 
     async def _asked(self, name: str, call: Callable[[Peer], Awaitable[T]]) -> T:
         peer = self._open.get(name)

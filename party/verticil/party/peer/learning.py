@@ -7,6 +7,7 @@ after a kill, the same bytes are told.
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import json
 import math
@@ -36,6 +37,7 @@ from verticil.shared.study.pairs import parse_structure, scored_pairs
 from verticil.shared.transport.errors_on_wire import from_detail
 from verticil.shared.transport.identity import Role
 from verticil.shared.transport.parts import fetch_bytes
+from verticil.shared.transport.peer import Peer
 from verticil.shared.transport.signing import verify_signed
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
@@ -43,7 +45,7 @@ __all__ = ["collect_statements", "find_structure", "learn_parameters"]
 
 EVERYONE: Final = "everyone"
 MINER_NAME: Final = "miner"
-_SIGNED_BYTES: Final = 65_536  # signature and certificate around a statement
+_LARGEST: Final = MAX_STATEMENT_BYTES + 65_536  # signature and certificate are around a statement
 
 
 async def find_structure(work: Work, data: Data, turn: Turn) -> None:
@@ -107,7 +109,12 @@ async def _scores(work: Work, data: Data, turn: Turn) -> Sequence[int]:
 async def learn_parameters(work: Work, data: Data, turn: Turn) -> None:
     """Learn the own variables' parameters, sign and store them.
 
+    What a peer was told before is not computed anew, because its time is part of it: a party that lost its statement, or was
+    restored from a backup, takes it over from there.
+
     Raises:
+        WaitedForError: a peer cannot be asked whether it has them.
+        PeerFailedError: what it has is not a statement of this party for this study.
         Refusal: APPROVAL_VOID, EPSILON_INFINITE, BUDGET_EXCEEDED.
         DataFault: LEARNING_FAILED.
     """
@@ -118,6 +125,7 @@ async def learn_parameters(work: Work, data: Data, turn: Turn) -> None:
     raw = await data.raw(turn)
     n_common, common_sha256 = turn.common
     study = turn.study
+    told = await _told_before(work, turn)
 
     def learn() -> bytes:
         units = expected_reads(study, work.me, structure.dag)
@@ -148,10 +156,44 @@ async def learn_parameters(work: Work, data: Data, turn: Turn) -> None:
         )
         return work.node.signing_key.sign(statement_body(statement, study)).SerializeToString(deterministic=True)
 
-    signed = await work.heavily(learn)
+    signed = told or await work.heavily(learn)
     await asyncio.to_thread(
         _store_shared, work, turn, holding, kind=Kind.STATEMENT, name=work.me, content=signed, recipient=EVERYONE
     )
+
+
+async def _told_before(work: Work, turn: Turn) -> bytes:
+    """This party's own statement, as a peer has it; empty: nobody was told any."""
+    found: dict[str, bytes] = {}
+
+    def call(offset: int) -> peer_pb2.GetParametersRequest:
+        return peer_pb2.GetParametersRequest(effective_digest=turn.effective_digest, offset=offset, yours=True)
+
+    async def held(peer: Peer) -> bytes:
+        try:
+            return await fetch_bytes(
+                lambda offset: peer.get_parameters(call(offset)), limit_bytes=_LARGEST, what="own parameters"
+            )
+        except PeerFault as error:
+            if error.code != "NOT_READY":
+                raise
+            return b""
+
+    async def ask(name: str) -> None:
+        found[name] = await work.peers.ask(name, held, what="whether it has this party's parameters")
+
+    names = [name for name in turn.study.parties if name != work.me]
+    waiting = await all_of(ask(name) for name in names)
+    if waiting is not None:
+        raise WaitedForError(waiting)
+    for name in names:
+        if found[name]:
+            try:
+                await work.heavily(functools.partial(_check, work, turn, work.me, found[name]))
+            except VerticilError as error:
+                raise PeerFailedError(turn.named(error, name)) from None
+            return found[name]
+    return b""
 
 
 def _data_fingerprint(holding: Holding) -> bytes:
@@ -170,11 +212,11 @@ def _noise(work: Work, turn: Turn, holding: Holding, structure_sha256: bytes) ->
     return share_noise(key, turn.study, work.me)
 
 
-def _basis(work: Work, turn: Turn, units: Collection[int]) -> bytes:
-    """Names what statistics are computed from besides the own data: study, common list, columns of peers."""
+def _basis(work: Work, turn: Turn, units: Collection[int], structure_sha256: bytes = b"") -> bytes:
+    """Names what statistics are computed from besides the own data: study, common list, structure, columns of peers."""
     items = work.shelf.items(turn.digest)
     read = b"".join(index.to_bytes(4, "big") + items[Kind.COLUMN, str(index)].sha256 for index in sorted(units))
-    return hashlib.sha256(turn.effective_digest + turn.common[1] + read).digest()
+    return hashlib.sha256(turn.effective_digest + turn.common[1] + structure_sha256.ljust(32, b"\0") + read).digest()
 
 
 def _shared(work: Work, turn: Turn, holding: Holding, basis: bytes) -> list[Release]:
@@ -217,7 +259,9 @@ def _store_shared(
     if kind is Kind.SCORES:
         basis, along_with, empty = scored, None, not learned
     else:
-        basis, empty = _basis(work, turn, wanted_units(study, work.me, turn.structure)), False
+        known = turn.structure
+        found = b"" if known is None else known.sha256
+        basis, empty = _basis(work, turn, wanted_units(study, work.me, known), found), False
         along_with = scored if learned else None
     with site.database.transaction():
         for release in () if empty else _shared(work, turn, holding, basis):
@@ -257,7 +301,7 @@ async def _collect(work: Work, turn: Turn, name: str) -> None:
         name,
         lambda peer: fetch_bytes(
             lambda offset: peer.get_parameters(call(offset)),
-            limit_bytes=MAX_STATEMENT_BYTES + _SIGNED_BYTES,
+            limit_bytes=_LARGEST,
             what=what,
         ),
         what=what,

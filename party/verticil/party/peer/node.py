@@ -1,8 +1,9 @@
 """All studies between peers at this party: one task for each, and the service that answers the peers.
 
-A study's work goes on whenever somebody of this site has written to the database, and else after a wait that grows to a few
-seconds: nothing is pushed, so a peer's progress is found by asking. What goes wrong with one study is recorded and told to its
-peers; the others go on.
+A study's work goes on whenever somebody of this site has written to the database, and else after a wait: nothing is pushed, so
+a peer's progress is found by asking. The wait is short at first and grows, to a few seconds, with the time that nothing has
+changed at those who are waited for, so that what they do is noticed after a fraction of the time that it took them. What goes
+wrong with one study is recorded and told to its peers; the others go on.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from verticil.shared.transport.errors_on_wire import without_text
 
 __all__ = ["PeerNode"]
 
+FIRST_WAIT_SECONDS: Final = 0.1
 LONGEST_WAIT_SECONDS: Final = 5.0
+WAIT_GROWTH: Final = 1.3
+"""The longest wait is reached after some ten seconds of asking in vain."""
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +50,9 @@ class PeerNode:
         network: PeerNetwork,
         *,
         started: Callable[[int], None] | None = None,
-        backoff: Callable[[], Backoff] = lambda: Backoff(longest_seconds=LONGEST_WAIT_SECONDS),
+        backoff: Callable[[], Backoff] = lambda: Backoff(
+            first_seconds=FIRST_WAIT_SECONDS, growth=WAIT_GROWTH, longest_seconds=LONGEST_WAIT_SECONDS
+        ),
     ) -> None:
         self._work = work
         self._network = network
@@ -104,7 +110,7 @@ class PeerNode:
                 raise
 
     async def _carry_out(self, study: PeerStudy, digest: bytes) -> None:
-        backoff, wake = self._backoff(), self._wake[digest]
+        backoff, wake, waited_for = self._backoff(), self._wake[digest], ""
         while True:
             wake.clear()
             try:
@@ -120,6 +126,9 @@ class PeerNode:
             if outcome is Outcome.DONE:
                 backoff.reset()
                 continue
+            if study.waited_for != waited_for:  # a part of what is waited for has come
+                waited_for = study.waited_for
+                backoff.reset()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(backoff.next_seconds()):
                     await wake.wait()
@@ -132,7 +141,8 @@ class PeerNode:
             _log.warning("%s; trying again", error)
             with contextlib.suppress(VerticilError):
                 state = self._work.node.site.state
-                await asyncio.to_thread(state.show, digest, f"trying again: {error.code}")
+                stage = f"trying again: {error.code}: {error.message}"
+                await asyncio.to_thread(state.show, digest, stage, at=self._work.node.clock())
             return Outcome.WAITING
         return await self._fail(digest, error)
 

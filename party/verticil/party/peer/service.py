@@ -9,6 +9,7 @@ Promises
 - Before each answer the approval must still bind: policy, expiry, declaration; a denial or failure of this party ends all answers
   but the news of it.
 - A column's row for the party that asks is in the ledger, on the disk, before its first byte goes out.
+- Of a fault of this site's tables, machine or configuration only the code is told (`disclosure`).
 
 Everything that touches the disk is done in a worker thread.
 """
@@ -19,11 +20,11 @@ Everything that touches the disk is done in a worker thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 from verticil.party.control import approval
 from verticil.party.control.state import StudyRecord
@@ -46,6 +47,9 @@ from verticil.wire.v1 import common_pb2, peer_pb2
 __all__ = ["Answers"]
 
 LEASE_SECONDS: Final = 60
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Answers:
@@ -91,7 +95,7 @@ class Answers:
         Raises:
             PeerFault: NOT_READY, no such study was loaded here; PARTY_UNKNOWN.
         """
-        return await asyncio.to_thread(self._digest, identity.name, request)
+        return await _answer(self._digest, identity.name, request)
 
     async def GetPseudonyms(
         self, identity: Identity, request: peer_pb2.GetPseudonymsRequest
@@ -102,7 +106,7 @@ class Answers:
             PeerFault: NOT_READY; IDENTITY_REFUSED, the list is for somebody else; NOT_OWNER, it is told by somebody else.
             Refusal: the approval does not bind any more.
         """
-        path, item = await asyncio.to_thread(self._pseudonyms, identity.name, request)
+        path, item = await _answer(self._pseudonyms, identity.name, request)
         async with aclosing(
             send_parts(path, offset=request.offset, what="list of pseudonyms", sha256=item.sha256)
         ) as parts:
@@ -117,7 +121,7 @@ class Answers:
                 has another common list or another structure.
             Refusal: the approval does not bind any more, or the ledger refuses.
         """
-        path, sha256 = await asyncio.to_thread(self._column, identity.name, request)
+        path, sha256 = await _answer(self._column, identity.name, request)
         async with aclosing(
             send_parts(path, offset=request.offset, what=f"unit {request.unit}", sha256=sha256)
         ) as parts:
@@ -127,13 +131,13 @@ class Answers:
     async def GetParameters(
         self, identity: Identity, request: peer_pb2.GetParametersRequest
     ) -> AsyncGenerator[peer_pb2.Part]:
-        """Send this party's signed parameters.
+        """Send this party's signed parameters, or the caller's own, which a caller that lost them has told before.
 
         Raises:
-            PeerFault: NOT_READY.
+            PeerFault: NOT_READY; STUDY_MISMATCH, published and dropped.
             Refusal: the approval does not bind any more.
         """
-        path, item = await asyncio.to_thread(self._parameters, identity.name, request.effective_digest)
+        path, item = await _answer(self._parameters, identity.name, request)
         async with aclosing(send_parts(path, offset=request.offset, what="parameters", sha256=item.sha256)) as parts:
             async for part in parts:
                 yield part
@@ -147,7 +151,7 @@ class Answers:
             PeerFault: NOT_READY.
             Refusal: the approval does not bind any more.
         """
-        body = await asyncio.to_thread(self._signature, identity.name, request.effective_digest)
+        body = await _answer(self._signature, identity.name, request.effective_digest)
         return peer_pb2.GetSignatureReply(manifest=common_pb2.Signed.FromString(body))
 
     # ---- in worker threads
@@ -171,6 +175,8 @@ class Answers:
                 if not record.task.approved:
                     self._site.state.told(record.digest, "remote_approved")  # from now on it cannot be replaced
                 reply.approval.CopyFrom(self._node.signing_key.sign(record.approval))
+        if failure is None and request.study_digest == record.digest:
+            reply.effective_digest = record.task.effective_digest
         return reply
 
     def _loaded(self, digest: bytes, study_id: str) -> StudyRecord | None:
@@ -206,10 +212,7 @@ class Answers:
         ended = is_final(State(record.task.state)) and State(record.task.state) is not State.PUBLISHED
         if ended or record.failure is not None or record.denial_sent is not None:
             raise PeerFault("NOT_READY", "the study has ended here", hint="the study's digest tells why")
-        try:
-            return record, agreement(self._site, record, self._node.clock().date())
-        except VerticilError as error:
-            raise outward(error) from None
+        return record, agreement(self._site, record, self._node.clock().date())
 
     def _pseudonyms(self, caller: str, request: peer_pb2.GetPseudonymsRequest) -> tuple[Path, Item]:
         record, agreed = self._open(caller, request.effective_digest)
@@ -241,7 +244,7 @@ class Answers:
             )
         item = self._site.state.artifacts(record.digest, record.task.effective_digest).get(request.unit)
         if item is None:
-            raise PeerFault("NOT_READY", f"unit {request.unit} is not randomized yet")
+            raise _not_there(record, f"unit {request.unit} is not randomized yet")
         if not self._node.spool.holds(item.sha256):
             self._site.state.forget_artifact(record.digest, item.unit)
             raise PeerFault("NOT_READY", f"unit {request.unit} is randomized again")
@@ -271,14 +274,11 @@ class Answers:
         """One row for each attempted send. A stream that goes on where another one broke off belongs to that one's row."""
         item = self._site.state.artifacts(record.digest, record.task.effective_digest)[unit]
         if anew or not self._site.ledger.sent(record.digest, unit, caller, item.sha256):
-            try:
-                enter_in_ledger(self._site, record, item, caller, self._node.clock())
-            except VerticilError as error:
-                raise outward(error) from None
+            enter_in_ledger(self._site, record, item, caller, self._node.clock())
 
-    def _parameters(self, caller: str, effective_digest: bytes) -> tuple[Path, Item]:
-        record, _ = self._open(caller, effective_digest)
-        return self._shelved(record, Kind.STATEMENT, self._site.config.name)
+    def _parameters(self, caller: str, request: peer_pb2.GetParametersRequest) -> tuple[Path, Item]:
+        record, _ = self._open(caller, request.effective_digest)
+        return self._shelved(record, Kind.STATEMENT, caller if request.yours else self._site.config.name)
 
     def _signature(self, caller: str, effective_digest: bytes) -> bytes:
         record, _ = self._open(caller, effective_digest)
@@ -291,7 +291,27 @@ class Answers:
         try:
             return self._shelf.unharmed(record.digest, kind, name)
         except LostError:
-            raise PeerFault("NOT_READY", f"not there yet: {record.stage}") from None
+            # What is waited for, or fails, is for this site's people: it can name folders, addresses and third parties.
+            raise _not_there(record, "it is not there yet") from None
+
+
+def _not_there(record: StudyRecord, why: str) -> PeerFault:
+    """Why something cannot be told. All parties had everything when they signed what is published: whoever asks has lost it."""
+    if record.task.state != State.PUBLISHED:
+        return PeerFault("NOT_READY", why)
+    return PeerFault(
+        "STUDY_MISMATCH",
+        f"study '{record.study_id}' is published, and what was made for it is dropped",
+        hint="is the state of the party that asks an old backup? every party that published has the release",
+    )
+
+
+async def _answer(find: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a worker thread finds, or the error as it may leave the site."""
+    try:
+        return await asyncio.to_thread(find, *args, **kwargs)
+    except VerticilError as error:
+        raise outward(error) from None
 
 
 def _check_party(study: Study, caller: str) -> None:

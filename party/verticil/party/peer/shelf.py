@@ -9,9 +9,7 @@ Nothing raw comes here: pseudonyms, randomized columns, signed statements.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from pathlib import Path
 from typing import cast
 
 from verticil.party.control.database import Database, disk_fault
-from verticil.shared.disk import sync_directory
+from verticil.shared.disk import replace_file
 
 __all__ = ["Item", "Kind", "LostError", "Shelf"]
 
@@ -86,15 +84,8 @@ class Shelf:
         target = self.target(digest, kind, name)
         part = target.with_name(f".{target.name}.part")
         try:
-            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, target)
-            sync_directory(target.parent)
+            replace_file(target, data, part=part)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                part.unlink()
             raise disk_fault(error, target) from None
         self.enter(digest, kind, name, Item(sha256=hashlib.sha256(data).digest(), size=len(data)))
 

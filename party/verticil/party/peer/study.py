@@ -13,6 +13,7 @@ CPU work and the disk's waits happen in worker threads, one study at a time.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import Final
@@ -40,6 +41,8 @@ from verticil.wire.v1 import common_pb2, peer_pb2
 
 __all__ = ["Outcome", "PeerStudy"]
 
+_log = logging.getLogger(__name__)
+
 _KEPT: Final = frozenset({Kind.SIGNATURE})
 """What peers may still ask for when the release is published."""
 
@@ -66,6 +69,12 @@ class PeerStudy:
         self._digest = digest
         self._data = Data(work)
         self._waiting: Step | None = None
+        self._waited_for = ""
+
+    @property
+    def waited_for(self) -> str:
+        """Who was waited for after the last step that ended so, and for what."""
+        return self._waited_for
 
     async def step(self) -> Outcome:
         """Do the next step.
@@ -105,8 +114,8 @@ class PeerStudy:
             return await self._failed(failed.error)
         if waiting is None:
             return Outcome.DONE
-        self._waiting = found.step
-        await asyncio.to_thread(self._site.state.show, self._digest, waiting)
+        self._waiting, self._waited_for = found.step, waiting
+        await asyncio.to_thread(self._site.state.show, self._digest, waiting, at=self._work.node.clock())
         return Outcome.WAITING
 
     # ---- planning
@@ -119,7 +128,7 @@ class PeerStudy:
         if found.step is not Step.END:  # its action writes that down together with the end
             self._site.state.move(self._digest, found.state, failure)
         if found.step is not self._waiting:  # else who is waited for is shown on
-            self._site.state.show(self._digest, found.stage)
+            self._site.state.show(self._digest, found.stage, at=self._work.node.clock())
         return record, facts, found
 
     def _facts(self, record: StudyRecord) -> Facts:
@@ -159,6 +168,7 @@ class PeerStudy:
     # ---- ends
 
     async def _failed(self, error: VerticilError) -> Outcome:
+        _log.error("the study has ended: %s", error)
         await asyncio.to_thread(self._site.state.fail, self._digest, error, self._work.node.clock())
         return Outcome.DONE
 
@@ -168,7 +178,7 @@ class PeerStudy:
 
         def end() -> None:
             publication.drop_release(self._site, self._digest)
-            self._site.state.show(self._digest, found.stage)
+            self._site.state.show(self._digest, found.stage, at=self._work.node.clock())
             self._site.state.move(self._digest, found.state, facts.failure)
 
         await asyncio.to_thread(end)
@@ -244,6 +254,16 @@ class PeerStudy:
         reply = await self._work.peers.ask(name, lambda peer: peer.get_study_digest(request), what="to load the study")
         if reply.HasField("failure") and reply.study_digest == record.digest:
             raise PeerFailedError(_heard(name, from_detail(reply.failure)))
+        mine, theirs = record.task.effective_digest, reply.effective_digest[:32]
+        if mine and theirs and mine != theirs:
+            raise PeerFailedError(
+                PeerFault(
+                    "STUDY_MISMATCH",
+                    f"study '{record.study_id}': '{name}' carries out the effective study {theirs.hex()},"
+                    f" '{self._work.me}' {mine.hex()}",
+                    hint="a party has approved other designs towards one than towards the other; nothing is computed",
+                )
+            )
         return reply
 
     async def _hear(self, record: StudyRecord, facts: Facts) -> None:
@@ -304,6 +324,7 @@ class PeerStudy:
         if waiting is None:
             await publication.publish(self._work, turn)
             await asyncio.to_thread(self._site.state.move, self._digest, State.PUBLISHED)
+            _log.info("published, signed by %d parties", 1 + len(facts.peers))
         return waiting
 
     def _turn(self, record: StudyRecord) -> Turn:

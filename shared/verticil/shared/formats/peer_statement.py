@@ -40,8 +40,9 @@ EXACT_STATEMENT: Final = (
 NOISE_STATEMENT: Final = (
     "Each party added Gaussian noise to every count of its own tables before it computed anything that it shared. "
     "What one party shared is (epsilon, delta) differentially private for the replacement of one person's columns at that party. "
-    "The number of common people is public and not covered. For the columns of one person at all parties together, "
-    "the parties' epsilons and deltas add up."
+    "The number of common people is public and not covered. The randomized columns that a party sent are not part of this: "
+    "their epsilons add to it, for whoever read them and by what others computed from them. "
+    "For the columns of one person at all parties together, the parties' epsilons and deltas add up."
 )
 """Where it does."""
 

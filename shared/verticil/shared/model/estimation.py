@@ -21,6 +21,9 @@ the others are rescaled), ``simplex`` (the nearest distribution by least squares
 are the same where the inverse is not negative. The other two projections are biased and noisier than EM where noise is strong
 (methods.md 1.3). Nothing here gives intervals: they come from the inverse, whichever estimator is chosen.
 
+The likelihood of a subset column is a composite one: every member of a set counts as 1/w of a record of its own, as in `channel`.
+Its maximum is consistent, and the inverse where that is positive; what members of one set tell together is not in a table.
+
 Where units are compounds (`design`), the EM runs over their whole domains and is summed to the family's cells at the end; the
 others project the family's cells. A cell that stands for an impossible combination is 0 and gets no prior mass.
 """

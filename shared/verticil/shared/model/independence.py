@@ -14,7 +14,8 @@ Which test has an exact null (as n grows) depends on how the pair was randomized
    on the other side, and then the released pair can be dependent although the variables are not. Wald's statistic on the
    corrected table, D = N^_xy - N^_x N^_y / n with the covariance of the weights that single records add to it, by Hotelling's F.
 
-Rare categories are merged first (merging preserves independence), rarest first, until each has sqrt(n) records.
+Rare categories are merged first (merging preserves independence), rarest first, until each has sqrt(n) records. A record of a
+subset column has w entries, so an entry is in w times as many records as its share says.
 """
 
 from __future__ import annotations
@@ -99,7 +100,10 @@ def kronecker_product(first: Floats, second: Floats) -> Floats:
 
 def _shares_p_value(observed: Counts, design: FamilyDesign, noise_variance: float) -> float:
     n = float(observed.sum())
-    merges = [_merging(observed.sum(axis=1 - place), n) for place in range(2)]
+    merges = [
+        _merging(observed.sum(axis=1 - place) * axis.channel.codes_per_record, n)
+        for place, axis in enumerate(design.axes)
+    ]
     whitened, noises = [], []
     for place, (axis, merge) in enumerate(zip(design.axes, merges, strict=True)):
         shares = np.maximum(observed.sum(axis=1 - place), 0.0)

@@ -26,13 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.model.axes import Counts
-from verticil.shared.model.channel import Channel
 from verticil.shared.model.design import Design, FamilyDesign, UnitAxis
 from verticil.shared.model.independence import as_pair, dependence_p_value, kronecker_product
 
 __all__ = [
     "category_noise",
-    "noise_bias",
     "pair_bias",
     "pair_information",
     "plug_in_information",
@@ -82,18 +80,8 @@ def plug_in_information(table: Counts) -> float:
     return float((cells[filled] * np.log(cells[filled] / product[filled])).sum())
 
 
-def noise_bias(observed: Counts, channel_a: Channel, channel_b: Channel) -> float:
-    """What sampling and randomization add to the mutual information of the corrected table, to second order, nats.
-
-    Args:
-        observed: (K_a, K_b) counts of the released pair of two columns.
-        channel_a, channel_b: of the columns.
-    """
-    return pair_bias(observed, [channel_a, channel_b])
-
-
 def pair_bias(observed: Counts, design: Design, *, noise_variance: float = 0.0) -> float:
-    """`noise_bias` for any pair.
+    """What sampling and randomization add to the mutual information of the corrected table, to second order, nats.
 
     Args:
         observed, design, noise_variance: see `pair_information`.

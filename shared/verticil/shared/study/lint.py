@@ -288,9 +288,27 @@ def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
 
 
 def _domain(study: Study, unit: Unit, where: str) -> Iterator[Finding]:
-    """Categories that the impossible combinations leave without any possible one."""
+    """What impossible combinations do beyond the draw: categories without a possible one, and what may be synthesized."""
     if not unit.impossible:
         return
+    if (dag := given_dag(study)) is None:
+        yield _note(
+            "impossible-if-joined",
+            where,
+            "synthetic records are without the impossible combinations only where the network that is found describes one of "
+            "these columns given the others",
+            "nothing to mend where they hang together strongly; give the structure to be certain",
+        )
+    else:
+        members = {study.schema.index(name) for name in unit.variables}
+        if not any(members <= {child, *dag.parents[child]} for child in members):
+            yield _warning(
+                "impossible-not-joined",
+                where,
+                "the structure describes none of these columns given the others: synthetic records will hold combinations that "
+                "are impossible",
+                "make all but one of them parents of the last one",
+            )
     domain = study.domain_of(study.units.index(unit))
     for place, name in enumerate(unit.variables):
         variable = study.schema[study.schema.index(name)]

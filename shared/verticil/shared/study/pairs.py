@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
@@ -119,4 +120,10 @@ def _dag(table: Table, rows: Sequence[Sequence[object]], study: Study) -> Dag:
         table.fail("parents", "a forbidden edge is there, or a required one is not")
     if any(len(parents) > rule.max_parents for parents in dag.parents):
         table.fail("parents", f"a variable has more than {rule.max_parents} parents")
+    sizes = study.schema.n_states
+    if any(
+        math.prod(sizes[v] for v in (child, *parents)) > rule.max_family_cells
+        for child, parents in enumerate(dag.parents)
+    ):
+        table.fail("parents", f"a variable and its parents have more than {rule.max_family_cells} cells")
     return dag

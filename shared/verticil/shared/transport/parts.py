@@ -78,14 +78,14 @@ async def fetch_file(call: Call, target: Path, *, limit_bytes: int, what: str) -
     Raises:
         PeerFault: as `fetch_bytes`.
         VerticilError: as `fetch_bytes`.
-        DataFault: DISK_FULL.
-        Misuse: FILE_MISSING, nothing can be written there.
+        DataFault: DISK_FULL, on this side; its cause is an OSError.
+        Misuse: FILE_MISSING, nothing can be written there; its cause is an OSError.
     """
     sink = _File(target)
     try:
         return await _fetch(call, sink, limit_bytes=limit_bytes, what=what)
     except OSError as error:
-        raise write_fault(error, target) from None
+        raise write_fault(error, target) from error  # the cause tells it from a fault that the other side has told
     finally:
         await asyncio.to_thread(sink.close)
 

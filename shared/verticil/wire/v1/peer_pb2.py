@@ -25,31 +25,31 @@ _sym_db = _symbol_database.Default()
 from verticil.wire.v1 import common_pb2 as verticil_dot_wire_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bverticil/wire/v1/peer.proto\x12\x10verticil.wire.v1\x1a\x1dverticil/wire/v1/common.proto\"L\n\x04Part\x12\x0c\n\x04size\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\x12&\n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x17.verticil.wire.v1.Chunk\"Q\n\x15GetStudyDigestRequest\x12\x10\n\x08study_id\x18\x01 \x01(\t\x12\x14\n\x0cstudy_digest\x18\x02 \x01(\x0c\x12\x10\n\x08software\x18\x03 \x01(\t\"\x99\x01\n\x13GetStudyDigestReply\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x10\n\x08software\x18\x02 \x01(\t\x12*\n\x08\x61pproval\x18\x03 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\x12.\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1d.verticil.wire.v1.ErrorDetail\"o\n\x14GetPseudonymsRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\x12-\n\x04list\x18\x02 \x01(\x0e\x32\x1f.verticil.wire.v1.PseudonymList\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"{\n\x10GetColumnRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\x12\x0c\n\x04unit\x18\x02 \x01(\r\x12\x15\n\rcommon_sha256\x18\x03 \x01(\x0c\x12\x18\n\x10structure_sha256\x18\x04 \x01(\x0c\x12\x0e\n\x06offset\x18\x05 \x01(\x04\"@\n\x14GetParametersRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\x12\x0e\n\x06offset\x18\x02 \x01(\x04\"/\n\x13GetSignatureRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\"?\n\x11GetSignatureReply\x12*\n\x08manifest\x18\x01 \x01(\x0b\x32\x18.verticil.wire.v1.Signed*f\n\rPseudonymList\x12\x1e\n\x1aPSEUDONYM_LIST_UNSPECIFIED\x10\x00\x12\x1a\n\x16PSEUDONYM_LIST_RUNNING\x10\x01\x12\x19\n\x15PSEUDONYM_LIST_COMMON\x10\x02\x32\xfc\x03\n\x04Peer\x12\x45\n\x05Hello\x12\x1e.verticil.wire.v1.HelloRequest\x1a\x1c.verticil.wire.v1.HelloReply\x12`\n\x0eGetStudyDigest\x12\'.verticil.wire.v1.GetStudyDigestRequest\x1a%.verticil.wire.v1.GetStudyDigestReply\x12Q\n\rGetPseudonyms\x12&.verticil.wire.v1.GetPseudonymsRequest\x1a\x16.verticil.wire.v1.Part0\x01\x12I\n\tGetColumn\x12\".verticil.wire.v1.GetColumnRequest\x1a\x16.verticil.wire.v1.Part0\x01\x12Q\n\rGetParameters\x12&.verticil.wire.v1.GetParametersRequest\x1a\x16.verticil.wire.v1.Part0\x01\x12Z\n\x0cGetSignature\x12%.verticil.wire.v1.GetSignatureRequest\x1a#.verticil.wire.v1.GetSignatureReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bverticil/wire/v1/peer.proto\x12\x10verticil.wire.v1\x1a\x1dverticil/wire/v1/common.proto\"L\n\x04Part\x12\x0c\n\x04size\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\x12&\n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x17.verticil.wire.v1.Chunk\"Q\n\x15GetStudyDigestRequest\x12\x10\n\x08study_id\x18\x01 \x01(\t\x12\x14\n\x0cstudy_digest\x18\x02 \x01(\x0c\x12\x10\n\x08software\x18\x03 \x01(\t\"\xb3\x01\n\x13GetStudyDigestReply\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x10\n\x08software\x18\x02 \x01(\t\x12*\n\x08\x61pproval\x18\x03 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\x12.\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1d.verticil.wire.v1.ErrorDetail\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x05 \x01(\x0c\"o\n\x14GetPseudonymsRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\x12-\n\x04list\x18\x02 \x01(\x0e\x32\x1f.verticil.wire.v1.PseudonymList\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"{\n\x10GetColumnRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\x12\x0c\n\x04unit\x18\x02 \x01(\r\x12\x15\n\rcommon_sha256\x18\x03 \x01(\x0c\x12\x18\n\x10structure_sha256\x18\x04 \x01(\x0c\x12\x0e\n\x06offset\x18\x05 \x01(\x04\"O\n\x14GetParametersRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\r\n\x05yours\x18\x03 \x01(\x08\"/\n\x13GetSignatureRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\"?\n\x11GetSignatureReply\x12*\n\x08manifest\x18\x01 \x01(\x0b\x32\x18.verticil.wire.v1.Signed*f\n\rPseudonymList\x12\x1e\n\x1aPSEUDONYM_LIST_UNSPECIFIED\x10\x00\x12\x1a\n\x16PSEUDONYM_LIST_RUNNING\x10\x01\x12\x19\n\x15PSEUDONYM_LIST_COMMON\x10\x02\x32\xfc\x03\n\x04Peer\x12\x45\n\x05Hello\x12\x1e.verticil.wire.v1.HelloRequest\x1a\x1c.verticil.wire.v1.HelloReply\x12`\n\x0eGetStudyDigest\x12\'.verticil.wire.v1.GetStudyDigestRequest\x1a%.verticil.wire.v1.GetStudyDigestReply\x12Q\n\rGetPseudonyms\x12&.verticil.wire.v1.GetPseudonymsRequest\x1a\x16.verticil.wire.v1.Part0\x01\x12I\n\tGetColumn\x12\".verticil.wire.v1.GetColumnRequest\x1a\x16.verticil.wire.v1.Part0\x01\x12Q\n\rGetParameters\x12&.verticil.wire.v1.GetParametersRequest\x1a\x16.verticil.wire.v1.Part0\x01\x12Z\n\x0cGetSignature\x12%.verticil.wire.v1.GetSignatureRequest\x1a#.verticil.wire.v1.GetSignatureReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'verticil.wire.v1.peer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PSEUDONYMLIST']._serialized_start=815
-  _globals['_PSEUDONYMLIST']._serialized_end=917
+  _globals['_PSEUDONYMLIST']._serialized_start=856
+  _globals['_PSEUDONYMLIST']._serialized_end=958
   _globals['_PART']._serialized_start=80
   _globals['_PART']._serialized_end=156
   _globals['_GETSTUDYDIGESTREQUEST']._serialized_start=158
   _globals['_GETSTUDYDIGESTREQUEST']._serialized_end=239
   _globals['_GETSTUDYDIGESTREPLY']._serialized_start=242
-  _globals['_GETSTUDYDIGESTREPLY']._serialized_end=395
-  _globals['_GETPSEUDONYMSREQUEST']._serialized_start=397
-  _globals['_GETPSEUDONYMSREQUEST']._serialized_end=508
-  _globals['_GETCOLUMNREQUEST']._serialized_start=510
-  _globals['_GETCOLUMNREQUEST']._serialized_end=633
-  _globals['_GETPARAMETERSREQUEST']._serialized_start=635
-  _globals['_GETPARAMETERSREQUEST']._serialized_end=699
-  _globals['_GETSIGNATUREREQUEST']._serialized_start=701
-  _globals['_GETSIGNATUREREQUEST']._serialized_end=748
-  _globals['_GETSIGNATUREREPLY']._serialized_start=750
-  _globals['_GETSIGNATUREREPLY']._serialized_end=813
-  _globals['_PEER']._serialized_start=920
-  _globals['_PEER']._serialized_end=1428
+  _globals['_GETSTUDYDIGESTREPLY']._serialized_end=421
+  _globals['_GETPSEUDONYMSREQUEST']._serialized_start=423
+  _globals['_GETPSEUDONYMSREQUEST']._serialized_end=534
+  _globals['_GETCOLUMNREQUEST']._serialized_start=536
+  _globals['_GETCOLUMNREQUEST']._serialized_end=659
+  _globals['_GETPARAMETERSREQUEST']._serialized_start=661
+  _globals['_GETPARAMETERSREQUEST']._serialized_end=740
+  _globals['_GETSIGNATUREREQUEST']._serialized_start=742
+  _globals['_GETSIGNATUREREQUEST']._serialized_end=789
+  _globals['_GETSIGNATUREREPLY']._serialized_start=791
+  _globals['_GETSIGNATUREREPLY']._serialized_end=854
+  _globals['_PEER']._serialized_start=961
+  _globals['_PEER']._serialized_end=1469
 # @@protoc_insertion_point(module_scope)

@@ -102,9 +102,12 @@ class GetStudyDigestReply(_message.Message):
     SOFTWARE_FIELD_NUMBER: _builtins.int
     APPROVAL_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
+    EFFECTIVE_DIGEST_FIELD_NUMBER: _builtins.int
     study_digest: _builtins.bytes
     """of the proposal that the answering party's operator loaded"""
     software: _builtins.str
+    effective_digest: _builtins.bytes
+    """of the study as all parties approved it; empty until the answering party has every approval"""
     @_builtins.property
     def approval(self) -> _common_pb2.Signed:
         """set once the party has approved; body: see verticil.shared.study.approval"""
@@ -120,10 +123,11 @@ class GetStudyDigestReply(_message.Message):
         software: _builtins.str = ...,
         approval: _common_pb2.Signed | None = ...,
         failure: _common_pb2.ErrorDetail | None = ...,
+        effective_digest: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "failure", b"failure", "software", b"software", "study_digest", b"study_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "effective_digest", b"effective_digest", "failure", b"failure", "software", b"software", "study_digest", b"study_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -193,17 +197,21 @@ class GetParametersRequest(_message.Message):
 
     EFFECTIVE_DIGEST_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
+    YOURS_FIELD_NUMBER: _builtins.int
     effective_digest: _builtins.bytes
     offset: _builtins.int
+    yours: _builtins.bool
+    """the caller's own, as the answering party has them: what was told once is not computed anew"""
     def __init__(
         self,
         *,
         effective_digest: _builtins.bytes = ...,
         offset: _builtins.int = ...,
+        yours: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["effective_digest", b"effective_digest", "offset", b"offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["effective_digest", b"effective_digest", "offset", b"offset", "yours", b"yours"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

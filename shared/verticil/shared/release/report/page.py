@@ -7,12 +7,13 @@ itself by a content security policy.
 
 from __future__ import annotations
 
+import functools
 import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from verticil.shared.formats.privacy_statement import PRIOR, ColumnStatement, Pr
 from verticil.shared.release.content import FILES, ReleaseContent
 from verticil.shared.release.report import layout, probabilities, projection, wording
 from verticil.shared.release.report.peer import peer_section
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["render"]
 
@@ -114,17 +118,20 @@ def render(content: ReleaseContent) -> str:
     Returns:
         HTML that needs nothing else: styles and drawings are inside, there is no script.
     """
+    return _environment().get_template("report.html.j2").render(style=_read("report.css"), **_values(content))
+
+
+def _read(name: str) -> str:
+    return files("verticil.shared.release.report").joinpath(name).read_text("utf-8")
+
+
+@functools.cache  # it keeps the compiled templates, which take longer to make than a page
+def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-    source = files("verticil.shared.release.report")
-
-    def read(name: str) -> str:
-        return source.joinpath(name).read_text("utf-8")
-
-    environment = Environment(
-        loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    return Environment(
+        loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.get_template("report.html.j2").render(style=read("report.css"), **_values(content))
 
 
 def _values(content: ReleaseContent) -> dict[str, object]:
@@ -132,8 +139,6 @@ def _values(content: ReleaseContent) -> dict[str, object]:
     statement = privacy_statement(study, network.dag)
     owner_index = {party: position for position, party in enumerate(study.parties)}
     edges, nodes, drawing = _network(content, owner_index)
-    n_unstable = sum(int(family.unstable.any(axis=1).sum()) for family in network.families)
-    n_rows = sum(family.unstable.shape[0] for family in network.families)
     level = study.parameters.interval_level
     return {
         "study": study,
@@ -169,8 +174,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "tables": probabilities.family_tables(content),
         "level": f"{100 * level:g}%",
         "structure_statement": STRUCTURE_STATEMENT,
-        "n_unstable": n_unstable,
-        "n_rows": n_rows,
+        "configurations": probabilities.count_rows(content),
         "projection": projection.summarize(content),
         "files": FILES,
         "facts": _facts(content),
@@ -209,7 +213,8 @@ def _joint(column: ColumnStatement) -> str | None:
     """What a compound is, in words; None for a single column."""
     if len(column.variables) == 1:
         return None
-    removed = f", without {column.impossible:,} that were declared impossible" if column.impossible else ""
+    were = "was" if column.impossible == 1 else "were"
+    removed = f", without {column.impossible:,} that {were} declared impossible" if column.impossible else ""
     return f"one draw over {column.n_states:,} combinations{removed}"
 
 

@@ -11,12 +11,16 @@ import math
 from dataclasses import dataclass
 from typing import Final, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from verticil.shared.model.network import Family
 from verticil.shared.model.schema import Schema
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.report import wording
+from verticil.shared.study.document import Study
 
-__all__ = ["MAX_ROWS", "Cell", "Configuration", "FamilyTable", "family_tables"]
+__all__ = ["MAX_ROWS", "Cell", "Configuration", "FamilyTable", "RowCounts", "count_rows", "family_tables"]
 
 MAX_ROWS: Final = 20_000
 """Probabilities that the page shows at most: about 3 MB."""
@@ -49,6 +53,48 @@ class FamilyTable:
     parents: tuple[str, ...]
     n_cells: str
     configurations: tuple[Configuration, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCounts:
+    """Combinations of parent categories, of all columns together.
+
+    Attributes:
+        possible: those that the study does not declare impossible.
+        unstable: the possible ones that are too rare to be told from the noise.
+        impossible: the others.
+    """
+
+    possible: int
+    unstable: int
+    impossible: int
+
+
+def count_rows(content: ReleaseContent) -> RowCounts:
+    """Count the rows of all tables."""
+    n_rows = n_possible = n_unstable = 0
+    for family in content.network.families:
+        possible = _possible_rows(family, content.study)
+        n_rows += possible.size
+        n_possible += int(possible.sum())
+        n_unstable += int((family.unstable.any(axis=1) & possible).sum())
+    return RowCounts(possible=n_possible, unstable=n_unstable, impossible=n_rows - n_possible)
+
+
+def _possible_rows(family: Family, study: Study) -> NDArray[np.bool_]:
+    """(J,): which combinations of parent categories no compound declares impossible."""
+    schema = study.schema
+    possible = np.ones([schema[parent].n_states for parent in family.parents], dtype=np.bool_)
+    for index, unit in enumerate(study.units):
+        inside = [parent for parent in family.parents if schema[parent].name in unit.variables]
+        if not unit.impossible or not inside:
+            continue
+        columns = [unit.variables.index(schema[parent].name) for parent in inside]
+        combinations = np.array(study.domain_of(index))[:, columns]
+        here = np.zeros([schema[parent].n_states for parent in inside], dtype=np.bool_)
+        here[tuple(combinations.T)] = True
+        possible &= here.reshape([schema[parent].n_states if parent in inside else 1 for parent in family.parents])
+    return possible.reshape(-1)
 
 
 def family_tables(content: ReleaseContent) -> tuple[FamilyTable, ...]:
