@@ -5,14 +5,14 @@ import itertools
 import numpy as np
 import pytest
 
-from verticil.miner.learning import counting
+from verticil.miner.learning import counting, groups
 from verticil.miner.learning.counting import PairTables, all_pair_tables, family_table
 from verticil.shared.model import contingency
 from verticil.shared.model.design import ColumnUnit, family_design
 from verticil.shared.model.subset import subset_selection
 from verticil.shared.model.transition import quantize, symmetric
 
-SIZES = (0, 1, 3, 4095, 4096, 4099, counting._BLOCK, counting._BLOCK + 5)
+SIZES = (0, 1, 3, 4095, 4096, 4099, groups.BLOCK_RECORDS, groups.BLOCK_RECORDS + 5)
 STATES = (
     (2, 3, 5),
     (2, 256, 7, 3),

@@ -33,6 +33,23 @@ def test_all_categories_of_the_largest_variable():
     assert (rounded > 0).all()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_that_are_settled_together_are_those_settled_one_by_one(seed):
+    generator = np.random.default_rng(seed)
+    rows = generator.dirichlet(np.full(12, 10.0 ** generator.uniform(-2, 1)), size=400)
+    rows[generator.random(rows.shape) < 0.3] = 0
+    rows[:, 3] += 1e-12
+    rows = np.maximum(rows, (0, 1e-12, 1e-9)[seed % 3]) if seed < 4 else np.round(rows, 3)
+    rows /= rows.sum(axis=1, keepdims=True)
+    units = np.floor(rows * RESOLUTION)
+    remainder = rows * RESOLUTION - units
+    raised = (units == 0) & (rows > 0)
+    units[raised], remainder[raised] = 1, remainder[raised] - 1
+    for row in range(len(rows)):
+        rounding._settle(units[row], remainder[row], int(RESOLUTION - units[row].sum()), positive=rows[row] > 0)
+    np.testing.assert_array_equal(round_rows(rows) * RESOLUTION, units)
+
+
 @pytest.mark.parametrize(
     "rows",
     [[[0.5, 0.4]], [[1.5, -0.5]], [[np.nan, 1.0]], [0.5, 0.5]],

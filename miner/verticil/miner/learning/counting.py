@@ -1,33 +1,53 @@
-"""Counting randomized columns: the tables of all pairs, and the table of one family.
+"""Counting randomized columns: the tables of all pairs, and the tables of families.
 
-Columns may be memory-mapped; they are read in blocks of records, once, and only a block is held. Little work is done with the
-plain reference (`verticil.shared.model.contingency`), much with the compiled kernels: the counts are the same, and a small
+Columns may be memory-mapped; they are read in blocks of records, and only blocks are held. Little work is done with the plain
+reference (`verticil.shared.model.contingency`), much with the compiled kernel (`groups`): the counts are the same, and a small
 study does not wait for a compiler. Every code is checked against its number of categories before it is used as an index.
+
+A table that is too large to be held is counted as its occupied cells alone: `sparse`.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.miner.learning.cover import pair_groups
+from verticil.miner.learning.groups import Codes, count_groups
+from verticil.shared.errors import DataFault
 from verticil.shared.model import contingency
 from verticil.shared.model.design import FamilyDesign
 
-__all__ = ["MAX_PAIR_CELLS", "Codes", "PairTables", "all_pair_tables", "family_counts", "family_table"]
+__all__ = [
+    "MAX_FAMILY_CELLS",
+    "MAX_PAIR_CELLS",
+    "Codes",
+    "Method",
+    "PairTables",
+    "all_pair_tables",
+    "checked_columns",
+    "design_tables",
+    "family_counts",
+    "family_table",
+    "family_tables",
+]
 
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
 Method = Literal["auto", "kernel", "plain"]
 
 MAX_PAIR_CELLS: Final = 2**26
 """Most cells of all pair tables together: 512 MiB of counts."""
 
-_BLOCK: Final = 32_768  # records
+MAX_FAMILY_CELLS: Final = 2**26
+"""Most cells of one family's table: 512 MiB of counts."""
+
 _KERNEL_FROM: Final = 60_000_000  # increments; below, plain counting is done before the compiled kernel is loaded
+_COVER_FROM: Final = 2**16  # records; below, finding groups takes longer than they save
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,8 +76,7 @@ class PairTables:
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """All pairs (a, b), a < b, in the order of the tables."""
-        d = len(self.n_states)
-        return ((a, b) for a in range(d) for b in range(a + 1, d))
+        return itertools.combinations(range(len(self.n_states)), 2)
 
     def table(self, a: int, b: int) -> NDArray[np.int64]:
         """The table of columns `a` and `b`, shape (K_a, K_b); the same memory in either order."""
@@ -73,71 +92,103 @@ def all_pair_tables(
     n_states: Sequence[int],
     *,
     method: Method = "auto",
+    threads: int | None = None,
     cancelled: Callable[[], None] | None = None,
 ) -> PairTables:
     """Count every pair of columns.
+
+    The kernel counts groups of columns (`cover`): one increment for a record serves all pairs of its group.
 
     Args:
         columns: d arrays of n codes each.
         n_states: number of categories of each column.
         method: ``kernel``, ``plain``, or whichever is quicker for this much work.
+        threads: of the kernel; None: two where they help. The counts are the same.
         cancelled: called between blocks; may raise.
 
     Raises:
         ValueError: columns differ in length, a code is not below its number of categories, or the tables have more
             than `MAX_PAIR_CELLS` cells.
     """
-    n, states = _check(columns, n_states)
+    n, states = checked_columns(columns, n_states)
     d = len(states)
     cells = (sum(states) ** 2 - sum(k * k for k in states)) // 2
     if cells > MAX_PAIR_CELLS:
         raise ValueError(f"the tables of all pairs have {cells} cells, expected at most {MAX_PAIR_CELLS}")
-    if method == "plain" or (method == "auto" and n * d * (d - 1) // 2 < _KERNEL_FROM):
-        parts = [np.zeros(0, dtype=np.int64)]
-        for a in range(d):
-            for b in range(a + 1, d):
-                if cancelled is not None:
-                    cancelled()
-                parts.append(contingency.pair_table(columns[a], columns[b], states[a], states[b]).ravel())
-        return PairTables(n_states=states, counts=np.concatenate(parts), n_records=n)
-    from verticil.miner.learning import kernels
-
-    counts = np.zeros(cells, dtype=np.int64)
-    n_states_array = np.array(states, dtype=np.int64)
-    for block in _blocks(columns, states, n):
-        if cancelled is not None:
-            cancelled()
-        first, second = np.zeros(cells, dtype=np.uint32), np.zeros(cells, dtype=np.uint32)
-        kernels.count_pairs(block, n_states_array, first, second)
-        counts += first
-        counts += second
-    return PairTables(n_states=states, counts=counts, n_records=n)
+    pairs = list(itertools.combinations(range(d), 2))
+    found: dict[tuple[int, int], NDArray[np.int64]] = {}
+    if method == "plain" or (method == "auto" and n * len(pairs) < _KERNEL_FROM):
+        for a, b in pairs:
+            if cancelled is not None:
+                cancelled()
+            found[a, b] = contingency.pair_table(columns[a], columns[b], states[a], states[b])
+    else:
+        groups: Sequence[tuple[int, ...]] = pair_groups(states) if n >= _COVER_FROM else pairs
+        for group, table in count_groups(columns, states, groups, threads=threads, cancelled=cancelled):
+            for pair, counts in _pairs_of(group, table):
+                found.setdefault(pair, counts)
+    everything = np.concatenate([np.zeros(0, dtype=np.int64), *(found[pair].ravel() for pair in pairs)])
+    return PairTables(n_states=states, counts=everything, n_records=n)
 
 
-def family_table(columns: Sequence[Codes], n_states: Sequence[int], *, method: Method = "auto") -> NDArray[np.int64]:
+def family_table(
+    columns: Sequence[Codes], n_states: Sequence[int], *, method: Method = "auto", threads: int | None = None
+) -> NDArray[np.int64]:
     """Count the combinations of a few columns.
 
     Args:
         columns: one array of n codes for each axis of the table.
         n_states: number of categories of each.
         method: ``kernel``, ``plain``, or whichever is quicker for this much work.
+        threads: of the kernel; None: two where they help.
 
     Returns:
         counts, shape `n_states`, int64.
 
     Raises:
         ValueError: columns differ in length, or a code is not below its number of categories.
+        DataFault: LEARNING_FAILED, the table has more than `MAX_FAMILY_CELLS` cells.
     """
-    n, states = _check(columns, n_states)
-    if method == "plain" or (method == "auto" and n * len(states) < _KERNEL_FROM):
-        return contingency.family_table(columns, states)
-    from verticil.miner.learning import kernels
+    (table,) = family_tables(columns, n_states, [tuple(range(len(columns)))], method=method, threads=threads)
+    return table
 
-    counts = np.zeros(math.prod(states), dtype=np.int64)
-    n_states_array = np.array(states, dtype=np.int64)
-    for block in _blocks(columns, states, n):
-        kernels.count_family(block, n_states_array, counts)
-    return counts.reshape(states)
+
+def family_tables(
+    columns: Sequence[Codes],
+    n_states: Sequence[int],
+    families: Iterable[Sequence[int]],
+    *,
+    method: Method = "auto",
+    threads: int | None = None,
+    cancelled: Callable[[], None] | None = None,
+) -> list[NDArray[np.int64]]:
+    """Count the combinations of several families of columns, in one pass.
+
+    Args:
+        columns: d arrays of n codes each.
+        n_states: number of categories of each.
+        families: positions of columns; of each family in the order of its axes.
+        method, threads, cancelled: see `all_pair_tables`.
+
+    Returns:
+        The table of each family, int64.
+
+    Raises:
+        ValueError: columns differ in length, or a code is not below its number of categories.
+        DataFault: LEARNING_FAILED, a table has more than `MAX_FAMILY_CELLS` cells.
+    """
+    n, states = checked_columns(columns, n_states)
+    wanted = [tuple(family) for family in families]
+    for family in wanted:
+        _check_family([states[c] for c in family])
+    if method == "kernel" or (method == "auto" and n * sum(map(len, wanted)) >= _KERNEL_FROM):
+        return [table for _, table in count_groups(columns, states, wanted, threads=threads, cancelled=cancelled)]
+    tables = []
+    for family in wanted:
+        if cancelled is not None:
+            cancelled()
+        tables.append(contingency.family_table([columns[c] for c in family], [states[c] for c in family]))
+    return tables
 
 
 def family_counts(
@@ -155,16 +206,71 @@ def family_counts(
 
     Raises:
         ValueError: the columns have not the same number of records, or a code is out of range.
+        DataFault: LEARNING_FAILED, the table has more than `MAX_FAMILY_CELLS` cells.
     """
-    if any(axis.channel.codes_per_record > 1 for axis in design.axes):
-        return contingency.family_counts(columns, design)
-    if all(axis.merged is None for axis in design.axes):
-        return family_table([columns[unit] for unit in design.units], design.released_shape, method=method)
-    arranged = cast("list[Codes]", contingency.design_columns(columns, design))
-    return family_table(arranged, design.released_shape, method=method)
+    (table,) = design_tables(columns, [design], method=method)
+    return table
 
 
-def _check(columns: Sequence[Codes], n_states: Sequence[int]) -> tuple[int, tuple[int, ...]]:
+def design_tables(
+    columns: Mapping[int, Codes],
+    designs: Sequence[FamilyDesign],
+    *,
+    method: Method = "auto",
+    threads: int | None = None,
+    cancelled: Callable[[], None] | None = None,
+) -> list[NDArray[np.int64] | NDArray[np.float64]]:
+    """Count the released records of several families; those of whole columns of one code a record in one pass.
+
+    Args:
+        columns, designs: see `family_counts`.
+        method, threads, cancelled: see `all_pair_tables`.
+
+    Returns:
+        The table of each design, see `family_counts`.
+
+    Raises:
+        ValueError, DataFault: see `family_counts`.
+    """
+    tables: dict[int, NDArray[np.int64] | NDArray[np.float64]] = {}
+    whole: list[int] = []
+    for place, design in enumerate(designs):
+        if all(axis.merged is None and axis.channel.codes_per_record == 1 for axis in design.axes):
+            whole.append(place)
+            continue
+        if cancelled is not None:
+            cancelled()
+        _check_family(design.released_shape)
+        if any(axis.channel.codes_per_record > 1 for axis in design.axes):
+            tables[place] = contingency.family_counts(columns, design)
+        else:
+            arranged = cast("list[Codes]", contingency.design_columns(columns, design))
+            tables[place] = family_table(arranged, design.released_shape, method=method, threads=threads)
+    if whole:
+        states = {
+            unit: entries
+            for place in whole
+            for unit, entries in zip(designs[place].units, designs[place].released_shape, strict=True)
+        }
+        units = sorted(states)
+        counted = family_tables(
+            [columns[unit] for unit in units],
+            [states[unit] for unit in units],
+            [[units.index(unit) for unit in designs[place].units] for place in whole],
+            method=method,
+            threads=threads,
+            cancelled=cancelled,
+        )
+        tables.update(zip(whole, counted, strict=True))
+    return [tables[place] for place in range(len(designs))]
+
+
+def checked_columns(columns: Sequence[Codes], n_states: Sequence[int]) -> tuple[int, tuple[int, ...]]:
+    """The number of records, and the numbers of categories.
+
+    Raises:
+        ValueError: there is no column, they differ in length, or are not of uint8 or uint16.
+    """
     if not columns or len(columns) != len(n_states):
         raise ValueError(
             f"{len(columns)} columns and {len(n_states)} numbers of categories, expected as many, at least one"
@@ -178,18 +284,21 @@ def _check(columns: Sequence[Codes], n_states: Sequence[int]) -> tuple[int, tupl
     return n, tuple(int(k) for k in n_states)
 
 
-def _check_codes(column: Codes, n_states: int) -> None:
-    if len(column) and (highest := int(column.max())) >= n_states:
-        raise ValueError(f"code {highest} in a column of {n_states} categories")
+def _check_family(shape: Sequence[int]) -> None:
+    if (cells := math.prod(shape)) > MAX_FAMILY_CELLS:
+        raise DataFault(
+            "LEARNING_FAILED",
+            f"a family of {' x '.join(map(str, shape))} categories has a table of {cells} cells, expected at most "
+            f"{MAX_FAMILY_CELLS}",
+            hint="allow fewer parents, declare fewer categories, or count its occupied cells alone (sparse_family_table)",
+        )
 
 
-def _blocks(columns: Sequence[Codes], n_states: Sequence[int], n: int) -> Iterator[NDArray[np.uint16]]:
-    buffer = np.empty((len(columns), min(n, _BLOCK)), dtype=np.uint16)
-    for start in range(0, n, _BLOCK):
-        length = min(_BLOCK, n - start)
-        block = buffer if length == buffer.shape[1] else np.empty((len(columns), length), dtype=np.uint16)
-        for row, column, k in zip(block, columns, n_states, strict=True):
-            piece = column[start : start + length]
-            _check_codes(piece, k)
-            row[:] = piece
-        yield block
+def _pairs_of(group: tuple[int, ...], table: NDArray[np.int64]) -> Iterator[tuple[tuple[int, int], NDArray[np.int64]]]:
+    """The tables of all pairs of a group; axes that no later pair needs are summed out on the way."""
+    for i in range(len(group) - 1):
+        rest = table
+        for j in range(len(group) - 1, i, -1):
+            yield (group[i], group[j]), rest.sum(axis=tuple(range(1, rest.ndim - 1)))
+            rest = rest.sum(axis=-1)
+        table = table.sum(axis=0)

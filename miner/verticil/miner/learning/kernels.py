@@ -16,12 +16,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["count_family", "count_pairs", "evaluate", "first_generation", "next_generation"]
+__all__ = ["count_groups", "evaluate", "first_generation", "next_generation"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_STEP = 4096  # records a pass: the codes of 30 columns stay in the second-level cache
+_STEP = 4096  # records whose cells are numbered before they are counted
+_CACHED = 4096  # cells of which four tables fit into a first-level cache of 32 KiB
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -35,66 +36,78 @@ def _compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 @_compiled
-def count_pairs(
-    block: NDArray[np.uint16], n_states: NDArray[np.int64], first: NDArray[np.uint32], second: NDArray[np.uint32]
+def count_groups(  # noqa: PLR0912, PLR0917  # one loop and its unrolled middle; numba kernels take positions
+    block: NDArray[np.uint8] | NDArray[np.uint16],
+    n_states: NDArray[np.int64],
+    members: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    tables: NDArray[np.int64],
+    scratch: NDArray[np.uint16],
 ) -> None:
-    """Add the records of `block` to the tables of all pairs.
+    """Add the records of `block` to the tables of groups of columns.
 
-    Records take turns between two sets of tables, so that equal neighbours do not wait for each other's increment.
+    Records take turns between two or four tables, so that equal neighbours do not wait for each other's increment. These are
+    of 16 bits, so that they stay near the processor; a block is so short that no count outgrows them.
 
     Args:
-        block: (d, m) codes.
+        block: (d, m) codes, m at most 2 * 65,532.
         n_states: (d,) number of categories.
-        first, second: (total cells,) tables (a, b), a < b, one after the other, each (K_a, K_b) in C order; added to.
+        members: columns of all groups, one group after the other.
+        starts: (G + 1,) where each group starts in `members`.
+        offsets: (G + 1,) where the table of each group starts in `tables`.
+        tables: (total cells,) each table in C order, its first column slowest; added to.
+        scratch: (4, 65,536), zero; left zero.
     """
-    d, m = block.shape
+    m = block.shape[1]
     index = np.empty(_STEP, dtype=np.uint16)
     packed = index.view(np.uint64)
-    for start in range(0, m, _STEP):
-        length = min(_STEP, m - start)
-        offset = 0
-        for a in range(d):
-            left = block[a, start : start + length]
-            for b in range(a + 1, d):
-                right = block[b, start : start + length]
-                cells = n_states[a] * n_states[b]
-                one = first[offset : offset + cells]
-                two = second[offset : offset + cells]
-                offset += cells
-                if cells > _LOW + 1:
-                    for i in range(length):
-                        one[np.int64(left[i]) * n_states[b] + np.int64(right[i])] += np.uint32(1)
-                    continue
-                width = np.uint16(n_states[b])
+    for g in range(starts.shape[0] - 1):
+        group = members[starts[g] : starts[g + 1]]
+        table = tables[offsets[g] : offsets[g + 1]]
+        cells = table.shape[0]
+        if cells > _LOW + 1:
+            for i in range(m):
+                cell = np.int64(0)
+                for c in group:
+                    cell = cell * n_states[c] + np.int64(block[c, i])
+                table[cell] += 1
+            continue
+        # Four tables where they stay in the first-level cache, else twice the same two.
+        apart = 2 if cells <= _CACHED else 0
+        one, two, three, four = (
+            scratch[0, :cells],
+            scratch[1, :cells],
+            scratch[apart, :cells],
+            scratch[apart + 1, :cells],
+        )
+        for start in range(0, m, _STEP):
+            length = min(_STEP, m - start)
+            codes = block[group[0], start : start + length]
+            for i in range(length):
+                index[i] = codes[i]
+            for c in group[1:]:
+                codes = block[c, start : start + length]
+                width = np.uint16(n_states[c])
                 for i in range(length):
-                    index[i] = left[i] * width + right[i]
-                # Four indices a load: what bounds this loop is loads and stores, not arithmetic.
-                quarter = length // 4
-                for i in range(quarter):
-                    word = packed[i]
-                    one[word & _LOW] += np.uint32(1)
-                    two[(word >> _S16) & _LOW] += np.uint32(1)
-                    one[(word >> _S32) & _LOW] += np.uint32(1)
-                    two[word >> _S48] += np.uint32(1)
-                for i in range(4 * quarter, length):
-                    one[index[i]] += np.uint32(1)
-
-
-@_compiled
-def count_family(block: NDArray[np.uint16], n_states: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
-    """Add the records of `block` to one table.
-
-    Args:
-        block: (q, m) codes of the table's axes, slowest first.
-        n_states: (q,) number of categories of each axis.
-        counts: (total cells,) the table in C order; added to.
-    """
-    q, m = block.shape
-    for i in range(m):
-        cell = np.int64(0)
-        for axis in range(q):
-            cell = cell * n_states[axis] + np.int64(block[axis, i])
-        counts[cell] += 1
+                    index[i] = index[i] * width + codes[i]
+            # Four indices a load: what bounds this loop is loads and stores, not arithmetic.
+            quarter = length // 4
+            for i in range(quarter):
+                word = packed[i]
+                one[word & _LOW] += np.uint16(1)
+                two[(word >> _S16) & _LOW] += np.uint16(1)
+                three[(word >> _S32) & _LOW] += np.uint16(1)
+                four[word >> _S48] += np.uint16(1)
+            for i in range(4 * quarter, length):
+                one[index[i]] += np.uint16(1)
+        for i in range(cells):
+            table[i] += np.int64(one[i]) + np.int64(two[i])
+            one[i] = two[i] = 0
+        if apart:
+            for i in range(cells):
+                table[i] += np.int64(three[i]) + np.int64(four[i])
+                three[i] = four[i] = 0
 
 
 @_compiled

@@ -19,9 +19,10 @@ from verticil.miner.learning import counting, scores
 from verticil.miner.learning.counting import Codes
 from verticil.miner.learning.search.protocol import LearningCancelled, SearchResult
 from verticil.miner.learning.structure import check_method, find_structure
+from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.errors import DataFault
 from verticil.shared.model import estimation, parameters
-from verticil.shared.model.design import FamilyDesign, family_design
+from verticil.shared.model.design import FamilyDesign
 from verticil.shared.model.network import Family, Marginal, Network
 from verticil.shared.model.rounding import round_network
 from verticil.shared.release.shares import model_shares
@@ -111,12 +112,14 @@ def learn(
         result = SearchResult(dag=dag, fitness=0.0, generations=0, dropped_edges=(), seed=study.structure.seed)
 
     units = [study.column_unit(index) for index in range(len(study.units))]
-    by_index = dict(enumerate(columns))
+    tables = FamilyTables(dict(enumerate(columns)), units, schema.n_states)
+    check()
+    tables.count_ahead(((*parents, child) for child, parents in enumerate(result.dag.parents)), cancelled=check)
 
     def counted(axes: Sequence[int]) -> tuple[NDArray[np.int64] | NDArray[np.float64], FamilyDesign]:
-        design = family_design(units, schema.n_states, axes)
-        _check_size(study, math.prod(design.released_shape), "a family's released table has")
-        return counting.family_counts(by_index, design), design
+        _check_size(study, tables.n_cells(axes), "a family's released table has")
+        family = tables.family(axes)
+        return family.observed, family.design
 
     families: list[Family] = []
     for child, parents in enumerate(result.dag.parents):

@@ -21,6 +21,7 @@ Codes = NDArray[np.unsignedinteger]
 Counts = NDArray[np.int64]
 
 _BLOCK = 4096  # records; of which indicators are held
+_RECORDS = 2**17  # of which the cells are held
 _PRODUCT_COST = 0.02  # of one multiplication in a matrix product, in increments of a count
 
 
@@ -60,13 +61,19 @@ def family_table(columns: Sequence[Codes], n_states: Sequence[int]) -> Counts:
         raise ValueError(
             f"{len(columns)} columns and {len(n_states)} numbers of states, expected as many, of one length"
         )
-    index = np.zeros(columns[0].shape, dtype=np.int64)
-    for position, (column, states) in enumerate(zip(columns, n_states, strict=True)):
-        if column.size and int(column.max()) >= states:
-            raise ValueError(f"column {position}: code out of range, expected below {states}")
-        index *= states
-        index += column
-    return np.bincount(index, minlength=math.prod(n_states)).astype(np.int64, copy=False).reshape(tuple(n_states))
+    shape = tuple(int(states) for states in n_states)
+    counts = np.zeros(math.prod(shape), dtype=np.int64)
+    size = max(_RECORDS, len(counts))  # of a block; columns may be memory-mapped and larger than memory
+    for start in range(0, len(columns[0]), size):
+        index = np.zeros(len(columns[0][start : start + size]), dtype=np.int64)
+        for position, (column, states) in enumerate(zip(columns, shape, strict=True)):
+            codes = column[start : start + size]
+            if int(codes.max()) >= states:
+                raise ValueError(f"column {position}: code out of range, expected below {states}")
+            index *= states
+            index += codes
+        counts += np.bincount(index, minlength=len(counts))
+    return counts.reshape(shape)
 
 
 def design_columns(columns: Mapping[int, Codes], design: FamilyDesign) -> list[Codes]:

@@ -22,6 +22,8 @@ __all__ = ["RESOLUTION", "round_network", "round_rows"]
 RESOLUTION: Final = 2**24
 """Probabilities are multiples of one over this."""
 
+_TOGETHER: Final = 2**18  # cells
+
 
 def round_rows(probability: NDArray[np.float64]) -> NDArray[np.float64]:
     """Round each row to multiples of 2^-24 that sum to exactly 1, by largest remainder.
@@ -49,10 +51,36 @@ def round_rows(probability: NDArray[np.float64]) -> NDArray[np.float64]:
     raised = (units == 0) & (probability > 0)  # these take their one unit first, whatever their remainder
     units[raised] = 1
     remainder[raised] -= 1
+    positive = probability > 0
     short = RESOLUTION - units.sum(axis=1)
-    for row in np.flatnonzero(short):
-        _settle(units[row], remainder[row], int(short[row]), positive=probability[row] > 0)
+    # Nearly always a unit at a time is enough: such rows are settled together, the others one by one.
+    giving, taking = np.count_nonzero(positive, axis=1), np.count_nonzero(units > 1, axis=1)
+    together = np.where(short > 0, short <= giving, -short <= taking) & (short != 0)
+    size = max(_TOGETHER // probability.shape[1], 1)
+    rows = np.flatnonzero(together)
+    for start in range(0, len(rows), size):
+        piece = rows[start : start + size]
+        units[piece] = _settled(units[piece], remainder[piece], short[piece], positive=positive[piece])
+    for row in np.flatnonzero((short != 0) & ~together):
+        _settle(units[row], remainder[row], int(short[row]), positive=positive[row])
     return units / RESOLUTION
+
+
+def _settled(
+    units: NDArray[np.float64],
+    remainder: NDArray[np.float64],
+    short: NDArray[np.float64],
+    *,
+    positive: NDArray[np.bool_],
+) -> NDArray[np.float64]:
+    """`_settle` of rows in which no cell has to move by more than one unit."""
+    step = np.sign(short)[:, None]
+    open_cells = np.where(step > 0, positive, units > 1)
+    order = np.argsort(np.where(open_cells, -step * remainder, np.inf), axis=1, kind="stable")
+    best = np.arange(units.shape[1]) < np.abs(short)[:, None]
+    moved = np.zeros(units.shape)
+    np.put_along_axis(moved, order, best.astype(np.float64), axis=1)
+    return units + step * moved
 
 
 def _settle(

@@ -2,7 +2,7 @@
 
 Sorting every group would do (the plain form does that). Here keys are spread over buckets of a few records, in key order. A
 bucket whose ranks all belong to one category needs no order inside; only the others are sorted. The result is the same, cell
-by cell.
+by cell, whatever the buckets' size.
 
 Imports numba; `synthesis` imports this module only where numba is installed and the work is worth a compiler.
 """
@@ -22,6 +22,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _PER_BUCKET = 16
+_PER_FINE_BUCKET = 3  # where most buckets hold a boundary and have to be sorted
+_FINE_BELOW = 64  # records for each category
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -69,7 +71,8 @@ def assign_by_rank(  # noqa: PLR0912, PLR0915  # one pass structure; its parts w
     first = np.empty(n_groups, dtype=np.int64)
     total = 0
     for j in range(n_groups):
-        n_buckets[j] = sizes[j] // _PER_BUCKET + 1
+        fine = sizes[j] < _FINE_BELOW * boundaries.shape[1]
+        n_buckets[j] = sizes[j] // (_PER_FINE_BUCKET if fine else _PER_BUCKET) + 1
         first[j] = total
         total += n_buckets[j]
     bucket = np.empty(n, dtype=np.uint32)

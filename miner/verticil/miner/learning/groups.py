@@ -1,0 +1,219 @@
+"""Counting groups of columns with the compiled kernel, in one pass over columns that may be larger than memory.
+
+Columns are read in blocks of records. A block is copied, and its codes are checked in the copy, before any is used as an index;
+what a memory map has brought into memory is given back, so that a pass holds its blocks and its tables and no more. Groups whose
+tables are larger than `PASS_CELLS` together are counted in several passes.
+
+With two threads each counts blocks of its own into tables of its own; whole numbers are added, so that the counts are the same
+on any number of threads. No group is counted twice in a pass and none is left out: what the groups are is the caller's business.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Event
+from typing import Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BLOCK_RECORDS", "PASS_CELLS", "Codes", "block_records", "blocks", "count_groups"]
+
+Codes = NDArray[np.uint8] | NDArray[np.uint16]
+Block = NDArray[np.uint8] | NDArray[np.uint16]
+Counts = NDArray[np.int64]
+Group = tuple[int, ...]
+
+BLOCK_RECORDS: Final = 31 * 4096
+"""Records of a block, unless columns are many; a multiple of 4096, and below 2 * 65,532: see the kernel."""
+
+PASS_CELLS: Final = 2**23
+"""Cells that are counted in one pass: 64 MiB a thread. A larger table has a pass of its own, on one thread."""
+
+_BLOCK_BYTES: Final = 2**26
+_THREADED_FROM: Final = 300_000_000  # increments; below, a second thread saves less than 0.1 s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Pass:
+    """The groups of one pass as the kernel takes them.
+
+    Attributes:
+        used: columns that are read, ascending.
+        n_states: (len(used),), int64.
+        members: places of the groups' columns in `used`, one group after the other.
+        starts, offsets: (G + 1,), where each group starts in `members`, and its table in the tables.
+    """
+
+    used: tuple[int, ...]
+    n_states: Counts
+    members: Counts
+    starts: Counts
+    offsets: Counts
+
+    @property
+    def n_cells(self) -> int:
+        return int(self.offsets[-1])
+
+
+def count_groups(
+    columns: Sequence[Codes],
+    n_states: Sequence[int],
+    groups: Sequence[Group],
+    *,
+    threads: int | None = None,
+    cancelled: Callable[[], None] | None = None,
+) -> Iterator[tuple[Group, Counts]]:
+    """Count groups of columns.
+
+    Args:
+        columns: arrays of n codes each.
+        n_states: number of categories of each column.
+        groups: positions of columns, at least one each.
+        threads: None: two where there is much to do and the machine has as many processors.
+        cancelled: called between blocks; may raise.
+
+    Yields:
+        Each group with its table, one axis for each column in the group's order; int64.
+
+    Raises:
+        ValueError: a code is not below its column's number of categories.
+    """
+    n = len(columns[0])
+    if threads is None:
+        much = n * len(groups) >= _THREADED_FROM
+        threads = min(2, _processors()) if much else 1
+    first = 0
+    while first < len(groups):
+        last, cells = first, 0
+        while last < len(groups):
+            more = math.prod(n_states[c] for c in groups[last])
+            if last > first and cells + more > PASS_CELLS:
+                break
+            last, cells = last + 1, cells + more
+        job = _arranged(n_states, groups[first:last])
+        tables = _count(columns, n_states, job, threads if cells <= PASS_CELLS else 1, cancelled)
+        for place, group in enumerate(groups[first:last]):
+            table = tables[job.offsets[place] : job.offsets[place + 1]]
+            yield group, table.reshape([n_states[c] for c in group])
+        first = last
+
+
+def blocks(
+    columns: Sequence[Codes], n_states: Sequence[int], starts: Sequence[int], size: int, used: Sequence[int]
+) -> Iterator[Block]:
+    """Read some blocks of some columns.
+
+    Args:
+        columns, n_states: all columns.
+        starts: first record of each block.
+        size: records of a block; the last of all may have fewer.
+        used: which columns.
+
+    Yields:
+        (len(used), size) checked codes, uint8 where all columns have at most 256 categories; overwritten by the next.
+
+    Raises:
+        ValueError: a code is not below its column's number of categories.
+    """
+    n = len(columns[0])
+    dtype = np.uint8 if all(n_states[c] <= 256 for c in used) else np.uint16
+    buffer = np.empty((len(used), min(n, size)), dtype=dtype)
+    for start in starts:
+        length = min(size, n - start)
+        block = buffer if length == buffer.shape[1] else np.empty((len(used), length), dtype=dtype)
+        for row, c in zip(block, used, strict=True):
+            piece = columns[c][start : start + length]
+            if piece.dtype.itemsize > dtype().itemsize:  # wide numbers for few categories: checked before they are cut
+                _check_codes(piece, n_states[c])
+            np.copyto(row, piece, casting="unsafe")
+            _check_codes(cast("Codes", row), n_states[c])
+            _give_back(columns[c])
+        yield cast("Block", block)
+
+
+def block_records(n_columns: int) -> int:
+    """Records of a block of so many columns: a multiple of 4096."""
+    return max(min(BLOCK_RECORDS, _BLOCK_BYTES // (2 * n_columns) // 4096 * 4096), 4096)
+
+
+def _processors() -> int:
+    # What this process may use, where the system tells: a container is often given less than the machine has.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _arranged(n_states: Sequence[int], groups: Sequence[Group]) -> _Pass:
+    used = tuple(sorted({c for group in groups for c in group}))
+    places = {c: place for place, c in enumerate(used)}
+    sizes = [math.prod(n_states[c] for c in group) for group in groups]
+    return _Pass(
+        used=used,
+        n_states=np.array([n_states[c] for c in used], dtype=np.int64),
+        members=np.array([places[c] for group in groups for c in group], dtype=np.int64),
+        starts=np.cumsum([0, *map(len, groups)], dtype=np.int64),
+        offsets=np.cumsum([0, *sizes], dtype=np.int64),
+    )
+
+
+def _count(
+    columns: Sequence[Codes],
+    n_states: Sequence[int],
+    job: _Pass,
+    threads: int,
+    cancelled: Callable[[], None] | None,
+) -> Counts:
+    size = block_records(len(job.used))
+    starts = range(0, len(columns[0]), size)
+    threads = max(min(threads, len(starts)), 1)
+    stopped = Event()  # where one thread fails, the others end with their block
+
+    def share(thread: int) -> Counts:
+        """Count every `threads`-th block; thread 0 is the caller's own."""
+        tables = np.zeros(job.n_cells, dtype=np.int64)
+        scratch = np.zeros((4, 2**16), dtype=np.uint16)
+        try:
+            for block in blocks(columns, n_states, starts[thread::threads], size, job.used):
+                if thread == 0 and cancelled is not None:
+                    cancelled()
+                if stopped.is_set():
+                    break
+                kernels.count_groups(block, job.n_states, job.members, job.starts, job.offsets, tables, scratch)
+        except BaseException:
+            stopped.set()
+            raise
+        return tables
+
+    from verticil.miner.learning import kernels
+
+    if threads == 1:
+        return share(0)
+    with ThreadPoolExecutor(threads - 1, thread_name_prefix="counting") as pool:
+        others = [pool.submit(share, thread) for thread in range(1, threads)]
+        tables = share(0)
+        for other in others:
+            tables += other.result()
+    return tables
+
+
+def _check_codes(codes: Codes, n_states: int) -> None:
+    if len(codes) and (highest := int(codes.max())) >= n_states:
+        raise ValueError(f"code {highest} in a column of {n_states} categories")
+
+
+def _give_back(column: Codes) -> None:
+    """Let the system take back the pages of a memory map that is only read: they are in the file.
+
+    Without this a pass ends with all columns in the memory of the process. A map that can be written is left alone.
+    """
+    owner = cast("object", column)
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return
+        owner = cast("object", owner.base)
+    if isinstance(owner, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        owner.madvise(mmap.MADV_DONTNEED)

@@ -1,0 +1,215 @@
+"""The tables of families, counted when they are first asked for and remembered in a bounded number of bytes.
+
+Searches ask for overlapping families again and again, and the parameters ask for the winners once more: whoever shares one
+`FamilyTables` shares its counts. Remembering changes what a search costs, never what it finds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import RLock
+from typing import Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.miner.learning.counting import Codes, Method, design_tables
+from verticil.miner.learning.sparse import SparseTable, sparse_family_table
+from verticil.shared.errors import DataFault
+from verticil.shared.model import contingency
+from verticil.shared.model.design import ColumnUnit, FamilyDesign, family_design
+
+__all__ = ["CountedFamily", "FamilyTables"]
+
+Counts = NDArray[np.int64] | NDArray[np.float64]
+Axes = tuple[int, ...]
+
+_MAX_BYTES: Final = 2**28
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CountedFamily:
+    """The released records of one family.
+
+    Attributes:
+        observed: of the shape `FamilyDesign.released_shape`, C order, read-only; float64 where a column is a subset's, else
+            int64.
+        design: how its columns were randomized.
+    """
+
+    observed: Counts
+    design: FamilyDesign
+
+
+class FamilyTables:
+    """Counts of any family of some released columns. May be shared by threads.
+
+    Args:
+        columns: released codes of each unit by its index.
+        units: how they were randomized.
+        n_states: number of categories of each variable.
+        max_bytes: of the tables that are remembered; those not asked for longest are forgotten first. 0: none is.
+        method, threads: see `counting.all_pair_tables`.
+
+    >>> from verticil.shared.model.transition import identity, quantize
+    >>> units = [ColumnUnit(variables=(v,), domain=None, channel=quantize(identity(2))) for v in range(2)]
+    >>> tables = FamilyTables(dict(enumerate(np.array([[0, 1, 1], [0, 0, 1]], np.uint8))), units, (2, 2))
+    >>> tables.family((0, 1)).observed.tolist(), tables.family((1, 0)).observed.tolist(), tables.n_counted
+    ([[1, 0], [1, 1]], [[1, 1], [0, 1]], 1)
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[int, Codes],
+        units: Sequence[ColumnUnit],
+        n_states: Sequence[int],
+        *,
+        max_bytes: int = _MAX_BYTES,
+        method: Method = "auto",
+        threads: int | None = None,
+    ) -> None:
+        self._columns, self._units, self._n_states = columns, tuple(units), tuple(n_states)
+        self._max_bytes = max_bytes
+        self._method: Method = method
+        self._threads = threads
+        self._alone = {
+            unit.variables[0] for unit in self._units if unit.domain is None and unit.channel.codes_per_record == 1
+        }
+        self._known: OrderedDict[Axes, Counts] = OrderedDict()
+        self._n_bytes = self._n_counted = 0
+        self._lock = RLock()
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the tables that are remembered."""
+        return self._n_bytes
+
+    @property
+    def n_counted(self) -> int:
+        """How many tables were counted so far."""
+        return self._n_counted
+
+    def design(self, axes: Sequence[int]) -> FamilyDesign:
+        """The design of a family, see `family_design`."""
+        return family_design(self._units, self._n_states, axes)
+
+    def n_cells(self, axes: Sequence[int]) -> int:
+        """Cells of the family's released table; nothing is counted."""
+        return math.prod(self.design(axes).released_shape)
+
+    def family(self, axes: Sequence[int]) -> CountedFamily:
+        """The released records of a family.
+
+        Args:
+            axes: positions of its variables: the parents ascending, then the child.
+
+        Raises:
+            ValueError: the columns do not fit the units.
+            DataFault: LEARNING_FAILED, the table is too large: see `counting.MAX_FAMILY_CELLS`.
+        """
+        wanted = tuple(axes)
+        key = self._key(wanted)
+        with self._lock:
+            table = self._known.get(key)
+            if table is None:
+                table = self._summed(key)
+            if table is None:
+                (table,) = self._count([key], None)
+            self._remember(key, table)
+        return CountedFamily(observed=_arranged(table, key, wanted), design=self.design(wanted))
+
+    def count_ahead(self, families: Iterable[Sequence[int]], *, cancelled: Callable[[], None] | None = None) -> None:
+        """Count several families in one pass, as many as can be remembered, in this order; the others when they are asked for.
+
+        Args:
+            families: see `family`.
+            cancelled: called between blocks; may raise.
+
+        Raises:
+            ValueError: the columns do not fit the units.
+        """
+        with self._lock:
+            keys = dict.fromkeys(self._key(tuple(axes)) for axes in families)
+            left = self._max_bytes
+            new: list[Axes] = []
+            for key in keys:
+                size = 8 * self.n_cells(key)
+                if size <= left:
+                    left -= size
+                    if key not in self._known:
+                        new.append(key)
+            for key, table in zip(new, self._count(new, cancelled), strict=True):
+                self._remember(key, table)
+
+    def occupied(self, axes: Sequence[int], *, cancelled: Callable[[], None] | None = None) -> SparseTable:
+        """The occupied cells of a family's released table, for one that is too large; not remembered.
+
+        Raises:
+            ValueError: the columns do not fit the units.
+            DataFault: LEARNING_FAILED, a column is a subset's: its records are in several cells.
+        """
+        design = self.design(axes)
+        if any(axis.channel.codes_per_record > 1 for axis in design.axes):
+            raise DataFault(
+                "LEARNING_FAILED",
+                f"family {tuple(axes)}: a record of a subset column is in several cells, expected one",
+                hint="count the whole table, or randomize the column with one code a record",
+            )
+        if any(axis.merged is not None for axis in design.axes):
+            columns = cast("list[Codes]", contingency.design_columns(self._columns, design))
+        else:
+            columns = [self._columns[unit] for unit in design.units]
+        return sparse_family_table(columns, design.released_shape, cancelled=cancelled)
+
+    def _key(self, axes: Axes) -> Axes:
+        # Where each variable is a column of its own, the order of the axes is one of presentation.
+        return tuple(sorted(axes)) if self._alone.issuperset(axes) else axes
+
+    def _count(self, keys: Sequence[Axes], cancelled: Callable[[], None] | None) -> list[Counts]:
+        tables = design_tables(
+            self._columns,
+            [self.design(key) for key in keys],
+            method=self._method,
+            threads=self._threads,
+            cancelled=cancelled,
+        )
+        for table in tables:
+            table.setflags(write=False)
+        self._n_counted += len(tables)
+        return tables
+
+    def _summed(self, key: Axes) -> Counts | None:
+        """The table of one variable from that of a family that has it."""
+        if len(key) != 1 or not self._alone.issuperset(key):
+            return None
+        variable = key[0]
+        for known, table in self._known.items():
+            if variable in known and self._alone.issuperset(known):
+                others = tuple(place for place, axis in enumerate(known) if axis != variable)
+                summed: NDArray[np.int64] = np.asarray(table, dtype=np.int64).sum(axis=others)
+                summed.setflags(write=False)
+                return summed
+        return None
+
+    def _remember(self, key: Axes, table: Counts) -> None:
+        if key in self._known:
+            self._known.move_to_end(key)
+            return
+        if table.nbytes > self._max_bytes:
+            return
+        self._known[key] = table
+        self._n_bytes += table.nbytes
+        while self._n_bytes > self._max_bytes:
+            _, oldest = self._known.popitem(last=False)
+            self._n_bytes -= oldest.nbytes
+
+
+def _arranged(table: Counts, key: Axes, axes: Axes) -> Counts:
+    if key == axes:
+        return table
+    arranged = cast("Counts", np.ascontiguousarray(table.transpose([key.index(axis) for axis in axes])))
+    arranged.setflags(write=False)
+    return arranged
