@@ -3,10 +3,7 @@
 import numpy as np
 from scipy.stats import binom, norm
 
-from verticil.shared.model import information
-from verticil.shared.model.independence import independence_p_value
-from verticil.shared.model.information import noise_bias, plug_in_information
-from verticil.shared.model import kronecker
+from verticil.shared.model import information, kronecker
 from verticil.shared.model.independence import independence_p_value
 from verticil.shared.model.information import noise_bias, plug_in_information
 from verticil.shared.model.transition import quantize, symmetric
