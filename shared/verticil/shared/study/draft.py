@@ -86,7 +86,11 @@ def draft(tables: Mapping[str, Path], *, today: dt.date | None = None) -> str:
             raise DataFault("DATA_EMPTY", f"{tables[party]}: no column can be proposed as a variable")
     today = today or dt.datetime.now(dt.UTC).date()
     n_rows = min(len(frame) for frame in frames.values())
-    return _head(tables, today, n_rows) + "\n\n".join(blocks) + _tail(sum(block.startswith("[[variable]]") for block in blocks))
+    return (
+        _head(tables, today, n_rows)
+        + "\n\n".join(blocks)
+        + _tail(sum(block.startswith("[[variable]]") for block in blocks))
+    )
 
 
 def _head(tables: Mapping[str, Path], today: dt.date, n_rows: int) -> str:
