@@ -238,3 +238,19 @@ def test_between_peers_auto_is_the_search_over_orders():
     network = custom.custom_network()
     assert network is not None
     assert network.leaks(find_structure(weights, custom).dag) == ()
+
+
+@pytest.mark.parametrize("n", [1, 4, 40])
+def test_auto_learns_from_very_few_records(n):
+    study = study_of(2.0)
+    result = learn(columns_of(study, n), study)
+    assert len(result.candidates) == 4
+    assert all(math.isfinite(candidate.held_out) for candidate in result.candidates)
+
+
+def test_auto_with_one_variable_or_without_parents():
+    single = study_of(2.0)
+    single = dataclasses.replace(single, schema=Schema(variables=single.schema.variables[:1]), units=single.units[:1])
+    assert found_by(single, columns_of(study_of(2.0), 500)[:1]).result.dag.parents == ((),)
+    barren = study_of(2.0, max_parents=0)
+    assert found_by(barren, columns_of(barren, 500)).result.dag.edges() == ()
