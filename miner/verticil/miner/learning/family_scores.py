@@ -49,7 +49,7 @@ def contrast_factor(axis: UnitAxis) -> float:
 
     >>> from verticil.shared.model.design import as_design
     >>> from verticil.shared.model.transition import quantize, symmetric
-    >>> round(contrast_factor(as_design([quantize(symmetric(4, p=0.1))]).axes[0]), 9)
+    >>> round(contrast_factor(as_design([quantize(symmetric(4, flip=0.1))]).axes[0]), 9)
     0.6
     """
     channel, square = axis.channel, axis.square
