@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from verticil.miner.learning.search.constraints import declared_constraints
 from verticil.miner.learning.search.exact import ExactSearch
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.given import GivenSearch
@@ -25,6 +24,7 @@ from verticil.miner.learning.search.protocol import (
 )
 from verticil.miner.learning.search.tree import TreeSearch
 from verticil.shared.errors import Misuse
+from verticil.shared.model.constraints import declared_constraints
 from verticil.shared.model.graph import Dag
 
 

@@ -296,9 +296,9 @@ async def test_a_process_of_its_own_finds_the_same_as_a_thread(tmp_path: Path) -
     )
     assert spawned == await InlineLearning(clock=lambda: NOW).search(job, lambda _stage, _percent: None)
     assert {stage for stage, _ in stages} == {"searching"}
-    required = make_study(required=(("north_a", "north_b"),))
-    bad = dataclasses.replace(job, effective=canonical.to_bytes(required))
-    with pytest.raises(VerticilError, match="required"):
+    greedy = make_study(method="greedy")
+    bad = dataclasses.replace(job, effective=canonical.to_bytes(greedy))
+    with pytest.raises(VerticilError, match="'greedy' needs tables of whole families"):
         await InlineLearning(clock=lambda: NOW).search(bad, lambda _stage, _percent: None)
 
 

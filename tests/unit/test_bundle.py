@@ -20,6 +20,8 @@ from verticil.shared.formats import model_json
 from verticil.shared.release.bundle import sign_release, write_release
 from verticil.shared.release.content import FILES, ReleaseContent
 from verticil.shared.release.verification import verify_release
+from verticil.shared.study import canonical
+from verticil.shared.study.document import CustomRule
 from verticil.shared.transport.authority import create_authority, issue
 from verticil.shared.transport.identity import Role
 from verticil.shared.transport.signing import SigningKey
@@ -386,4 +388,27 @@ def test_swapped_receipts_are_found(content, house, tmp_path):
     directory = write_release(tmp_path / "release", dataclasses.replace(content, receipts=(*swapped, *rest)))
     sign_release(directory, house.miner, ca_certificate=house.ca)
     with pytest.raises(GateFailed, match=r"receipts\[0\]: the signature is not one of"):
+        verify_release(directory, ca_certificate=house.ca)
+
+
+def test_a_network_that_leaks_around_a_custom_networks_target_is_refused(
+    release_content, make_network, house, tmp_path
+):
+    study = release_content.study
+    custom = CustomRule(target="income", sensitive=("region",), hide_from=("age",))
+    study = dataclasses.replace(study, structure=dataclasses.replace(study.structure, custom=custom))
+    effective = canonical.digest(study).hex()
+    content = dataclasses.replace(release_content, study=study, effective_digest=effective)
+    directory = tmp_path / "release"
+    write_release(directory, content)
+    sign_release(directory, house.miner, ca_certificate=house.ca)
+    assert verify_release(directory, ca_certificate=house.ca).effective_digest == effective
+    context = model_json.ModelContext(
+        study=study, study_digest=content.study_digest, effective_digest=effective, n_common=content.n_common,
+        search=content.search, simulation=True,
+    )  # fmt: skip
+    leaking = make_network(study.schema.variables, ((), (0,), (0, 1), (), (0,)), seed=1)  # age -> region
+    forged = json.loads(model_json.write(leaking, content.marginals, context))
+    _resigned(directory, house, "model.json", lambda document: (document.clear(), document.update(forged)))
+    with pytest.raises(GateFailed, match="'region' is not separated from 'age' by 'income'"):
         verify_release(directory, ca_certificate=house.ca)

@@ -165,10 +165,8 @@ def test_learning_can_be_stopped_at_every_stage(calls):
 def test_what_cannot_be_learned_is_an_error_with_a_code():
     with pytest.raises(DataFault, match=r"LEARNING_FAILED.*no common record"):
         learn([column[:0] for column in chain(5)], study_of())
-    with pytest.raises(Misuse, match=r"STUDY_UNSUPPORTED.*greedy"):
-        learn(chain(5), study_of(method="greedy"))
-    with pytest.raises(Misuse, match=r"STUDY_UNSUPPORTED.*1 required"):
-        learn(chain(5), study_of(required=(("v0", "v1"),)))
+    with pytest.raises(Misuse, match=r"STUDY_INVALID.*required edge 'v0' -> 'v1': structure.forbidden has it"):
+        learn(chain(5), study_of(required=(("v0", "v1"),), forbidden=(("v0", "v1"),)))
     with pytest.raises(ValueError, match="3 columns for 4 units"):
         learn(chain(5)[:3], study_of())
 

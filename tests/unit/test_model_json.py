@@ -13,6 +13,7 @@ import rfc8785
 from verticil.shared.errors import GateFailed
 from verticil.shared.formats import model_json
 from verticil.shared.model.network import Projection
+from verticil.shared.study.document import CustomRule
 
 
 @pytest.fixture(scope="module")
@@ -188,3 +189,17 @@ def test_a_number_that_no_double_holds_is_refused(data, number):
     with pytest.raises(GateFailed, match="a double can hold") as caught:
         model_json.read(data[:start] + number + data[end:])
     assert caught.value.code == "RELEASE_INVALID"
+
+
+def test_a_custom_network_is_stated_with_its_consequence(release_content, context, data):
+    study = release_content.study
+    rule = dataclasses.replace(
+        study.structure, custom=CustomRule(target="income", sensitive=("region",), hide_from=("smoker",))
+    )
+    custom = dataclasses.replace(context, study=dataclasses.replace(study, structure=rule))
+    stated = json.loads(model_json.write(release_content.network, release_content.marginals, custom))["structure"]
+    assert stated["custom_network"]["target"] == "income"
+    assert stated["custom_network"]["sensitive"] == ["region"]
+    assert stated["custom_network"]["hidden_from"] == ["smoker"]
+    assert "learns no more about the sensitive variables than 'income' tells" in stated["custom_network"]["consequence"]
+    assert "custom_network" not in json.loads(data)["structure"]

@@ -17,6 +17,7 @@ from verticil.shared.model.transition import identity, quantize, symmetric
 from verticil.shared.release.report import layout, probabilities, wording
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
+from verticil.shared.study.document import CustomRule
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -382,3 +383,47 @@ def test_names_in_a_row_are_isolated_from_each_other(release_content):
     """A right-to-left name must not change places with its neighbours."""
     outline = _outline(render(release_content))
     assert [tag for tag, _ in outline.tags].count("bdi") >= len(release_content.study.schema)
+
+
+def test_strengths_are_in_the_drawing_and_in_the_list(release_content):
+    edges = release_content.network.dag.edges()
+    names = release_content.study.schema.names
+    rows = [[names[parent], names[child], 1.0 if child == 1 else 0.37] for parent, child in edges]
+    page = render(dataclasses.replace(release_content, search={"method": "auto", "edge_strength": rows}))
+    words = _words(page)
+    assert "Strength of the arrows" in words
+    assert f"{names[edges[0][0]]} → {names[edges[0][1]]}" in words
+    assert page.count(", strength 37%</title>") == len(edges) - 1
+    assert page.count(", strength 100%</title>") == 1
+    widths = re.findall(r'class="edge[^>]*style="stroke-width: ([0-9.]+)"', page)
+    assert sorted(set(widths)) == ["1.27", "2.40"]
+    assert "Structure search: edge strength" not in words
+    assert "strength" not in render(release_content)  # a release that has none says nothing of it
+
+
+def test_candidates_are_among_the_facts(release_content):
+    candidates = [{"method": "tree", "score": "mutual-information", "edges": 4, "held_out_log_likelihood": -1.25}]
+    page = render(dataclasses.replace(release_content, search={"chosen": "tree", "candidates": candidates}))
+    assert "method tree; score mutual-information; edges 4; held out log likelihood -1.25" in _words(page)
+
+
+def _with_custom(release_content, **rule):
+    study = release_content.study
+    study = dataclasses.replace(study, structure=dataclasses.replace(study.structure, custom=CustomRule(**rule)))
+    return dataclasses.replace(release_content, study=study, effective_digest=canonical.digest(study).hex())
+
+
+def test_a_custom_network_and_what_it_does_not_promise(release_content):
+    # age -> smoker, age and smoker -> income, income -> region; weight alone
+    content = _with_custom(release_content, target="income", sensitive=("region",), hide_from=("age", "smoker"))
+    words = _words(render(content))
+    assert "'region' and 'age', 'smoker' are independent given 'income'" in words
+    assert "count 'income' among the quasi-identifiers" in words
+    assert "Who also knows 'weight' may learn more" in words
+    assert "no bound as ε is" in words
+    assert "A custom network" not in _words(render(release_content))
+
+
+def test_a_network_that_leaks_is_no_release(release_content):
+    with pytest.raises(ValueError, match="does not keep what the study's custom network promises"):
+        _with_custom(release_content, target="weight", sensitive=("region",), hide_from=("age",))

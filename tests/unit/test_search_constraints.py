@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from verticil.miner.learning.search.constraints import Constraints, CustomNetwork, declared_constraints
 from verticil.miner.learning.search.given import GivenNetwork, GivenSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search, violations
 from verticil.shared.errors import InternalFault, Misuse
+from verticil.shared.model.constraints import Constraints, CustomNetwork, declared_constraints
 from verticil.shared.model.graph import Dag, is_separated
 
 NAMES = ("age", "income", "relationship", "sex", "work")

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from verticil.miner.learning.search.compiled import orders
-from verticil.miner.learning.search.constraints import declared_constraints
 from verticil.miner.learning.search.exact import ExactSearch
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.order import OrderSearch, best_network, completed, order_weight, tables_of
 from verticil.miner.learning.search.protocol import SearchProblem, run_search, total_weight, violations
 from verticil.miner.learning.search.tree import TreeSearch, maximum_branching
+from verticil.shared.model.constraints import declared_constraints
 
 
 def weights_of(d: int, seed: int, *, symmetric: bool = True, heavy: bool = False, zeros: float = 0.0) -> np.ndarray:

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from verticil.miner.learning.search.constraints import declared_constraints
 from verticil.miner.learning.search.genetic import GeneticSearch, Population, decode, stream_state
 from verticil.miner.learning.search.operators import Draws, Individual
 from verticil.miner.learning.search.protocol import SearchProblem, fitting_parents, run_search, total_weight, violations
@@ -16,6 +15,7 @@ from verticil.miner.learning.search.restricted_operators import (
     order_flip,
     swap,
 )
+from verticil.shared.model.constraints import declared_constraints
 
 DECLARATIONS = [
     {"required": [("v0", "v1"), ("v2", "v1"), ("v1", "v6")]},

@@ -1,28 +1,29 @@
 """From randomized columns and an effective study to a network with its uncertainty.
 
-Count all pairs; score them (`scores`); search a structure (`search`), unless the study gives it; count each family; estimate
-its parameters (`verticil.shared.model.parameters`). A pure function of the columns and the study: no files, no clock, no global
-random state; it reports progress and can be stopped between short steps. It never sees a raw value, and does not know who sent
-a column.
+Count all pairs and score them (`scores`), search a structure (`selection`), unless the study gives it; count each family,
+estimate its parameters (`verticil.shared.model.parameters`) and the strength of its edges (`strength`). A pure function of the
+columns and the study: no files, no clock, no global random state; it reports progress and can be stopped between short steps. It
+never sees a raw value, and does not know who sent a column.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning import counting, scores
+from verticil.miner.learning import counting
 from verticil.miner.learning.counting import Codes
 from verticil.miner.learning.search.protocol import LearningCancelled, SearchResult
-from verticil.miner.learning.structure import check_method, find_structure
+from verticil.miner.learning.selection import Candidate, Found, search_columns
+from verticil.miner.learning.strength import edge_strengths
+from verticil.miner.learning.structure import Search
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.errors import DataFault
 from verticil.shared.model import estimation, parameters
-from verticil.shared.model.design import FamilyDesign
 from verticil.shared.model.network import Family, Marginal, Network
 from verticil.shared.model.rounding import round_network
 from verticil.shared.release.shares import model_shares
@@ -45,6 +46,9 @@ class LearnResult:
         pair_information: (d, d), nats: the estimated mutual information of all pairs; 0 where not significant.
         significant: (d, d), bool: the pair's test of independence rejects. With a given structure no pair is scored: zeros.
         search: how the structure was found; of a given one, no generation and no fitness.
+        way: the method and score that found it; with the method auto the chosen ones, of a given structure None.
+        candidates: what the method auto compared; else nothing.
+        edge_strength: (parent, child) -> 0 to 1, see `strength`.
         n_records: number of common people.
     """
 
@@ -54,6 +58,9 @@ class LearnResult:
     pair_information: NDArray[np.float64]
     significant: NDArray[np.bool_]
     search: SearchResult
+    way: Search | None
+    candidates: tuple[Candidate, ...]
+    edge_strength: Mapping[tuple[int, int], float]
     n_records: int
 
 
@@ -76,13 +83,11 @@ def learn(
     Raises:
         LearningCancelled: `cancelled` said so.
         DataFault: LEARNING_FAILED, no record or a number of categories that cannot be counted in memory.
-        Misuse: STUDY_UNSUPPORTED, a structure method other than ``genetic`` and ``given``, or required edges.
+        Misuse: STUDY_INVALID, the study contradicts itself.
         ValueError: the columns do not fit the study.
     """
     schema = study.schema
     dag = given_dag(study)
-    if dag is None:
-        check_method(study)
     if len(columns) != len(study.units):
         raise ValueError(f"{len(columns)} columns for {len(study.units)} units")
     n = len(columns[0]) // study.units[0].transition.codes_per_record
@@ -97,35 +102,23 @@ def learn(
         if cancelled is not None and cancelled():
             raise LearningCancelled
 
-    pairs: scores.PairScores | None = None
+    found: Found | None = None
     if dag is None:
-        report("counting", 0)
-        pairs = _scored(columns, study, check)
-        report("counting", 100)
-        result = find_structure(
-            pairs.information,
-            study,
-            progress=lambda share: report("searching", int(100 * share)),
-            cancelled=cancelled,
-        )
+        _check_pairs(study)
+        found = search_columns(columns, study, progress=report, cancelled=cancelled)
+        result, tables = found.result, found.tables
     else:
         result = SearchResult(dag=dag, fitness=0.0, generations=0, dropped_edges=(), seed=study.structure.seed)
-
-    units = [study.column_unit(index) for index in range(len(study.units))]
-    tables = FamilyTables(dict(enumerate(columns)), units, schema.n_states)
+        units = [study.column_unit(index) for index in range(len(study.units))]
+        tables = FamilyTables(columns, units, schema.n_states, schema.names, cancelled=check)
     check()
     tables.count_ahead(((*parents, child) for child, parents in enumerate(result.dag.parents)), cancelled=check)
-
-    def counted(axes: Sequence[int]) -> tuple[NDArray[np.int64] | NDArray[np.float64], FamilyDesign]:
-        _check_size(study, tables.n_cells(axes), "a family's released table has")
-        family = tables.family(axes)
-        return family.observed, family.design
 
     families: list[Family] = []
     for child, parents in enumerate(result.dag.parents):
         check()
         report("parameters", 100 * child // len(schema))
-        observed, design = counted((*parents, child))
+        observed, design = tables.counted((*parents, child))
         families.append(
             parameters.family_parameters(
                 observed,
@@ -141,35 +134,37 @@ def learn(
     models, exact = model_shares(network)
     marginals: list[Marginal] = []
     for variable, model in enumerate(models):
-        observed, design = counted((variable,))
+        observed, design = tables.counted((variable,))
         level = study.parameters.interval_level
         marginals.append(parameters.marginal_parameters(observed, design, variable=variable, model=model, level=level))
+    strengths = edge_strengths(result.dag, tables, seed=study.structure.seed, check=check)
     report("parameters", 100)
     nothing = np.zeros((len(schema), len(schema)))
     return LearnResult(
         network=network,
         marginals=tuple(marginals),
         marginals_exact=exact,
-        pair_information=nothing if pairs is None else pairs.information,
-        significant=nothing.astype(np.bool_) if pairs is None else pairs.significant,
+        pair_information=nothing if found is None else found.pairs.information,
+        significant=nothing.astype(np.bool_) if found is None else found.pairs.significant,
         search=result,
+        way=None if found is None else found.search,
+        candidates=() if found is None else found.candidates,
+        edge_strength=strengths,
         n_records=n,
     )
 
 
-def _check_size(study: Study, cells: int, what: str) -> None:
-    if cells > counting.MAX_PAIR_CELLS:
-        raise DataFault(
-            "LEARNING_FAILED",
-            f"study '{study.id}': {what} {cells} cells, expected at most {counting.MAX_PAIR_CELLS}",
-            hint="declare fewer categories or bins for the largest variables",
-        )
-
-
-def _scored(columns: Sequence[Codes], study: Study, check: Callable[[], None]) -> scores.PairScores:
-    units = [study.column_unit(index) for index in range(len(study.units))]
+def _check_pairs(study: Study) -> None:
+    """Whether all pairs can be counted in memory."""
     n_states = study.schema.n_states
-    _check_size(study, (sum(n_states) ** 2 - sum(k * k for k in n_states)) // 2, "the tables of all pairs have")
-    sizes = sorted(unit.channel.n_states for unit in units)
-    _check_size(study, math.prod(sizes[-2:]), "the released table of a pair has")
-    return scores.unit_pair_scores(columns, units, n_states, cancelled=check)
+    sizes = sorted(unit.transition.n_states for unit in study.units)
+    for cells, what in (
+        ((sum(n_states) ** 2 - sum(k * k for k in n_states)) // 2, "the tables of all pairs have"),
+        (math.prod(sizes[-2:]), "the released table of a pair has"),
+    ):
+        if cells > counting.MAX_PAIR_CELLS:
+            raise DataFault(
+                "LEARNING_FAILED",
+                f"study '{study.id}': {what} {cells} cells, expected at most {counting.MAX_PAIR_CELLS}",
+                hint="declare fewer categories or bins for the largest variables",
+            )

@@ -1,36 +1,84 @@
-"""From the information of all pairs to a structure: the search that a study asks for, with its limits and forbidden edges.
+"""From scores to a structure: the search that a study asks for, with its limits and constraints.
 
-A pure function of the weights and the study: whoever has the same numbers gets the same network. Where the weights come from is
-not decided here: from randomized columns (Model II), or from the parties' scores (Model I).
+`find_structure` has the scores of pairs only, which is all that a miner gets from peers (Model I): methods on pair weights. With
+randomized columns at hand (Model II) `search_columns` does every method, and `auto`, which is in `selection`.
+
+Pure functions of the numbers and the study: whoever has the same gets the same network.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.miner.learning.family_scores import FamilyScores
+from verticil.miner.learning.scores import PairScores
+from verticil.miner.learning.search.exact import ExactSearch
 from verticil.miner.learning.search.genetic import GeneticSearch
+from verticil.miner.learning.search.greedy import GreedySearch
+from verticil.miner.learning.search.hill_climb import HillClimbSearch
+from verticil.miner.learning.search.order import OrderSearch
 from verticil.miner.learning.search.protocol import SearchProblem, SearchResult, run_search
+from verticil.miner.learning.search.tree import TreeSearch
 from verticil.shared.errors import Misuse
 from verticil.shared.study.document import Study
 
-__all__ = ["check_method", "find_structure"]
+__all__ = [
+    "CANDIDATE_PARENTS",
+    "Search",
+    "check_method",
+    "find_structure",
+    "run_method",
+    "search_problem",
+    "way_on_pairs",
+]
+
+Progress = Callable[[float], None]
+Cancelled = Callable[[], bool]
+
+CANDIDATE_PARENTS: Final = 10
+"""Of a variable in hill climbing: those with the largest significant information. A relation that only shows in the presence of
+a third variable is not found; the number of families that are looked at grows with d and not with its square."""
+
+_ON_PAIRS: Final = ("genetic", "order", "tree")
+_BETWEEN_PEERS: Final = "order"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """One way to search.
+
+    Attributes:
+        method: genetic, order, tree, greedy or hill-climb.
+        score: what it makes large.
+    """
+
+    method: str
+    score: str
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"{self.method} with {self.score}"
 
 
 def check_method(study: Study) -> None:
-    """Check that the study's structure can be searched, before any work is done for it.
+    """Check that the study's structure can be searched from the scores of pairs, before any work is done for it.
 
     Raises:
-        Misuse: STUDY_UNSUPPORTED, a structure method other than ``genetic``, or required edges.
+        Misuse: STUDY_UNSUPPORTED, the method needs tables of whole families.
     """
     rule = study.structure
-    if rule.method != "genetic" or rule.required:
+    if rule.method not in (*_ON_PAIRS, "auto"):
         raise Misuse(
             "STUDY_UNSUPPORTED",
-            f"study '{study.id}': structure.method '{rule.method}' with {len(rule.required)} required edges",
-            hint="this version learns with method 'genetic' and without required edges",
+            f"study '{study.id}': structure.method '{rule.method}' needs tables of whole families, got scores of pairs only",
+            hint=f"use one of: {', '.join(_ON_PAIRS)}, auto",
         )
 
 
@@ -38,10 +86,10 @@ def find_structure(
     information: NDArray[np.float64],
     study: Study,
     *,
-    progress: Callable[[float], None] | None = None,
-    cancelled: Callable[[], bool] | None = None,
+    progress: Progress | None = None,
+    cancelled: Cancelled | None = None,
 ) -> SearchResult:
-    """Search the structure.
+    """Search the structure from the information of all pairs. ``auto`` is the search over orders: nothing can be held out.
 
     Args:
         information: (d, d), float64, nats, symmetric, zero on the diagonal; 0 where a pair is not dependent.
@@ -51,23 +99,102 @@ def find_structure(
 
     Raises:
         LearningCancelled: `cancelled` said so.
-        Misuse: STUDY_UNSUPPORTED, a structure method other than ``genetic``, or required edges.
+        Misuse: STUDY_UNSUPPORTED, the method needs tables of whole families; STUDY_INVALID, the study contradicts itself.
     """
     check_method(study)
+    problem = search_problem(information, study)
+    return run_method(way_on_pairs(study), problem, study, progress=progress, cancelled=cancelled)
+
+
+def way_on_pairs(study: Study) -> Search:
+    """How `find_structure` searches."""
+    method = study.structure.method
+    return Search(method=_BETWEEN_PEERS if method == "auto" else method, score="mutual-information")
+
+
+def search_problem(information: NDArray[np.float64], study: Study) -> SearchProblem:
+    """What is searched: weights, limits and constraints.
+
+    Raises:
+        Misuse: STUDY_INVALID, the study contradicts itself.
+    """
     rule = study.structure
-    weights = information.copy()
-    for parent, child in rule.forbidden:
-        weights[study.schema.index(parent), study.schema.index(child)] = 0.0
-    problem = SearchProblem(
-        weights=weights,
+    declared = rule.required or rule.forbidden or rule.tiers or rule.custom is not None
+    return SearchProblem(
+        weights=information,
         n_states=study.schema.n_states,
         max_parents=rule.max_parents,
         max_family_cells=rule.max_family_cells,
+        constraints=study.constraints() if declared else None,
     )
-    searcher = GeneticSearch(
-        population=rule.genetic.population,
-        selected=rule.genetic.selected,
-        generations=rule.genetic.generations,
-        mutation_rate=rule.genetic.mutation_rate,
-    )
-    return run_search(searcher, problem, seed=rule.seed, progress=progress, cancelled=cancelled)
+
+
+def run_method(
+    search: Search,
+    problem: SearchProblem,
+    study: Study,
+    *,
+    scores: FamilyScores | None = None,
+    pairs: PairScores | None = None,
+    progress: Progress | None = None,
+    cancelled: Cancelled | None = None,
+) -> SearchResult:
+    """Search in one way.
+
+    Args:
+        search: the way.
+        problem: what is searched.
+        study: names the seed and the methods' parameters.
+        scores: of families; for greedy and hill-climb.
+        pairs: for hill-climb: which parents are looked at.
+        progress: is told the share that is done.
+        cancelled: is asked often.
+
+    Raises:
+        LearningCancelled: `cancelled` said so.
+        ValueError: there is no such method, or it needs scores that are not there.
+    """
+    rule = study.structure
+
+    if search.method == "genetic":
+        genetic = GeneticSearch(
+            population=rule.genetic.population,
+            selected=rule.genetic.selected,
+            generations=rule.genetic.generations,
+            mutation_rate=rule.genetic.mutation_rate,
+        )
+        return run_search(genetic, problem, seed=rule.seed, progress=progress, cancelled=cancelled)
+    if search.method == "order" and rule.order.exact:
+        return run_search(ExactSearch(), problem, seed=rule.seed, progress=progress, cancelled=cancelled)
+    if search.method == "order":
+        order = OrderSearch(chains=rule.order.chains, moves=rule.order.moves, rounds=rule.order.rounds)
+        return run_search(order, problem, seed=rule.seed, progress=progress, cancelled=cancelled)
+    if search.method == "tree":
+        return run_search(TreeSearch(), problem, seed=rule.seed, progress=progress, cancelled=cancelled)
+    if scores is None or pairs is None:
+        raise ValueError(f"the method '{search.method}' needs scores of families")
+    if search.method == "greedy":
+        greedy = GreedySearch(information=scores.information)
+        return run_search(greedy, problem, seed=rule.seed, progress=progress, cancelled=cancelled)
+    if search.method == "hill-climb":
+        climb = HillClimbSearch(
+            score=scores.named(search.score),
+            tabu_length=rule.hill_climb.tabu_length,
+            patience=rule.hill_climb.patience,
+        )
+        within = _restricted(problem, study, pairs)
+        return run_search(climb, within, seed=rule.seed, progress=progress, cancelled=cancelled)
+    raise ValueError(f"there is no method '{search.method}'")
+
+
+def _restricted(problem: SearchProblem, study: Study, pairs: PairScores) -> SearchProblem:
+    """The problem with `CANDIDATE_PARENTS` parents of each variable, their children among them, and the required ones."""
+    constraints = study.constraints() if problem.constraints is None else problem.constraints
+    weights = np.where(pairs.significant, np.maximum(pairs.information, np.finfo(np.float64).tiny), 0.0)
+    weights[~(constraints.allowed | constraints.allowed.T)] = 0.0
+    near = np.zeros(weights.shape, dtype=np.bool_)
+    for child, column in enumerate(weights.T):
+        ranked = np.argsort(-column, kind="stable")[:CANDIDATE_PARENTS]
+        near[ranked[column[ranked] > 0], child] = True
+    allowed = constraints.allowed & (near | near.T | constraints.required)
+    return dataclasses.replace(problem, constraints=dataclasses.replace(constraints, allowed=allowed))

@@ -16,7 +16,7 @@ from typing import Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.counting import Codes, Method, design_tables
+from verticil.miner.learning.counting import MAX_PAIR_CELLS, Codes, Method, design_tables
 from verticil.miner.learning.sparse import SparseTable, sparse_family_table
 from verticil.shared.errors import DataFault
 from verticil.shared.model import contingency
@@ -48,9 +48,11 @@ class FamilyTables:
     """Counts of any family of some released columns. May be shared by threads.
 
     Args:
-        columns: released codes of each unit by its index.
+        columns: released codes of each unit, in unit order or by its index.
         units: how they were randomized.
         n_states: number of categories of each variable.
+        names: of the variables, for messages; None: their positions.
+        cancelled: called before a table is counted; may raise.
         max_bytes: of the tables that are remembered; those not asked for longest are forgotten first. 0: none is.
         method, threads: see `counting.all_pair_tables`.
 
@@ -63,20 +65,25 @@ class FamilyTables:
 
     def __init__(
         self,
-        columns: Mapping[int, Codes],
+        columns: Sequence[Codes] | Mapping[int, Codes],
         units: Sequence[ColumnUnit],
         n_states: Sequence[int],
+        names: Sequence[str] | None = None,
         *,
+        cancelled: Callable[[], None] | None = None,
         max_bytes: int = _MAX_BYTES,
         method: Method = "auto",
         threads: int | None = None,
     ) -> None:
-        self._columns, self._units, self._n_states = columns, tuple(units), tuple(n_states)
+        self._columns: Mapping[int, Codes] = columns if isinstance(columns, Mapping) else dict(enumerate(columns))
+        self.units, self.n_states = tuple(units), tuple(n_states)
+        self.names = tuple(map(str, range(len(self.n_states)))) if names is None else tuple(names)
+        self._cancelled = cancelled
         self._max_bytes = max_bytes
         self._method: Method = method
         self._threads = threads
         self._alone = {
-            unit.variables[0] for unit in self._units if unit.domain is None and unit.channel.codes_per_record == 1
+            unit.variables[0] for unit in self.units if unit.domain is None and unit.channel.codes_per_record == 1
         }
         self._known: OrderedDict[Axes, Counts] = OrderedDict()
         self._n_bytes = self._n_counted = 0
@@ -92,9 +99,34 @@ class FamilyTables:
         """How many tables were counted so far."""
         return self._n_counted
 
+    @property
+    def n_records(self) -> int:
+        """Records of every column."""
+        return len(self._columns[0]) // self.units[0].channel.codes_per_record
+
+    def counted(self, axes: Sequence[int]) -> tuple[Counts, FamilyDesign]:
+        """The observed table of some variables, and its design; the axes in the order that is asked for.
+
+        Raises:
+            DataFault: LEARNING_FAILED, the released table is larger than can be counted.
+        """
+        wanted = tuple(axes)
+        if (cells := self.n_cells(wanted)) > MAX_PAIR_CELLS:
+            *parents, child = (f"'{self.names[v]}'" for v in wanted)
+            given = f" with the parents {', '.join(parents)}" if parents else ""
+            raise DataFault(
+                "LEARNING_FAILED",
+                f"the family of {child}{given}: its released table has {cells} cells, expected at most {MAX_PAIR_CELLS}",
+                hint="declare fewer categories or bins for these variables, or smaller compounds",
+            )
+        if self._cancelled is not None and self._key(wanted) not in self._known:
+            self._cancelled()
+        family = self.family(wanted)
+        return family.observed, family.design
+
     def design(self, axes: Sequence[int]) -> FamilyDesign:
         """The design of a family, see `family_design`."""
-        return family_design(self._units, self._n_states, axes)
+        return family_design(self.units, self.n_states, axes)
 
     def n_cells(self, axes: Sequence[int]) -> int:
         """Cells of the family's released table; nothing is counted."""

@@ -21,6 +21,7 @@ from typing import Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.miner.service.search_facts import search_facts
 from verticil.miner.storage.records import StoredSignature
 from verticil.shared.errors import DataFault
 from verticil.shared.study import canonical
@@ -177,7 +178,6 @@ def learn_and_write(
     codes = sample_codes(learned.network, n_synthetic, generator=generator)
     synthetic = decode(study.schema, codes, generator)
     progress("writing", 0)
-    names = study.schema.names
     write_release(
         job.target,
         ReleaseContent(
@@ -195,14 +195,13 @@ def learn_and_write(
                 "python": platform.python_version(),
                 **{name: version(name) for name in ("numpy", "numba", "pandas", "pyarrow", "scipy")},
             },
-            search={
-                "method": study.structure.method,
-                "score": study.structure.score,
-                "seed": learned.search.seed,
-                "generations": learned.search.generations,
-                "fitness": learned.search.fitness,
-                "dropped_edges": [[names[parent], names[child]] for parent, child in learned.search.dropped_edges],
-            },
+            search=search_facts(
+                study,
+                learned.search,
+                chosen=learned.way,
+                candidates=learned.candidates,
+                edge_strength=learned.edge_strength,
+            ),
             simulation=job.simulation,
             seed_derived=job.seed_derived,
             published_at=max(clock(), job.started_at).astimezone(dt.UTC).replace(microsecond=0),

@@ -13,8 +13,8 @@ from typing import Final, cast
 
 import numpy as np
 
+from verticil.miner.service.search_facts import search_facts
 from verticil.shared.study import canonical
-from verticil.shared.study.canonical import Json
 from verticil.shared.study.pairs import NANONATS, scored_pairs, structure_body
 
 __all__ = ["STRUCTURE_KIND", "StructureJob", "search_structure"]
@@ -72,7 +72,7 @@ def search_structure(
         LearningCancelled: `cancelled` said so.
         Misuse: STUDY_UNSUPPORTED.
     """
-    from verticil.miner.learning.structure import find_structure
+    from verticil.miner.learning.structure import find_structure, way_on_pairs
 
     study = canonical.from_bytes(job.effective, wire=False)
     d = len(study.schema)
@@ -86,13 +86,5 @@ def search_structure(
         progress=lambda share: progress("searching", int(100 * share)),
         cancelled=cancelled,
     )
-    names = study.schema.names
-    found: dict[str, Json] = {
-        "method": study.structure.method,
-        "score": study.structure.score,
-        "seed": result.seed,
-        "generations": result.generations,
-        "fitness": result.fitness,
-        "dropped_edges": [[names[parent], names[child]] for parent, child in result.dropped_edges],
-    }
+    found = search_facts(study, result, chosen=way_on_pairs(study))
     return structure_body(canonical.digest(study), result.dag.parents, found)

@@ -112,6 +112,7 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
         "structure": {
             "edges": [[names[parent], names[child]] for parent, child in network.dag.edges()],
             "search": dict(context.search),
+            **_custom_network(study),
         },
         "parameters": {
             "layout": _LAYOUT,
@@ -146,6 +147,22 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
     if peer is not None:
         document["peer"] = peer.document()
     return rfc8785.dumps(cast("dict[str, object]", document))  # type: ignore[arg-type]  # rfc8785 types its input as dict and list
+
+
+def _custom_network(study: Study) -> dict[str, Json]:
+    """What a custom network promises, in studies that ask for one."""
+    if (custom := study.custom_network()) is None:
+        return {}
+    names = study.schema.names
+    return {
+        "custom_network": {
+            "target": names[custom.target],
+            "sensitive": [names[v] for v in custom.sensitive],
+            "hidden_from": [names[v] for v in custom.hidden_from],
+            "verified": "by d-separation on the edges above",
+            "consequence": custom.promise(names),
+        }
+    }
 
 
 def read(data: bytes) -> Network:

@@ -104,6 +104,9 @@ class ReleaseContent:
             raise ValueError("the network's schema is not the study's")
         if (got := canonical.digest(self.study).hex()) != self.effective_digest:
             raise ValueError(f"effective digest is {self.effective_digest}, the study's is {got}")
+        custom = self.study.custom_network()
+        if custom is not None and custom.leaks(self.network.dag):
+            raise ValueError("the network does not keep what the study's custom network promises")
         if tuple(map(str, self.synthetic.columns)) != schema.names or len(self.codes) != len(schema):
             raise ValueError("the synthetic records do not have the study's columns in their order")
         if any(code.shape != (len(self.synthetic),) for code in self.codes):

@@ -237,6 +237,14 @@ def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network]:
     network = model_json.read(model_bytes)
     if network.schema != study.schema:
         raise GateFailed("RELEASE_INVALID", "model.json: its variables are not those of study.json")
+    custom = study.custom_network()
+    if custom is not None and (leaks := custom.leaks(network.dag)):
+        s, q = (study.schema.names[v] for v in leaks[0])
+        raise GateFailed(
+            "RELEASE_INVALID",
+            f"model.json: the custom network of study.json is not kept: '{s}' is not separated from '{q}' by "
+            f"'{study.schema.names[custom.target]}'",
+        )
     for document in (manifest, model):
         _check_privacy(document["privacy"], study, network.dag)
         if study.model == "peer":

@@ -11,7 +11,7 @@ import datetime as dt
 import hashlib
 import json
 import re
-from typing import Final, Literal, TypeAlias, TypeVar, cast
+from typing import Final, Literal, cast
 
 import rfc8785
 
@@ -22,16 +22,15 @@ from verticil.shared.model.subset import Subset
 from verticil.shared.model.transition import Transition
 from verticil.shared.study import rules
 from verticil.shared.study.document import (
-    GeneticRule,
     LinkageRule,
     ParameterRule,
     ReleaseRule,
     ShareRule,
-    StructureRule,
     Study,
     TwoLevel,
     Unit,
 )
+from verticil.shared.study.structure_json import Json, is_null, optional, structure_from, structure_to_json
 
 __all__ = [
     "MAX_BYTES",
@@ -48,10 +47,6 @@ __all__ = [
 ]
 
 MAX_BYTES: Final = 16 * 2**20
-
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-
-_Number = TypeVar("_Number", int, float, str)
 
 _WEIGHT: Final = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
@@ -176,7 +171,7 @@ def _to_json(study: Study) -> Json:
         },
         "variables": [_variable_to_json(variable) for variable in study.schema.variables],
         "units": [unit_to_json(unit) for unit in study.units],
-        "structure": _structure_to_json(study.structure),
+        "structure": structure_to_json(study.structure),
         "parameters": {
             "estimator": study.parameters.estimator,
             "prior_count": study.parameters.prior_count,
@@ -189,28 +184,6 @@ def _to_json(study: Study) -> Json:
         document["breach"] = {"prior": study.breach.prior, "posterior": study.breach.posterior}
     if (share := study.share) is not None:
         document["share"] = {"epsilon": share.epsilon, "delta": share.delta, "minimum_count": share.minimum_count}
-    return document
-
-
-def _structure_to_json(rule: StructureRule) -> dict[str, Json]:
-    genetic = rule.genetic
-    document: dict[str, Json] = {
-        "method": rule.method,
-        "score": rule.score,
-        "max_parents": rule.max_parents,
-        "max_family_cells": rule.max_family_cells,
-        "seed": rule.seed,
-        "required": [list(edge) for edge in rule.required],
-        "forbidden": [list(edge) for edge in rule.forbidden],
-        "genetic": {
-            "population": genetic.population,
-            "selected": genetic.selected,
-            "generations": genetic.generations,
-            "mutation_rate": genetic.mutation_rate,
-        },
-    }
-    if rule.parents is not None:
-        document["parents"] = [[child, list(parents)] for child, parents in rule.parents]
     return document
 
 
@@ -279,14 +252,14 @@ def _study(table: Table) -> Study:
         ),
         schema=schema,
         units=tuple(unit_from(item) for item in table.tables("units")),
-        structure=_structure(table.table("structure")),
+        structure=structure_from(table.table("structure")),
         parameters=ParameterRule(
             estimator=parameters.choice("estimator", rules.ESTIMATORS),
             prior_count=parameters.value(float, "prior_count"),
             interval_level=parameters.value(float, "interval_level"),
         ),
         release=ReleaseRule(
-            synthetic_records=_optional(release, int, "synthetic_records"), seed=release.value(int, "seed")
+            synthetic_records=optional(release, int, "synthetic_records"), seed=release.value(int, "seed")
         ),
         breach=rules.breach_from(table, "breach"),
         share=_share(table.table("share")) if table.has("share") else None,
@@ -297,7 +270,7 @@ def _study(table: Table) -> Study:
 
 
 def _variable(table: Table) -> Variable:
-    bins = None if _is_null(table, "bins") else table.numbers("bins")
+    bins = None if is_null(table, "bins") else table.numbers("bins")
     variable = rules.make_variable(
         name=table.value(str, "name"),
         owner=table.value(str, "party"),
@@ -305,8 +278,8 @@ def _variable(table: Table) -> Variable:
         bins=bins,
         integer=table.value(bool, "integer"),
         outside=cast("Literal['error', 'clamp']", table.choice("outside", ("error", "clamp"))),
-        other=_optional(table, str, "other"),
-        missing=None if _is_null(table, "missing") else _missing(table.table("missing")),
+        other=optional(table, str, "other"),
+        missing=None if is_null(table, "missing") else _missing(table.table("missing")),
         where=f"{table.source}: {table.where}",
     )
     table.finish()
@@ -372,8 +345,8 @@ def _positions(table: Table, key: str) -> tuple[tuple[int, ...], ...]:
 
 def _share(table: Table) -> ShareRule:
     share = ShareRule(
-        epsilon=_optional(table, float, "epsilon"),
-        delta=_optional(table, float, "delta"),
+        epsilon=optional(table, float, "epsilon"),
+        delta=optional(table, float, "delta"),
         minimum_count=table.value(int, "minimum_count"),
     )
     table.finish()
@@ -409,45 +382,3 @@ def date_from(table: Table, key: str) -> dt.date:
         except ValueError:
             pass
     return table.fail(key, "expected a date, YYYY-MM-DD")
-
-
-def _structure(table: Table) -> StructureRule:
-    genetic = table.table("genetic")
-    rule = StructureRule(
-        method=table.choice("method", rules.METHODS),
-        score=table.choice("score", rules.SCORES),
-        max_parents=table.value(int, "max_parents"),
-        max_family_cells=table.value(int, "max_family_cells"),
-        seed=table.value(int, "seed"),
-        required=rules.edges_from(table, "required"),
-        forbidden=rules.edges_from(table, "forbidden"),
-        genetic=GeneticRule(
-            population=genetic.value(int, "population"),
-            selected=genetic.value(int, "selected"),
-            generations=genetic.value(int, "generations"),
-            mutation_rate=_optional(genetic, float, "mutation_rate"),
-        ),
-        parents=_parents(table) if table.has("parents") else None,
-    )
-    genetic.finish()
-    table.finish()
-    return rule
-
-
-def _parents(table: Table) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    found: list[tuple[str, tuple[str, ...]]] = []
-    for row in table.rows("parents"):
-        match row:
-            case (str(child), list(parents)) if all(isinstance(name, str) for name in cast("list[object]", parents)):
-                found.append((child, tuple(cast("list[str]", parents))))
-            case _:
-                table.fail("parents", 'expected lists, each ["child", ["parent", ..]]')
-    return tuple(found)
-
-
-def _is_null(table: Table, key: str) -> bool:
-    return table.has(key) and table.raw(key) is None
-
-
-def _optional(table: Table, kind: type[_Number], key: str) -> _Number | None:
-    return None if _is_null(table, key) else table.value(kind, key)

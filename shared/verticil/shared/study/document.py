@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from verticil.shared.model.constraints import Constraints, CustomNetwork, declared_constraints, declared_custom_network
 from verticil.shared.model.design import ColumnUnit
 from verticil.shared.model.privacy import Breach
 from verticil.shared.model.schema import Schema
@@ -21,8 +22,11 @@ from verticil.shared.model.subset import Subset
 from verticil.shared.model.transition import Transition
 
 __all__ = [
+    "CustomRule",
     "GeneticRule",
+    "HillClimbRule",
     "LinkageRule",
+    "OrderRule",
     "ParameterRule",
     "ReleaseRule",
     "ShareRule",
@@ -110,11 +114,54 @@ class GeneticRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StructureRule:
-    """How the structure is found. `required` and `forbidden` are edges (parent, child) by name.
+class OrderRule:
+    """Parameters of the search over orders; None: by the number of variables. `exact`: try all orders of a few variables."""
 
-    `parents` is the structure itself, with the method ``given`` only: (child, its parents) by name, one entry for each variable
-    in schema order, parents in schema order.
+    chains: int | None = None
+    moves: int | None = None
+    rounds: int | None = None
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HillClimbRule:
+    """Parameters of hill climbing: moves for which a changed pair is tabu, and moves without a gain before it ends."""
+
+    tabu_length: int = 10
+    patience: int = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomRule:
+    """A custom network (Hittmeir et al., section IV), by names.
+
+    Attributes:
+        target: what the sensitive variables may depend on.
+        sensitive: what is hidden.
+        hide_from: what it is hidden from; None: from all variables but the target.
+    """
+
+    target: str
+    sensitive: tuple[str, ...]
+    hide_from: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructureRule:
+    """How the structure is found.
+
+    Attributes:
+        method: genetic, greedy, order, tree, hill-climb, given, or auto: candidates are compared on records held out.
+        score: what the method makes large; ``auto`` with the method auto.
+        max_parents, max_family_cells: limits on every family.
+        seed: of the search.
+        required, forbidden: edges (parent, child) by name.
+        genetic, order, hill_climb: parameters of these methods.
+        parents: the structure itself, with the method ``given`` only: (child, its parents) by name, one entry for each variable
+            in schema order, parents in schema order.
+        tiers: variables by stages, earliest first; no edge leads from a later to an earlier one.
+        custom: a custom network; None: not asked for.
+        prefer: what ``auto`` chooses for: ``synthesis`` (pairs in the synthetic records) or ``structure`` (the right edges).
     """
 
     method: str
@@ -126,6 +173,11 @@ class StructureRule:
     forbidden: tuple[tuple[str, str], ...]
     genetic: GeneticRule
     parents: tuple[tuple[str, tuple[str, ...]], ...] | None = None
+    tiers: tuple[tuple[str, ...], ...] = ()
+    custom: CustomRule | None = None
+    prefer: str = "synthesis"
+    order: OrderRule = OrderRule()
+    hill_climb: HillClimbRule = HillClimbRule()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +280,43 @@ class Study:
                     f"got {unit.variables} of {unit.owner} without {len(unit.impossible)}"
                 )
         return dataclasses.replace(self, units=tuple(units.get(index, unit) for index, unit in enumerate(self.units)))
+
+    def constraints(self, *, where: str = "structure") -> Constraints:
+        """What a searched network must meet.
+
+        Args:
+            where: what messages call the table of the declarations.
+
+        Raises:
+            Misuse: STUDY_INVALID, the declarations contradict each other; the message shows all that take part.
+        """
+        rule = self.structure
+        return declared_constraints(
+            self.schema.names,
+            self.schema.n_states,
+            max_parents=rule.max_parents,
+            max_family_cells=rule.max_family_cells,
+            required=rule.required,
+            forbidden=rule.forbidden,
+            tiers=rule.tiers,
+            target=None if rule.custom is None else rule.custom.target,
+            sensitive=() if rule.custom is None else rule.custom.sensitive,
+            hide_from=None if rule.custom is None else rule.custom.hide_from,
+            where=where,
+        )
+
+    def custom_network(self, *, where: str = "structure") -> CustomNetwork | None:
+        """The custom network that the study asks for; None: it asks for none.
+
+        Raises:
+            Misuse: STUDY_INVALID, it contradicts itself.
+        """
+        rule = self.structure.custom
+        if rule is None:
+            return None
+        return declared_custom_network(
+            self.schema.names, target=rule.target, sensitive=rule.sensitive, hide_from=rule.hide_from, where=where
+        )
 
     def expired(self, today: dt.date) -> bool:
         """Whether `today` (UTC) lies behind the last valid day."""

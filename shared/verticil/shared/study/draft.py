@@ -86,7 +86,11 @@ def draft(tables: Mapping[str, Path], *, today: dt.date | None = None) -> str:
             raise DataFault("DATA_EMPTY", f"{tables[party]}: no column can be proposed as a variable")
     today = today or dt.datetime.now(dt.UTC).date()
     n_rows = min(len(frame) for frame in frames.values())
-    return _head(tables, today, n_rows) + "\n\n".join(blocks) + _tail()
+    return (
+        _head(tables, today, n_rows)
+        + "\n\n".join(blocks)
+        + _tail(sum(block.startswith("[[variable]]") for block in blocks))
+    )
 
 
 def _head(tables: Mapping[str, Path], today: dt.date, n_rows: int) -> str:
@@ -108,16 +112,16 @@ minimum_common_records = {min(1000, max(1, n_rows // 2))}
 """
 
 
-def _tail() -> str:
-    return """
+def _tail(n_variables: int) -> str:
+    return f"""
 
 [randomization_default]                  # review: check what it means with: verticil study check FILE --n RECORDS
 scheme = "symmetric"
 epsilon = 3.0
 
 [structure]
-method = "genetic"
-max_parents = 2
+method = "auto"                         # the best of some on records held out; or greedy, order, genetic, tree, hill-climb
+max_parents = {min(2, n_variables - 1)}
 seed = 1
 
 [release]

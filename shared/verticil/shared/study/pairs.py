@@ -114,12 +114,11 @@ def _dag(table: Table, rows: Sequence[Sequence[object]], study: Study) -> Dag:
         dag = Dag(parents=tuple(tuple(cast("Sequence[int]", row)) for row in rows))
     except ValueError as error:
         table.fail("parents", str(error))
-    rule, names = study.structure, study.schema.names
-    edges = {(names[parent], names[child]) for child, parents in enumerate(dag.parents) for parent in parents}
-    if any(edge in edges for edge in rule.forbidden) or any(edge not in edges for edge in rule.required):
-        table.fail("parents", "a forbidden edge is there, or a required one is not")
+    rule = study.structure
     if any(len(parents) > rule.max_parents for parents in dag.parents):
         table.fail("parents", f"a variable has more than {rule.max_parents} parents")
+    if rule.parents is None and (broken := study.constraints().violations(dag)):
+        table.fail("parents", "; ".join(broken))
     sizes = study.schema.n_states
     if any(
         math.prod(sizes[v] for v in (child, *parents)) > rule.max_family_cells

@@ -20,8 +20,11 @@ from verticil.shared.model import privacy
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.study import rules, schemes
 from verticil.shared.study.document import (
+    CustomRule,
     GeneticRule,
+    HillClimbRule,
     LinkageRule,
+    OrderRule,
     ParameterRule,
     ReleaseRule,
     ShareRule,
@@ -339,24 +342,35 @@ def _key(names: Sequence[str]) -> str:
 
 def _structure(table: Table, schema: Schema) -> StructureRule:
     table.only(
-        "method", "score", "max_parents", "max_family_cells", "seed", "required", "forbidden", "genetic", "parents"
-    )
-    method = table.choice("method", rules.METHODS, "genetic")
+        "method", "score", "max_parents", "max_family_cells", "seed", "required", "forbidden", "tiers", "target", "sensitive",
+        "hide_from", "prefer", "genetic", "order", "hill_climb", "parents",
+    )  # fmt: skip
+    # A study that tunes the genetic algorithm means it.
+    method = table.choice("method", rules.METHODS, "genetic" if table.has("genetic") else "auto")
     rules.check_supported(rules.METHODS, method, where=f"{table.source}: structure.method")
     parents = None
     if method == "given":
-        for key in ("score", "seed", "required", "forbidden", "genetic"):
+        for key in ("score", "seed", "required", "forbidden", "tiers", "prefer", "genetic", "order", "hill_climb"):
             if table.has(key):
                 table.fail(key, "goes with a search, expected none of it with the method 'given'", hint="remove it")
         parents = _parents(table.table("parents"), schema)
     elif table.has("parents"):
         table.fail("parents", f"does not go with the method '{method}'", hint='set method = "given"')
+    d = len(schema)
+    if table.has("max_parents") and (most := table.value(int, "max_parents")) >= d:
+        table.fail(
+            "max_parents",
+            f"got {most} for {d} variables, expected at most {d - 1}: no variable is its own parent",
+            hint=f"set max_parents = {min(2, d - 1)}",
+        )
+    if table.has("genetic") and method != "genetic":
+        table.fail("genetic", f"goes with the method 'genetic', got '{method}'", hint="remove it")
     genetic = table.table("genetic", optional=True)
     genetic.only("population", "selected", "generations", "mutation_rate")
     usual = GeneticRule()
     return StructureRule(
         method=method,
-        score=table.choice("score", rules.SCORES, "mutual-information"),
+        score=table.choice("score", rules.SCORES, rules.METHOD_SCORES[method][0]),
         max_parents=table.value(int, "max_parents", 2),
         max_family_cells=table.value(int, "max_family_cells", 20_000),
         seed=table.value(int, "seed", 1),
@@ -369,6 +383,48 @@ def _structure(table: Table, schema: Schema) -> StructureRule:
             mutation_rate=genetic.value(float, "mutation_rate") if genetic.has("mutation_rate") else None,
         ),
         parents=parents,
+        tiers=rules.tiers_from(table, "tiers"),
+        custom=_custom(table),
+        prefer=table.choice("prefer", rules.PREFERENCES, rules.PREFERENCES[0]),
+        order=_order(table.table("order", optional=True)),
+        hill_climb=_hill_climb(table.table("hill_climb", optional=True)),
+    )
+
+
+def _custom(table: Table) -> CustomRule | None:
+    """``target``, ``sensitive`` and ``hide_from``; None where none of them stands there."""
+    if not table.has("target"):
+        for key in ("sensitive", "hide_from"):
+            if table.has(key):
+                table.fail(
+                    key,
+                    "stands without 'target'",
+                    hint="name the variable that the sensitive ones may depend on: target",
+                )
+        return None
+    return CustomRule(
+        target=table.value(str, "target"),
+        sensitive=table.strings("sensitive", []),
+        hide_from=table.strings("hide_from") if table.has("hide_from") else None,
+    )
+
+
+def _order(table: Table) -> OrderRule:
+    table.only("chains", "moves", "rounds", "exact")
+    return OrderRule(
+        chains=table.value(int, "chains") if table.has("chains") else None,
+        moves=table.value(int, "moves") if table.has("moves") else None,
+        rounds=table.value(int, "rounds") if table.has("rounds") else None,
+        exact=table.value(bool, "exact", False),
+    )
+
+
+def _hill_climb(table: Table) -> HillClimbRule:
+    table.only("tabu_length", "patience")
+    usual = HillClimbRule()
+    return HillClimbRule(
+        tabu_length=table.value(int, "tabu_length", usual.tabu_length),
+        patience=table.value(int, "patience", usual.patience),
     )
 
 

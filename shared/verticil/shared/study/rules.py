@@ -29,9 +29,11 @@ from verticil.shared.study.vocabulary import (
     MAX_SAFE,
     MAX_TEXT,
     MAX_VARIABLES,
+    METHOD_SCORES,
     METHODS,
     MODELS,
     NORMALISE_STEPS,
+    PREFERENCES,
     SCHEMES,
     SCORES,
     check_supported,
@@ -46,8 +48,10 @@ __all__ = [
     "MAX_TEXT",
     "MAX_VARIABLES",
     "METHODS",
+    "METHOD_SCORES",
     "MODELS",
     "NORMALISE_STEPS",
+    "PREFERENCES",
     "SCHEMES",
     "SCORES",
     "bin_labels",
@@ -59,6 +63,7 @@ __all__ = [
     "is_party_name",
     "make_variable",
     "near_hint",
+    "tiers_from",
 ]
 
 _FARTHEST: Final = 1e15
@@ -129,6 +134,20 @@ def edges_from(table: Table, key: str) -> tuple[tuple[str, str], ...]:
             case _:
                 table.fail(key, 'expected edges, each ["parent", "child"]')
     return tuple(edges)
+
+
+def tiers_from(table: Table, key: str) -> tuple[tuple[str, ...], ...]:
+    """The lists of names at `key`, one for each tier; an absent key is no tier.
+
+    Raises:
+        Misuse: the table's code.
+    """
+    tiers: list[tuple[str, ...]] = []
+    for row in table.rows(key, []):
+        if not all(isinstance(name, str) for name in row):
+            table.fail(key, 'expected lists of names, one for each tier: [["first", ..], ["later", ..]]')
+        tiers.append(tuple(str(name) for name in row))
+    return tuple(tiers)
 
 
 def breach_from(table: Table, key: str) -> Breach | None:

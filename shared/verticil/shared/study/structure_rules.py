@@ -1,6 +1,7 @@
 """What holds for the structure of every resolved study, and for what parties do before they share parameters (Model I).
 
-A structure that is given is checked as a searched one would be: a directed acyclic graph within the study's limits.
+A structure that is given is checked as a searched one would be: a directed acyclic graph within the study's limits, that keeps
+what a custom network promises.
 """
 
 from __future__ import annotations
@@ -13,9 +14,20 @@ from typing import Final, NoReturn
 
 from verticil.shared.errors import Misuse
 from verticil.shared.model.gaussian import share_sigma
-from verticil.shared.study.document import Study
-from verticil.shared.study.readers import shared_tables
-from verticil.shared.study.vocabulary import MAX_SAFE, MAX_TEXT, METHODS, SCORES, check_supported, fail
+from verticil.shared.study.document import HillClimbRule, OrderRule, Study
+from verticil.shared.study.readers import given_dag, shared_tables
+from verticil.shared.study.vocabulary import (
+    MAX_EXACT,
+    MAX_SAFE,
+    MAX_TEXT,
+    METHOD_SCORES,
+    METHODS,
+    PAIR_METHODS,
+    PREFERENCES,
+    SCORES,
+    check_supported,
+    fail,
+)
 
 __all__ = ["LARGEST_DELTA", "check_share", "check_structure", "edge_text", "near_hint"]
 
@@ -46,9 +58,15 @@ def check_structure(study: Study, *, source: str) -> None:
     """
     rules, rule = _Structure(study, source), study.structure
     check_supported(METHODS, rule.method, where=f"{source}: structure.method")
-    for what, value, known in (("method", rule.method, METHODS), ("score", rule.score, SCORES)):
-        if value not in known:
-            rules.fail(what, f"got '{value[:MAX_TEXT]}', expected one of {', '.join(known)}")
+    known = {
+        "method": (rule.method, METHODS),
+        "score": (rule.score, SCORES),
+        "prefer": (rule.prefer, PREFERENCES),
+    }
+    for what, (value, names) in known.items():
+        if value not in names:
+            rules.fail(what, f"got '{value[:MAX_TEXT]}', expected one of {', '.join(names)}")
+    rules.method()
     rules.numbers()
     rules.edges()
     if (rule.method == "given") != (rule.parents is not None):
@@ -124,26 +142,89 @@ class _Structure:
         self.within("genetic.generations", genetic.generations, 1, 1_000_000)
         if genetic.mutation_rate is not None:
             self.within("genetic.mutation_rate", genetic.mutation_rate, 0, 1)
+        for key, number, least, most in (
+            ("chains", rule.order.chains, 1, 10_000),
+            ("moves", rule.order.moves, 0, 100_000_000),
+            ("rounds", rule.order.rounds, 0, 1_000_000),
+        ):
+            if number is not None:
+                self.within(f"order.{key}", number, least, most)
+        self.within("hill_climb.tabu_length", rule.hill_climb.tabu_length, 0, 1_000_000)
+        self.within("hill_climb.patience", rule.hill_climb.patience, 1, 1_000_000)
+
+    def method(self) -> None:
+        """Method, score and options that go together, and what a method asks of the data."""
+        study, rule = self.study, self.study.structure
+        if rule.score not in (scores := METHOD_SCORES[rule.method]):
+            able = ", ".join(f"'{name}'" for name, of_method in METHOD_SCORES.items() if rule.score in of_method)
+            self.fail(
+                "score",
+                f"'{rule.score}' does not go with the method '{rule.method}', expected {' or '.join(scores)}",
+                hint=f"'{rule.score}' goes with the method {able}",
+            )
+        for key, used, method in (
+            ("order", rule.order != OrderRule(), "order"),
+            ("hill_climb", rule.hill_climb != HillClimbRule(), "hill-climb"),
+            ("prefer", rule.prefer != PREFERENCES[0], "auto"),
+        ):
+            if used and rule.method != method:
+                self.fail(key, f"goes with the method '{method}', got '{rule.method}'", hint="remove it")
+        if study.model == "peer" and rule.method not in (*PAIR_METHODS, "given"):
+            raise Misuse(
+                "STUDY_UNSUPPORTED",
+                f"{self.source}: structure.method: '{rule.method}' needs tables of whole families, and with the model 'peer' the "
+                "parties send scores of pairs only",
+                hint=f"use one of: {', '.join(PAIR_METHODS)}, given",
+            )
+        if rule.score == "bdeu":
+            randomized = [name for unit in study.units if not unit.transition.is_identity for name in unit.variables]
+            if randomized:
+                shown = ", ".join(f"'{name}'" for name in randomized[:5]) + (" and others" if randomized[5:] else "")
+                self.fail(
+                    "score",
+                    f"'bdeu' takes counts for data, and {shown} {'are' if randomized[1:] else 'is'} randomized: it would find "
+                    "edges between independent columns",
+                    hint="use 'bic' or 'bic-noise', which take the noise into account",
+                )
 
     def edges(self) -> None:
         rule = self.study.structure
-        if rule.required:
-            raise Misuse(
-                "STUDY_UNSUPPORTED",
-                f"{self.source}: structure.required: required edges are not yet supported",
-                hint="remove them; forbidden edges are supported",
+        for key, edges in (("required", rule.required), ("forbidden", rule.forbidden)):
+            for edge in edges:
+                for name in edge:
+                    if name not in self.study.schema:
+                        self.fail(
+                            key,
+                            f"'{name[:MAX_TEXT]}' is not a variable of the study",
+                            hint=near_hint(name, self.study.schema.names),
+                        )
+                if edge[0] == edge[1]:
+                    self.fail(key, f"{edge_text(edge)} joins a variable to itself")
+            for text, count in Counter(map(edge_text, edges)).items():
+                if count > 1:
+                    self.fail(key, f"'{text}' stands there {count} times, expected once")
+            if edges and rule.method == "given":
+                self.fail(key, f"a structure that is given has no {key} edges, expected none")
+        self.declarations()
+
+    def declarations(self) -> None:
+        """Tiers, the custom network, and all declarations together."""
+        rule = self.study.structure
+        if rule.tiers and rule.method == "given":
+            self.fail("tiers", "a structure that is given has no tiers, expected none")
+        if any(not tier for tier in rule.tiers):
+            self.fail("tiers", "a tier is empty, expected names of variables in each")
+        constraints = self.study.constraints(where=f"{self.source}: structure")
+        if rule.method == "tree":
+            for child, name in enumerate(self.study.schema.names):
+                if len(needed := constraints.parents_required(child)) > 1:
+                    self.fail("required", f"'{name}' has {len(needed)} required parents, a tree admits one")
+        if rule.order.exact and (widest := max(map(len, constraints.blocks))) > MAX_EXACT:
+            self.fail(
+                "order.exact",
+                f"{widest} variables may stand in any order, expected at most {MAX_EXACT}",
+                hint="leave it out; the search over orders comes within .5 % of the best",
             )
-        for edge in rule.forbidden:
-            for name in edge:
-                if name not in self.study.schema:
-                    self.fail("forbidden", f"'{name[:MAX_TEXT]}' is not a variable of the study")
-            if edge[0] == edge[1]:
-                self.fail("forbidden", f"{edge_text(edge)} joins a variable to itself")
-        for text, count in Counter(map(edge_text, rule.forbidden)).items():
-            if count > 1:
-                self.fail("forbidden", f"'{text}' stands there {count} times, expected once")
-        if rule.forbidden and rule.method == "given":
-            self.fail("forbidden", "a structure that is given has no forbidden edges, expected none")
 
     def given(self, entries: Sequence[tuple[str, Sequence[str]]]) -> None:
         rule, schema = self.study.structure, self.study.schema
@@ -177,6 +258,15 @@ class _Structure:
         if cycle := _cycle(dict(entries)):
             self.fail(
                 "parents", f"there is a cycle: {' -> '.join(cycle)}, expected none", hint="remove one of the edges"
+            )
+        custom, dag = self.study.custom_network(where=f"{self.source}: structure"), given_dag(self.study)
+        if custom is not None and dag is not None and (leaks := custom.leaks(dag)):
+            s, q = (schema.names[v] for v in leaks[0])
+            self.fail(
+                "parents",
+                f"the custom network is not kept: '{s}' is not separated from '{q}' by the target "
+                f"'{schema.names[custom.target]}' ({len(leaks)} such pairs)",
+                hint="remove the edges that lead around the target",
             )
 
 

@@ -15,13 +15,17 @@ __all__ = [
     "LINKAGE_MODES",
     "MAX_CELLS",
     "MAX_COMBINATIONS",
+    "MAX_EXACT",
     "MAX_PURPOSE",
     "MAX_SAFE",
     "MAX_TEXT",
     "MAX_VARIABLES",
     "METHODS",
+    "METHOD_SCORES",
     "MODELS",
     "NORMALISE_STEPS",
+    "PAIR_METHODS",
+    "PREFERENCES",
     "SCHEMES",
     "SCORES",
     "check_supported",
@@ -53,14 +57,29 @@ SCHEMES: Final = {
 }
 METHODS: Final = {
     "genetic": True,
-    "greedy": False,
-    "order": False,
-    "tree": False,
-    "hill-climb": False,
+    "greedy": True,
+    "order": True,
+    "tree": True,
+    "hill-climb": True,
     "given": True,
-    "auto": False,
+    "auto": True,
 }
-SCORES: Final = {"mutual-information": True}
+SCORES: Final = {"mutual-information": True, "bic": True, "bic-noise": True, "bdeu": True, "auto": True}
+METHOD_SCORES: Final = {
+    "genetic": ("mutual-information",),
+    "greedy": ("mutual-information",),
+    "order": ("mutual-information",),
+    "tree": ("mutual-information",),
+    "hill-climb": ("bic", "bic-noise", "bdeu"),
+    "given": ("mutual-information",),
+    "auto": ("auto",),
+}
+"""What a method can make large; the first is its default."""
+PREFERENCES: Final = ("synthesis", "structure")
+PAIR_METHODS: Final = ("genetic", "order", "tree", "auto")
+"""Methods that need nothing but the scores of pairs; between peers nobody has more."""
+MAX_EXACT: Final = 15
+"""Most variables that may stand in any order, for the exact search over orders."""
 ESTIMATORS: Final = ("em", "inverse", "clip", "simplex")
 NORMALISE_STEPS: Final = ("nfkc", "trim", "casefold", "digits-only")
 

@@ -16,8 +16,8 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.search.constraints import Constraints
 from verticil.shared.errors import InternalFault
+from verticil.shared.model.constraints import Constraints
 from verticil.shared.model.graph import Dag
 
 __all__ = [

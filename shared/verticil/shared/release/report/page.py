@@ -33,6 +33,8 @@ _SHOWN_CATEGORIES: Final = 40
 _BAR_WIDTH: Final = 200.0
 _LETTER: Final = 7.9  # width of an average letter of a node's name, in drawing units
 _NAME_LETTERS: Final = 26
+_WIDTH: Final = 1.3  # of an edge of unknown strength, as in the style sheet
+_THIN, _THICK = 0.6, 2.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,8 @@ class Edge:
     child: str
     crosses: bool
     curve: layout.Curve
+    strength: str | None
+    width: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,9 +168,16 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "nodes": nodes,
         "edges": edges,
         "n_crossing": sum(edge.crosses for edge in edges),
+        "strengths": bool(edges) and all(edge.strength is not None for edge in edges),
+        "custom": _custom(content),
         "drawing": drawing,
         "parents": [
-            (node.full_name, node.owner, [study.schema[parent].name for parent in network.dag.parents[position]])
+            (
+                node.full_name,
+                node.owner,
+                [study.schema[parent].name for parent in network.dag.parents[position]],
+                [edge.strength for edge in edges if edge.child == node.full_name and edge.strength is not None],
+            )
             for position, node in enumerate(nodes)
         ],
         "shares": _shares(content, owner_index),
@@ -262,16 +273,39 @@ def _network(content: ReleaseContent, owner_index: Mapping[str, int]) -> tuple[l
         Node(name=name, full_name=variable.name, owner=variable.owner, owner_index=owner_index[variable.owner], box=box)
         for name, variable, box in zip(names, schema.variables, drawing.boxes, strict=True)
     ]
+    strength = _strengths(content.search)
     edges = [
         Edge(
             parent=schema[curve.parent].name,
             child=schema[curve.child].name,
             crosses=schema[curve.parent].owner != schema[curve.child].owner,
             curve=curve,
+            strength=None if known is None else wording.percent(known, 0),
+            width=_WIDTH if known is None else _THIN + (_THICK - _THIN) * known,
         )
         for curve in drawing.curves
+        for known in (strength.get((schema[curve.parent].name, schema[curve.child].name)),)
     ]
     return edges, nodes, drawing
+
+
+def _strengths(search: Mapping[str, Json]) -> dict[tuple[str, str], float]:
+    """The strengths of edges by names, where the release has them."""
+    found: dict[tuple[str, str], float] = {}
+    rows = search.get("edge_strength")
+    for row in rows if isinstance(rows, Sequence) and not isinstance(rows, str) else ():
+        match row:
+            case (str(parent), str(child), int() | float() as strength):
+                found[parent, child] = float(strength)
+            case _:
+                raise ValueError("edge_strength is not a list of parent, child and number")
+    return found
+
+
+def _custom(content: ReleaseContent) -> str | None:
+    """What the custom network promises; None where the study asks for none. That it is kept is checked by the content."""
+    custom = content.study.custom_network()
+    return None if custom is None else custom.promise(content.study.schema.names)
 
 
 def _letters(text: str) -> float:
@@ -337,7 +371,8 @@ def _facts(content: ReleaseContent) -> list[tuple[str, str]]:
         *([("Seed of the structure search", str(study.structure.seed))] if study.structure.parents is None else []),
         ("Seed of the synthetic records", str(study.release.seed)),
     ]
-    for prefix, mapping in (("Structure search", content.search), ("Made with", content.provenance)):
+    search = {key: value for key, value in content.search.items() if not key.startswith("edge_strength")}
+    for prefix, mapping in (("Structure search", search), ("Made with", content.provenance)):
         facts.extend(_flat(prefix, mapping))
     return facts
 
@@ -360,6 +395,8 @@ def _fact(value: Json) -> str:
         return {None: "none", True: "yes", False: "no"}[value]
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return "; ".join(f"{key.replace('_', ' ')} {_fact(item)}" for key, item in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
         return " → ".join(_fact(item) for item in value)
     return str(value)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from verticil.shared.errors import Misuse
 from verticil.shared.model.graph import Dag, is_separated
 
-__all__ = ["Constraints", "CustomNetwork", "declared_constraints"]
+__all__ = ["Constraints", "CustomNetwork", "declared_constraints", "declared_custom_network"]
 
 Edge = tuple[str, str]
 
@@ -191,7 +191,7 @@ def declared_constraints(
             cannot be kept; the message shows every declaration that takes part.
     """
     index = {name: number for number, name in enumerate(names)}
-    custom = _custom(index, target, sensitive, hide_from, where)
+    custom = declared_custom_network(names, target=target, sensitive=sensitive, hide_from=hide_from, where=where)
     d = len(names)
 
     def edges(key: str, declared: Sequence[Edge]) -> NDArray[np.bool_]:
@@ -235,13 +235,20 @@ def declared_constraints(
     return Constraints(names=tuple(names), allowed=allowed, required=needed, tiers=stages, custom=custom)
 
 
-def _custom(
-    index: Mapping[str, int],
+def declared_custom_network(
+    names: Sequence[str],
+    *,
     target: str | None,
     sensitive: Sequence[str],
     hide_from: Sequence[str] | None,
-    where: str,
+    where: str = "structure",
 ) -> CustomNetwork | None:
+    """Make a custom network from names; None where nothing of it is declared. For the arguments see `declared_constraints`.
+
+    Raises:
+        Misuse: STUDY_INVALID, an unknown or repeated name, or a declaration that contradicts itself.
+    """
+    index = {name: number for number, name in enumerate(names)}
     if target is None:
         if sensitive or hide_from is not None:
             raise _invalid(

@@ -1,0 +1,137 @@
+"""How well a model fits randomized records that it was not learned from: the composite pairwise likelihood.
+
+    (1/n) mean over pairs (a, b) of sum_y f(y) log (P_a^T pi P_b)(y),
+
+f the counts of the held-out released pair, pi the model's pair, P the channels (methods.md section 2 (4)): the model is
+randomized, and nothing is corrected, so there is no bias of a correction. The pairs are those of *units*: a compound is one
+column. It costs no privacy. It measures how well pairs are reproduced, not the joint distribution nor the graph.
+
+The model's pairs are read from a sample, mixed with a little of independence so that no cell is impossible.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.miner.learning.counting import MAX_PAIR_CELLS, Codes, all_pair_tables, family_counts
+from verticil.miner.learning.family_scores import EM_STEPS
+from verticil.miner.learning.tables import FamilyTables
+from verticil.shared.model.axes import apply_axes
+from verticil.shared.model.design import ColumnUnit, family_design
+from verticil.shared.model.estimation import em_projection
+from verticil.shared.model.graph import Dag
+from verticil.shared.model.network import Family, Network
+from verticil.shared.model.schema import Schema
+from verticil.shared.release.synthesis import sample_codes
+
+__all__ = ["HeldOut", "quick_network"]
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64] | NDArray[np.float64]
+
+_SAMPLED: Final = 100_000
+_INDEPENDENT: Final = 1e-3
+_FLOOR: Final = 1e-6
+
+
+class HeldOut:
+    """Held-out records, counted once.
+
+    Args:
+        columns: released codes of each unit.
+        units: how they were randomized.
+        n_states: number of categories of each variable.
+    """
+
+    def __init__(self, columns: Sequence[Codes], units: Sequence[ColumnUnit], n_states: Sequence[int]) -> None:
+        self._units, self._n_states = tuple(units), tuple(n_states)
+        # Each unit as one variable of its own categories.
+        self._whole = [
+            ColumnUnit(variables=(index,), domain=None, channel=unit.channel) for index, unit in enumerate(units)
+        ]
+        self._counts = dict(self._counted(columns))
+
+    def likelihood(self, network: Network, *, seed: int) -> float:
+        """The mean log-likelihood of one held-out record's pair, nats; larger is better."""
+        generator = np.random.Generator(np.random.Philox(seed))
+        sample = sample_codes(network, _SAMPLED, generator=generator)
+        codes = [self._unit_codes(unit, sample) for unit in self._units]
+        sizes = [unit.channel.n_states for unit in self._units]
+        total, weight = 0.0, 0.0
+        for pair, observed in self._counts.items():
+            design = family_design(self._whole, sizes, pair)
+            known = np.all([codes[unit] >= 0 for unit in pair], axis=0)
+            flat = np.ravel_multi_index([codes[unit][known] for unit in pair], [sizes[unit] for unit in pair])
+            table = np.bincount(flat, minlength=math.prod(sizes[unit] for unit in pair)).astype(np.float64)
+            expected = apply_axes(
+                _mixed(table.reshape([sizes[unit] for unit in pair])), [axis.forward for axis in design.axes]
+            )
+            filled = observed > 0
+            total += float(observed[filled] @ np.log(expected[filled]))
+            weight += float(observed.sum())
+        return total / max(weight, 1.0)
+
+    def _counted(self, columns: Sequence[Codes]) -> Iterator[tuple[tuple[int, ...], Counts]]:
+        sizes = [unit.channel.n_states for unit in self._units]
+        d = len(sizes)
+        pairs: list[tuple[int, ...]] = list(itertools.combinations(range(d), 2)) if d > 1 else [(0,)]
+        # A compound also says something about its own variables' pairs.
+        alone = [(index,) for index, unit in enumerate(self._units) if unit.domain is not None and d > 1]
+        single = all(unit.channel.codes_per_record == 1 for unit in self._units)
+        cells = (sum(sizes) ** 2 - sum(k * k for k in sizes)) // 2
+        if d > 1 and single and cells <= MAX_PAIR_CELLS:
+            tables = all_pair_tables(columns, sizes)
+            yield from ((pair, tables.table(*pair)) for pair in tables.pairs())
+            pairs = []
+        by_index = dict(enumerate(columns))
+        for axes in (*pairs, *alone):
+            if math.prod(sizes[unit] for unit in axes) <= MAX_PAIR_CELLS:
+                yield axes, family_counts(by_index, family_design(self._whole, sizes, axes))
+
+    def _unit_codes(self, unit: ColumnUnit, sample: Sequence[NDArray[np.unsignedinteger]]) -> NDArray[np.int64]:
+        """What a unit's true category is in each sampled record; -1 for an impossible combination."""
+        if unit.domain is None:
+            return sample[unit.variables[0]].astype(np.int64)
+        shape = [self._n_states[variable] for variable in unit.variables]
+        place = np.full(math.prod(shape), -1, dtype=np.int64)
+        place[np.ravel_multi_index(np.array(unit.domain).T.tolist(), shape)] = np.arange(len(unit.domain))
+        return np.asarray(place[np.ravel_multi_index([sample[v].astype(np.int64) for v in unit.variables], shape)])
+
+
+def quick_network(schema: Schema, dag: Dag, tables: FamilyTables, *, prior_count: float) -> Network:
+    """A network with the probabilities that a comparison needs, and without uncertainty: everything else is NaN."""
+    families: list[Family] = []
+    for child, parents in enumerate(dag.parents):
+        observed, design = tables.counted((*parents, child))
+        table = em_projection(observed, design, iterations=EM_STEPS).reshape(-1, design.shape[-1])
+        table = table + max(prior_count, _FLOOR)
+        unknown = np.full(table.shape, np.nan)
+        families.append(
+            Family(
+                child=child,
+                parents=parents,
+                probability=table / table.sum(axis=1, keepdims=True),
+                estimate=unknown,
+                standard_error=unknown,
+                interval_low=unknown,
+                interval_high=unknown,
+                unstable=np.zeros(table.shape, dtype=np.bool_),
+            )
+        )
+    return Network(schema=schema, dag=dag, families=tuple(families))
+
+
+def _mixed(table: Floats) -> Floats:
+    """Shares, mixed with the product of the one-way shares, of which none is 0."""
+    share = table / max(float(table.sum()), 1.0)
+    product = np.ones((1,) * table.ndim)
+    for axis in range(table.ndim):
+        one = share.sum(axis=tuple(other for other in range(table.ndim) if other != axis)) + _FLOOR
+        product = product * (one / one.sum()).reshape([-1 if other == axis else 1 for other in range(table.ndim)])
+    return (1 - _INDEPENDENT) * share + _INDEPENDENT * product
