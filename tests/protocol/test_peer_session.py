@@ -1163,12 +1163,19 @@ async def test_a_learned_structure_comes_from_scores_alone(make, tmp_path):
             seen.append(request)
             return await super().put_scores(request)
 
+    may_search = asyncio.Event()
+
+    class Held(InlineLearning):
+        async def search(self, job, progress):
+            await may_search.wait()
+            return await super().search(job, progress)
+
     async with MinerNode(
         tmp_path / "miner",
         identity=Identity(federation="trial", role=Role.MINER, name="miner"),
         authority=(federation.pki / "ca" / "ca.crt").read_bytes(),
         signer=SigningKey.load(federation.pki / "miner.sign", federation.pki / "miner.crt"),
-        executor=InlineLearning(clock=lambda: NOW),
+        executor=Held(clock=lambda: NOW),
         limits=Limits(disk_reserve_bytes=0),
         randomized_days=30,
     ) as miner:
@@ -1179,6 +1186,7 @@ async def test_a_learned_structure_comes_from_scores_alone(make, tmp_path):
         federation.open()
         await federation.run()
         assert {federation.stage(name) for name in NAMES} == {"waiting for the miner's search"}
+        may_search.set()
         seen[-1].wait_seconds = 60
         await federation.dial("west").put_scores(seen[-1])  # answers when the search has ended
         await federation.run()
