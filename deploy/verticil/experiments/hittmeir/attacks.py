@@ -141,13 +141,13 @@ def _publications(data: DataSet, scenario: Scenario, *, scale: Scale, seed: int,
         step(f"{data.name}: attacks on {name} records" + ("" if epsilon is None else f" at epsilon = {epsilon:g}"))
         schema = data.fine if epsilon is None else data.coarse
         split = next(splits(data, schema, number=1, seed=seed, rows=scale.rows))
-        whole = split.train if data.test is not None else view(schema, data.train)
+        whole = split.train if data.test is not None or scale.rows is not None else view(schema, data.train)
         records = _published(whole, recipe, seed=seed)
         yield _Publication(
             name=name,
             records=records,
             attacked=whole,
-            of_members=records if data.test is not None else _published(split.train, recipe, seed=seed),
+            of_members=records if whole is split.train else _published(split.train, recipe, seed=seed),
             members=split.train,
             others=split.test,
             epsilon=epsilon,
@@ -168,7 +168,7 @@ def _attack(publication: _Publication, data: DataSet, scenario: Scenario, scale:
     each: dict[str, list[float]] = {name: [] for name in ("GCAP", *scale.classifiers)}
     shares: list[Disclosure] = []
     of_split: list[Disclosure] = []
-    for key in scenario.keys:
+    for key in scenario.keys[: scale.keys]:
         attacked, published, of_members, members, others = (
             _known(records, key, scenario, data)
             for records in (

@@ -41,6 +41,7 @@ __all__ = [
     "card",
     "cmc",
     "drawn",
+    "encoded",
     "simulated_card",
     "splits",
     "view",
@@ -131,12 +132,17 @@ def view(schema: Schema, table: Texts, rows: NDArray[np.intp] | None = None) -> 
         DataFault: DATA_CATEGORY_UNSEEN, a column has values that its codebook does not declare.
     """
     taken = table if rows is None else {name: column[rows] for name, column in table.items()}
-    codes = [_encoded(taken[variable.name], variable) for variable in schema.variables]
+    codes = encoded(schema, taken)
     values = [
         column.astype(np.float64) if variable.bins is None else taken[variable.name].astype(np.float64)
         for variable, column in zip(schema.variables, codes, strict=True)
     ]
     return View(schema=schema, codes=codes, values=np.column_stack(values))
+
+
+def encoded(schema: Schema, table: Texts) -> list[Codes]:
+    """The codes alone. Errors as of `view`."""
+    return [_encoded(table[variable.name], variable) for variable in schema.variables]
 
 
 def drawn(schema: Schema, codes: list[Codes], *, seed: int) -> View:

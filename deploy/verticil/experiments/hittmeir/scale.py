@@ -30,6 +30,7 @@ class Scale:
         splits: random splits of Contraceptive Method Choice.
         epsilons: of the randomized columns.
         classifiers: which are trained.
+        keys: at most so many sets of known attributes in an attack; None: all.
         simulated_rows: records of the simulated credit-card table that classifiers see; the times are of all.
     """
 
@@ -41,6 +42,7 @@ class Scale:
     splits: int
     epsilons: tuple[float, ...] = (3.0, 2.0, 1.0)
     classifiers: tuple[str, ...] = CLASSIFIERS
+    keys: int | None = None
     simulated_rows: int
 
 
