@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -316,7 +317,9 @@ _ADULT_NUMBERS: Final[Mapping[str, tuple[Sequence[float], Sequence[float]]]] = {
 def _shipped(name: str) -> dict[str, NDArray[np.object_]]:
     text = gzip.decompress((files(_PACKAGE) / f"{name}.csv.gz").read_bytes()).decode("utf-8")
     header, *rows = csv.reader(io.StringIO(text))
-    return {name: np.array(column, dtype=object) for name, column in zip(header, zip(*rows, strict=True), strict=True)}
+    # One object for equal texts, as pandas reads them: a quarter of the memory, and quicker to encode.
+    columns = (np.array([sys.intern(text) for text in column], dtype=object) for column in zip(*rows, strict=True))
+    return dict(zip(header, columns, strict=True))
 
 
 def _labels(table: Texts, name: str) -> tuple[str, ...]:

@@ -61,8 +61,10 @@ QUICK: Final = Scale(
     generations=20,
     degrees=(1, 2),
     custom_degree=2,
-    splits=2,
+    splits=1,
     epsilons=(3.0,),
+    classifiers=("NB", "SV", "KN", "LR"),
+    keys=1,
     simulated_rows=600,
 )
 

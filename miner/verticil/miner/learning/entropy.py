@@ -72,7 +72,8 @@ class JointInformation:
                 cells = len(distinct)
             self._begun[len(start)] = (start, index, cells)
         last = members[-1]
-        index, cells = index * self._n_states[last] + self._columns[last], cells * self._n_states[last]
+        index, cells = index * self._n_states[last], cells * self._n_states[last]
+        index += self._columns[last]
         if cells > 2**26:
             distinct, index = np.unique(index, return_inverse=True)
             cells = len(distinct)
