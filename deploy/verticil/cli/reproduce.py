@@ -90,7 +90,7 @@ def reproduce(
     """Run a paper's experiments through this program's own methods, and print theirs beside ours.
 
     ma-sivakumar: data drawn from the paper's networks; nobody's records are involved. hittmeir: two public data sets, and a third
-    where you have it; whole, it takes most of an hour.
+    where you have it; whole, it takes tens of minutes.
     """
     if paper is Paper.hittmeir:
         from verticil.cli.reproduce_hittmeir import run_hittmeir

@@ -45,7 +45,7 @@ def draw_correlations(found: Correlations, short: Sequence[str], form: Form) -> 
             f"custom network ({found.with_sensitive(found.custom):.3f})",
         )
         for axes, matrix, title in zip(panels, (found.original, found.ordinary, found.custom), titles, strict=True):
-            image = axes.imshow(np.array(matrix), cmap="RdBu_r", vmin=-1, vmax=1)
+            axes.imshow(np.array(matrix), cmap="RdBu_r", vmin=-1, vmax=1)
             axes.set_xticks(range(len(short)), short, rotation=90)
             axes.set_yticks(range(len(short)), short)
             axes.tick_params(length=0)
@@ -53,9 +53,11 @@ def draw_correlations(found: Correlations, short: Sequence[str], form: Form) -> 
                 ((-0.5, place - 0.5), len(short), 1),
                 ((place - 0.5, -0.5), 1, len(short)),
             ):
-                axes.add_patch(Rectangle(low, width, height, fill=False, edgecolor="black", linewidth=1.2))
+                axes.add_patch(
+                    Rectangle(low, width, height, fill=False, edgecolor="black", linewidth=1.2, clip_on=False)
+                )
             axes.set_title(title, loc="left", fontsize=9)
-        figure.colorbar(image, ax=panels, shrink=0.85, label="Pearson correlation")
+        figure.colorbar(panels[0].images[0], ax=panels, shrink=0.85, label="Pearson correlation")
         figure.suptitle(
             f"Figure 1: Adult; sensitive {found.sensitive}, target {found.target}; in brackets the mean absolute "
             f"correlation of {found.sensitive} with all but the target",
