@@ -59,6 +59,8 @@ _UNKNOWN: Final = Missing(category="unknown", spellings=("?", ""))
 CARD_COLUMNS: Final = ("Time", *(f"V{number}" for number in range(1, 29)), "Amount", "Class")
 """Of the credit-card data set."""
 
+_BY_RANGES_FROM: Final = 1_000  # distinct texts
+
 _CARD_ROWS: Final = 284_807
 _CARD_FRAUDS: Final = 492
 
@@ -182,7 +184,11 @@ def splits(data: DataSet, schema: Schema, *, number: int, seed: int, rows: int |
 
 def _encoded(texts: NDArray[np.object_], variable: Variable) -> Codes:
     places, distinct = pd.factorize(texts)
-    codes, _ = Codebook(variable, {}, where=f"column '{variable.name}'").encode([str(text) for text in distinct])
+    if variable.bins is not None and len(distinct) > _BY_RANGES_FROM:  # the rule of `Codebook`, all numbers at once
+        codes = np.searchsorted(variable.bins, distinct.astype(np.float64), side="right").astype(np.int32) - 1
+        codes[codes >= variable.n_bins] = -1
+    else:
+        codes, _ = Codebook(variable, {}, where=f"column '{variable.name}'").encode([str(text) for text in distinct])
     if (codes < 0).any():
         raise DataFault(
             "DATA_CATEGORY_UNSEEN",
@@ -286,7 +292,8 @@ def simulated_card(*, rows: int = _CARD_ROWS, seed: int = 1) -> DataSet:
         for place in generator.choice(number, min(number, 2), replace=False) if number else ():
             column += 0.6 * made[int(place)]
         made.append(column / column.std())
-        table[name] = made[-1].round(6).astype(str).astype(object)
+        distinct, places = np.unique(made[-1].round(2), return_inverse=True)
+        table[name] = distinct.astype(str).astype(object)[places]
     table["Class"] = fraud.astype(str).astype(object)
     return card(table, simulated=True)
 
