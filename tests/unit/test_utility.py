@@ -45,6 +45,10 @@ def test_one_class_in_training_is_what_is_predicted() -> None:
     (found,) = utility(training, [tested], seed=1)
     assert set(found.accuracy.values()) == {0.75}
     assert found.confusion["NB"].tolist() == [[0, 1], [0, 3]]
+    nothing = Labelled(features=np.zeros((2, 1)), target=np.zeros(2, dtype=np.int64))
+    (rare,) = utility(nothing, [nothing], seed=1, classifiers=["NB"], n_classes=2)
+    assert rare.confusion["NB"].tolist() == [[2, 0], [0, 0]]
+    assert f_score(rare.confusion["NB"]) == 0.0
 
 
 def test_f_score_is_that_of_the_paper() -> None:

@@ -151,6 +151,7 @@ def _tested(data: DataSet, split: Split, row: _Row, *, scale: Scale, seed: int) 
         [split.test.labelled(data.target, without=row.without)],
         seed=seed,
         classifiers=scale.classifiers,
+        n_classes=split.test.schema[split.test.schema.index(data.target)].n_states,
     )
     return result
 

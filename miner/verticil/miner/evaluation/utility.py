@@ -79,7 +79,12 @@ class _Classifier(Protocol):
 
 
 def utility(
-    training: Labelled, tested: Sequence[Labelled], *, seed: int, classifiers: Sequence[str] = CLASSIFIERS
+    training: Labelled,
+    tested: Sequence[Labelled],
+    *,
+    seed: int,
+    classifiers: Sequence[str] = CLASSIFIERS,
+    n_classes: int = 0,
 ) -> tuple[Utility, ...]:
     """Train each classifier once and test it on each table.
 
@@ -88,6 +93,7 @@ def utility(
         tested: tables with the same features.
         seed: of the random forest.
         classifiers: which of `CLASSIFIERS`.
+        n_classes: of the confusion tables, at least; a rare class may be in none of the tables.
 
     Raises:
         ImportError: scikit-learn is not there.
@@ -101,7 +107,7 @@ def utility(
 
     scaler = StandardScaler().fit(training.features)
     scaled = np.asarray(scaler.transform(training.features), dtype=np.float64)
-    n_classes = 1 + max(int(table.target.max()) for table in (training, *tested))
+    n_classes = max(n_classes, 1 + max(int(table.target.max()) for table in (training, *tested)))
     questions = [np.unique(scaler.transform(table.features), axis=0, return_inverse=True) for table in tested]
     confusion: list[dict[str, NDArray[np.int64]]] = [{} for _ in tested]
     for name in classifiers:
