@@ -25,6 +25,7 @@ LAYERS = {
     "verticil.shared.release.synthesis": 1,
     "verticil.shared.release.ranking": 1,
     "verticil.shared.release.shares": 1,
+    "verticil.party.records.encoding": 1,
     "verticil.party.records.perturb": 1,
     "verticil.party.learner": 1,
     "verticil.miner.learning": 1,
@@ -95,7 +96,13 @@ def crossing(project: Imports) -> list[str]:
 
 def beyond_numerics(project: Imports) -> list[str]:
     """Experiments run through the numerics of all wings, and through nothing else of them."""
-    allowed = ("verticil.experiments", "verticil.shared", "verticil.party.records", "verticil.miner.learning")
+    allowed = (
+        "verticil.experiments",
+        "verticil.shared",
+        "verticil.party.records",
+        "verticil.miner.learning",
+        "verticil.miner.evaluation",
+    )
     return [
         f"{module} imports {target}"
         for module, targets in project.items()

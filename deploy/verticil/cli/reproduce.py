@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from enum import StrEnum
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from verticil.cli.files import new_folder
-from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, jsonable, text_console
-from verticil.shared.disk import create_files
+from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, text_console
+from verticil.cli.results import free_folder, require, results_table, write_results
 from verticil.shared.errors import Misuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.console import Console
+    from rich.table import Table
 
     from verticil.experiments.ma_sivakumar import Point, Randomized, Table2
 
@@ -41,6 +39,7 @@ class Paper(StrEnum):
     """Whose experiments."""
 
     ma_sivakumar = "ma-sivakumar"
+    hittmeir = "hittmeir"
 
 
 class ModelName(StrEnum):
@@ -51,37 +50,78 @@ class ModelName(StrEnum):
 
 
 def reproduce(
-    paper: Annotated[Paper, typer.Argument(metavar="PAPER", help="ma-sivakumar.")],
-    table: Annotated[int | None, typer.Option("--table", min=2, max=2, help="Only table 2.")] = None,
-    figure: Annotated[int | None, typer.Option("--figure", min=4, max=5, help="Only figure 4 or 5.")] = None,
+    paper: Annotated[Paper, typer.Argument(metavar="PAPER", help="ma-sivakumar or hittmeir.")],
+    table: Annotated[
+        int | None, typer.Option("--table", help="Only this table: ma-sivakumar 2; hittmeir 2 to 7 and 9 to 12.")
+    ] = None,
+    figure: Annotated[
+        int | None, typer.Option("--figure", help="Only this figure: ma-sivakumar 4, 5; hittmeir 1.")
+    ] = None,
     runs: Annotated[
         int | None,
         typer.Option(
             min=2,
             max=1_000_000,
-            help="Randomizations; default: 5 for table 2 and 10 for figure 4, as in the paper, 1,000 draws for figure 5.",
+            help="ma-sivakumar: randomizations; default: 5 for table 2 and 10 for figure 4, as in the paper, 1,000 draws for "
+            "figure 5.",
         ),
     ] = None,
     model: Annotated[
-        ModelName,
-        typer.Option(help="central: Model II. peer: Model I, table 2 only; the paper's figures are of Model II."),
-    ] = ModelName.central,
-    seed: Annotated[int, typer.Option(min=0, help="Of the data sets and the keys.")] = 1,
+        ModelName | None,
+        typer.Option(help="ma-sivakumar: central (the default) is Model II, peer Model I; peer has table 2 only."),
+    ] = None,
+    credit_card: Annotated[
+        Path | None,
+        typer.Option(
+            "--credit-card",
+            help="hittmeir: the Credit Card Fraud table as CSV for tables 4 and 7; without it one of its shape is made up.",
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="hittmeir: few records and generations, to see that it runs.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the data sets, the keys and the searches.")] = 1,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for numbers.json and the figures; default: where there are figures, a new one here."),
     ] = None,
     form: FormatOption = Format.text,
 ) -> None:
-    """Run a paper's experiments through this program's own randomization and estimators, and print theirs beside ours.
+    """Run a paper's experiments through this program's own methods, and print theirs beside ours.
 
-    Everything is computed on data drawn from the paper's networks; nobody's records are involved.
+    ma-sivakumar: data drawn from the paper's networks; nobody's records are involved. hittmeir: two public data sets, and a third
+    where you have it; whole, it takes tens of minutes.
     """
+    if paper is Paper.hittmeir:
+        from verticil.cli.reproduce_hittmeir import run_hittmeir
+
+        if runs is not None or model is not None:
+            raise Misuse("USAGE", "--runs and --model are of ma-sivakumar, not of hittmeir")
+        run_hittmeir(table=table, figure=figure, credit_card=credit_card, quick=quick, seed=seed, out=out, form=form)
+        return
+    if credit_card is not None or quick:
+        raise Misuse("USAGE", "--credit-card and --quick are of hittmeir, not of ma-sivakumar")
+    _reproduce_ma_sivakumar(
+        table=table, figure=figure, runs=runs, model=model or ModelName.central, seed=seed, out=out, form=form
+    )
+
+
+def _reproduce_ma_sivakumar(
+    *,
+    table: int | None,
+    figure: int | None,
+    runs: int | None,
+    model: ModelName,
+    seed: int,
+    out: Path | None,
+    form: Format,
+) -> None:
+    paper = Paper.ma_sivakumar
     wanted = _wanted(table, figure, model)
     draws = any(name.startswith("figure") for name in wanted)
-    if draws and find_spec("matplotlib") is None:
-        raise Misuse("USAGE", "drawing figures needs matplotlib", hint="pip install 'verticil[experiments]'")
-    folder = new_folder(out or _free_folder(paper)) if out or draws else None
+    if draws:
+        require("matplotlib", "matplotlib", "drawing figures")
+    folder = new_folder(out or free_folder(paper.value)) if out or draws else None
     try:
         found = _run(wanted, runs=runs, model=model, seed=seed)
         payload: dict[str, object] = {"paper": paper.value, "seed": seed, "model": model.value, **_payload(found)}
@@ -145,6 +185,8 @@ def _inferred(found: Found) -> list[str]:
 
 
 def _wanted(table: int | None, figure: int | None, model: ModelName) -> list[str]:
+    if table not in {None, 2} or figure not in {None, 4, 5}:
+        raise Misuse("USAGE", "ma-sivakumar: expected --table 2, --figure 4 or --figure 5")
     if model is ModelName.peer and figure is not None:
         raise Misuse(
             "USAGE",
@@ -155,36 +197,21 @@ def _wanted(table: int | None, figure: int | None, model: ModelName) -> list[str
     return chosen or (list(DEFAULT_RUNS) if model is ModelName.central else ["table 2"])
 
 
-def _free_folder(paper: Paper) -> Path:
-    number, path = 1, Path(paper.value)
-    while path.exists():
-        number += 1
-        path = Path(f"{paper.value}-{number}")
-    return path
-
-
 def _write(folder: Path, payload: Mapping[str, object], found: Found) -> list[Path]:
-    numbers = json.dumps(jsonable(payload), ensure_ascii=False, indent=1) + "\n"
-    contents = {folder / "numbers.json": numbers.encode("utf-8")}
+    images: dict[str, bytes] = {}
     if found.points:
         from verticil.experiments.figures import draw_figure_4, draw_figure_5
 
         draw = {"figure 4": draw_figure_4, "figure 5": draw_figure_5}
         for name, points in found.points.items():
             stem = name.replace(" ", "-")
-            contents[folder / f"{stem}.svg"] = draw[name](points, "svg")
-            contents[folder / f"{stem}.png"] = draw[name](points, "png")
-    create_files(
-        {path: (content, 0o644) for path, content in contents.items()}, exists_hint="name another folder with --out"
-    )
-    return list(contents)
+            images[f"{stem}.svg"] = draw[name](points, "svg")
+            images[f"{stem}.png"] = draw[name](points, "png")
+    return write_results(folder, payload, images)
 
 
 def _table(title: str, *headings: str) -> Table:
-    shown = Table(box=None, pad_edge=False, title=title, title_justify="left")
-    for position, heading in enumerate(headings):
-        shown.add_column(heading, justify="left" if position == 0 or heading == "scheme" else "right", no_wrap=True)
-    return shown
+    return results_table(title, *headings, left=2 if headings[1:2] == ("scheme",) else 1)
 
 
 def _print_results(console: Console, found: Found) -> None:

@@ -1,0 +1,1 @@
+"""The tables of the experiments, compressed; see SOURCE.md."""

@@ -1,0 +1,188 @@
+"""Drawings (matplotlib): the heat maps of Figure 1 and the bars under the tables; images as bytes, no display and no file.
+
+The same numbers give the same SVG.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Final, Literal
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+
+from verticil.experiments.hittmeir.attacks import Attack
+from verticil.experiments.hittmeir.classifiers import Score
+from verticil.experiments.hittmeir.correlations import Correlations
+from verticil.experiments.hittmeir.runtime import Runtime
+from verticil.experiments.hittmeir.synthesizer import Method
+
+__all__ = ["Form", "draw_attacks", "draw_correlations", "draw_runtimes", "draw_scores"]
+
+Form = Literal["svg", "png"]
+
+# Okabe & Ito (2008); the light shade is the description, the dark one the generation, as in the paper.
+_COLOURS: Final = {Method.greedy: ("#7FC4EA", "#0072B2"), Method.genetic: ("#F2B27F", "#D55E00")}
+_THEIRS: Final = "0.55"
+
+
+def draw_correlations(found: Correlations, short: Sequence[str], form: Form) -> bytes:
+    """Figure 1: three heat maps beside each other; the sensitive column is framed."""
+    with _style():
+        figure = Figure(figsize=(12.6, 4.6), layout="constrained")
+        panels = figure.subplots(1, 3)
+        place = found.names.index(found.sensitive)
+        titles = (
+            f"original ({found.with_sensitive(found.original):.3f})",
+            f"ordinary network ({found.with_sensitive(found.ordinary):.3f})",
+            f"custom network ({found.with_sensitive(found.custom):.3f})",
+        )
+        for axes, matrix, title in zip(panels, (found.original, found.ordinary, found.custom), titles, strict=True):
+            axes.imshow(np.array(matrix), cmap="RdBu_r", vmin=-1, vmax=1)
+            axes.set_xticks(range(len(short)), short, rotation=90)
+            axes.set_yticks(range(len(short)), short)
+            axes.tick_params(length=0)
+            for low, width, height in (
+                ((-0.5, place - 0.5), len(short), 1),
+                ((place - 0.5, -0.5), 1, len(short)),
+            ):
+                axes.add_patch(
+                    Rectangle(low, width, height, fill=False, edgecolor="black", linewidth=1.2, clip_on=False)
+                )
+            axes.set_title(title, loc="left", fontsize=9)
+        figure.colorbar(panels[0].images[0], ax=panels, shrink=0.85, label="Pearson correlation")
+        figure.suptitle(
+            f"Figure 1: Adult; sensitive {found.sensitive}, target {found.target}; in brackets the mean absolute "
+            f"correlation of {found.sensitive} with all but the target",
+            x=0.01,
+            ha="left",
+            fontsize=9,
+        )
+        return _image(figure, form)
+
+
+def draw_runtimes(rows: Sequence[Runtime], title: str, form: Form) -> bytes:
+    """Bars of description (light) and generation (dark) on top of each other, for every k and search."""
+    with _style():
+        figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+        axes: Axes = figure.subplots()
+        degrees = sorted({row.k for row in rows})
+        for offset, method in ((-0.2, Method.greedy), (0.2, Method.genetic)):
+            light, dark = _COLOURS[method]
+            for row in rows:
+                if row.method is method:
+                    at = degrees.index(row.k) + offset
+                    axes.bar(at, row.describe, 0.36, color=light)
+                    axes.bar(at, row.generate, 0.36, bottom=row.describe, color=dark)
+                    total = row.describe + row.generate
+                    axes.annotate(f"{total:.2g}", (at, total), ha="center", va="bottom", fontsize=8)
+        axes.set_xticks(range(len(degrees)), [f"k = {k}" for k in degrees])
+        axes.set_ylabel("CPU seconds")
+        axes.margins(y=0.12)
+        axes.set_title(f"{title}, {rows[0].records:,} records", loc="left", fontsize=9)
+        axes.legend(
+            handles=[
+                Patch(color=shade, label=f"{method.value}: {what}")
+                for method, shades in _COLOURS.items()
+                for shade, what in zip(shades, ("description", "generation"), strict=True)
+            ],
+            frameon=False,
+            fontsize=8,
+        )
+        return _image(figure, form)
+
+
+def draw_scores(rows: Sequence[Score], theirs: Sequence[float | None], title: str, what: str, form: Form) -> bytes:
+    """Average scores, ours beside theirs; the axis does not begin at zero."""
+    names, ours = [_score_name(row) for row in rows], [row.average for row in rows]
+    with _style():
+        figure = Figure(figsize=(0.62 * len(names) + 2.4, 3.9), layout="constrained")
+        axes: Axes = figure.subplots()
+        known = [value for value in (*ours, *theirs) if value is not None]
+        low = max(0.0, 5 * np.floor((min(known) - 1) / 5))
+        for place, (value, other) in enumerate(zip(ours, theirs, strict=True)):
+            axes.bar(place - 0.2, value - low, 0.36, bottom=low, color=_COLOURS[Method.genetic][1])
+            axes.annotate(f"{value:.1f}", (place - 0.2, value), ha="center", va="bottom", fontsize=7)
+            if other is not None:
+                axes.bar(place + 0.2, other - low, 0.36, bottom=low, color=_THEIRS)
+                axes.annotate(f"{other:.1f}", (place + 0.2, other), ha="center", va="bottom", fontsize=7)
+        axes.set_xticks(range(len(names)), names, fontsize=8)
+        axes.set_ylabel(f"{what} (per cent, axis from {low:g})")
+        axes.margins(y=0.1)
+        axes.set_ylim(bottom=low)
+        axes.set_title(title, loc="left", fontsize=9)
+        figure.legend(
+            handles=[Patch(color=_COLOURS[Method.genetic][1], label="ours"), Patch(color=_THEIRS, label="theirs")],
+            loc="outside lower center",
+            ncols=2,
+            frameon=False,
+            fontsize=8,
+        )
+        return _image(figure, form)
+
+
+def draw_attacks(rows: Sequence[Attack], theirs: dict[str, float], title: str, form: Form) -> bytes:
+    """Average accuracy of the attacks on each kind of records, with the baseline B as a line."""
+    with _style():
+        figure = Figure(figsize=(6.4, 3.9), layout="constrained")
+        axes: Axes = figure.subplots()
+        names = [_attack_name(row) for row in rows]
+        for place, row in enumerate(rows):
+            axes.bar(place - 0.2, row.average, 0.36, color=_COLOURS[Method.genetic][1])
+            axes.annotate(f"{row.average:.1f}", (place - 0.2, row.average), ha="center", va="bottom", fontsize=8)
+            other = theirs.get(row.published) if row.epsilon is None else None
+            if other is not None:
+                axes.bar(place + 0.2, other, 0.36, color=_THEIRS)
+                axes.annotate(f"{other:.1f}", (place + 0.2, other), ha="center", va="bottom", fontsize=8)
+        axes.axhline(rows[0].baseline, color="black", linewidth=1, linestyle="--")
+        axes.set_xticks(range(len(names)), names, fontsize=8)
+        axes.set_ylabel("mean accuracy of the attacks (per cent)")
+        axes.margins(y=0.1)
+        axes.set_title(title, loc="left", fontsize=9)
+        figure.legend(
+            handles=[
+                Patch(color=_COLOURS[Method.genetic][1], label="ours"),
+                Patch(color=_THEIRS, label="theirs"),
+                Line2D([], [], color="black", linestyle="--", label=f"B, the most common: {rows[0].baseline:.1f}"),
+            ],
+            loc="outside lower center",
+            ncols=3,
+            frameon=False,
+            fontsize=8,
+        )
+        return _image(figure, form)
+
+
+def _score_name(row: Score) -> str:
+    """A row's name under its bar."""
+    if row.trained_on == "original":
+        return "original\n(10 predictors)" if row.without else "original"
+    if row.epsilon is not None:
+        return f"ε = {row.epsilon:g}"
+    if row.trained_on == "custom":
+        return f"custom\nk = {row.k}"
+    return f"{row.method.value if row.method else ''}\nk = {row.k}"
+
+
+def _attack_name(row: Attack) -> str:
+    return row.published if row.epsilon is None else f"{row.published}\nε = {row.epsilon:g}"
+
+
+def _style() -> AbstractContextManager[None]:
+    return mpl.rc_context(
+        {"font.size": 9.0, "svg.hashsalt": "verticil", "axes.spines.top": False, "axes.spines.right": False}
+    )
+
+
+def _image(figure: Figure, form: Form) -> bytes:
+    FigureCanvasAgg(figure)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=form, dpi=160, metadata={"Date": None} if form == "svg" else None)
+    return buffer.getvalue()

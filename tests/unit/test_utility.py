@@ -1,0 +1,81 @@
+"""Classifiers on tables whose answer is known; expected numbers are closed forms or scikit-learn's own, named where used."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from verticil.miner.evaluation.utility import CLASSIFIERS, Labelled, f_score, utility
+from verticil.miner.learning.entropy import JointInformation
+from verticil.shared.model.contingency import family_table
+from verticil.shared.model.information import plug_in_information
+
+
+def table(n: int, seed: int, *, flip: float = 0.0, grid: int = 0) -> Labelled:
+    """Two classes on both sides of x + y = 0, a share of them flipped."""
+    generator = np.random.default_rng(seed)
+    features = generator.normal(size=(n, 2)) if not grid else generator.integers(-grid, grid + 1, (n, 2)).astype(float)
+    target = (features.sum(axis=1) > 0).astype(np.int64) ^ (generator.random(n) < flip)
+    return Labelled(features=features, target=target.astype(np.int64))
+
+
+def test_every_classifier_learns_a_line_and_noise_bounds_it() -> None:
+    clear, noisy = utility(table(600, 1), [table(800, 2), table(800, 3, flip=0.25)], seed=1)
+    assert tuple(clear.accuracy) == CLASSIFIERS
+    assert min(clear.accuracy.values()) > 0.95
+    assert all(value == pytest.approx(0.75, abs=0.06) for value in noisy.accuracy.values())
+    assert clear.mean == pytest.approx(np.mean(list(clear.accuracy.values())))
+    assert clear.majority == pytest.approx(0.5, abs=0.07)
+    assert all(int(counts.sum()) == 800 for counts in clear.confusion.values())
+
+
+def test_merged_rows_give_the_same_support_vector_machine() -> None:
+    training, tested = table(500, 4, flip=0.1, grid=4), table(400, 5, grid=6)
+    scaler = StandardScaler().fit(training.features)
+    plain = SVC().fit(scaler.transform(training.features), training.target)
+    (found,) = utility(training, [tested], seed=1, classifiers=["SV"])
+    assert found.accuracy["SV"] == (plain.predict(scaler.transform(tested.features)) == tested.target).mean()
+
+
+def test_one_class_in_training_is_what_is_predicted() -> None:
+    training = Labelled(features=np.zeros((5, 1)), target=np.ones(5, dtype=np.int64))
+    tested = Labelled(features=np.zeros((4, 1)), target=np.array([1, 1, 1, 0]))
+    (found,) = utility(training, [tested], seed=1)
+    assert set(found.accuracy.values()) == {0.75}
+    assert found.confusion["NB"].tolist() == [[0, 1], [0, 3]]
+    nothing = Labelled(features=np.zeros((2, 1)), target=np.zeros(2, dtype=np.int64))
+    (rare,) = utility(nothing, [nothing], seed=1, classifiers=["NB"], n_classes=2)
+    assert rare.confusion["NB"].tolist() == [[2, 0], [0, 0]]
+    assert f_score(rare.confusion["NB"]) == 0.0
+
+
+def test_f_score_is_that_of_the_paper() -> None:
+    """Table VII, original records: five confusion matrices whose average F2 is printed as 66.5."""
+    printed = [(55626, 1224, 26, 86), (56840, 10, 33, 79), (56845, 5, 25, 87), (56848, 2, 32, 80), (56836, 14, 26, 86)]
+    scores = [f_score(np.array(cells).reshape(2, 2)) for cells in printed]
+    assert 100 * float(np.mean(scores)) == pytest.approx(66.5, abs=0.05)
+    assert f_score(np.array([[5, 0], [0, 0]])) == 0.0
+
+
+def test_unfit_tables_are_refused() -> None:
+    with pytest.raises(ValueError, match="unknown classifiers"):
+        utility(table(9, 1), [table(9, 2)], seed=1, classifiers=["XX"])
+    with pytest.raises(ValueError, match="features"):
+        utility(table(9, 1), [Labelled(features=np.zeros((3, 1)), target=np.zeros(3, dtype=np.int64))], seed=1)
+    with pytest.raises(ValueError, match="expected"):
+        Labelled(features=np.zeros((3, 1)), target=np.zeros(2, dtype=np.int64))
+
+
+@pytest.mark.parametrize("parents", [(0,), (0, 2), (0, 2, 3), (0, 2, 3, 4)])
+def test_joint_information_is_that_of_the_table(parents: tuple[int, ...]) -> None:
+    """Against the information of the whole contingency table, rows the parents' configurations."""
+    generator = np.random.default_rng(6)
+    n_states = (3, 4, 5, 30, 200)
+    columns = [generator.integers(0, k, 700).astype(np.uint8) for k in n_states]
+    columns[1] = ((columns[0] + columns[2] + (generator.random(700) < 0.2)) % 4).astype(np.uint8)
+    information = JointInformation(columns, n_states)
+    axes = (*parents, 1)
+    counts = family_table([columns[v] for v in axes], [n_states[v] for v in axes])
+    assert information(1, parents) == pytest.approx(plug_in_information(counts.reshape(-1, 4)), abs=1e-9)
