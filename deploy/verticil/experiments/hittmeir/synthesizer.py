@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from verticil.miner.learning.counting import all_pair_tables, family_counts
 from verticil.miner.learning.entropy import JointInformation
 from verticil.miner.learning.scores import pair_scores
-from verticil.miner.learning.search.constraints import declared_constraints
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.greedy import GreedySearch
 from verticil.miner.learning.search.protocol import SearchProblem, SearchResult, run_search
 from verticil.party.records.perturb import perturb, record_tags
+from verticil.shared.model.constraints import declared_constraints
 from verticil.shared.model.design import ColumnUnit, family_design
 from verticil.shared.model.network import Network
 from verticil.shared.model.parameters import family_parameters
