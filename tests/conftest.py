@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from verticil.party.learner import learn_families, share_noise
 from verticil.party.records.perturb import perturb, record_tags
+from verticil.shared.channels.transition import binary, identity, quantize, symmetric
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal, Network
 from verticil.shared.model.rounding import round_network
 from verticil.shared.model.schema import Missing, Schema, Variable
-from verticil.shared.model.transition import binary, identity, quantize, symmetric
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.joint import PartyStatement, Received, software_text
 from verticil.shared.release.synthesis import sample_codes

@@ -20,6 +20,8 @@ Imports = Mapping[str, frozenset[str]]
 LAYERS = {
     "verticil.shared.errors": 0,
     "verticil.shared.model": 1,
+    "verticil.shared.channels": 1,
+    "verticil.shared.estimation": 1,
     "verticil.shared.study.document": 1,
     "verticil.shared.study.readers": 1,
     "verticil.shared.release.synthesis": 1,

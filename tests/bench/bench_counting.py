@@ -21,7 +21,7 @@ from figure import Figure, cpu_seconds
 
 from verticil.miner.learning.counting import Codes, all_pair_tables
 from verticil.miner.learning.scores import pair_scores
-from verticil.shared.model.transition import quantize, symmetric
+from verticil.shared.channels.transition import quantize, symmetric
 
 N_RECORDS = 1_000_000
 N_STATES = (8, 2, 5, 4, 7, 6, 9, 15, 7, 4, 4, 2, 16, 3, 5)  # as in Adult, two more

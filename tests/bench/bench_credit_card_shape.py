@@ -18,8 +18,8 @@ from verticil.miner.learning.learn import learn
 from verticil.miner.learning.scores import pair_scores
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search
+from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.model.transition import identity, quantize
 from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study.document import (
     GeneticRule,

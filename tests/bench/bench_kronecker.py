@@ -8,11 +8,11 @@ import numpy as np
 from figure import Figure, cpu_seconds
 from numpy.typing import NDArray
 
-from verticil.shared.model.design import ColumnUnit, family_design
-from verticil.shared.model.estimation import em_projection
-from verticil.shared.model.kronecker import apply_axes, estimate_counts, variance_total
-from verticil.shared.model.parameters import family_parameters
-from verticil.shared.model.transition import Transition, binary, quantize, symmetric
+from verticil.shared.channels.transition import Transition, binary, quantize, symmetric
+from verticil.shared.estimation.design import ColumnUnit, family_design
+from verticil.shared.estimation.estimators import em_projection
+from verticil.shared.estimation.kronecker import apply_axes, estimate_counts, variance_total
+from verticil.shared.estimation.parameters import family_parameters
 
 N_RECORDS = 30_000
 

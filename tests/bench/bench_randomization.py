@@ -13,9 +13,9 @@ from figure import Figure, cpu_seconds
 
 from verticil.party.records.perturb import perturb_numba, perturb_numpy, record_tags
 from verticil.party.records.subsets import select
+from verticil.shared.channels.subset import subset_selection
+from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.formats.artifact import pack, unpack
-from verticil.shared.model.subset import subset_selection
-from verticil.shared.model.transition import quantize, symmetric
 
 N_RECORDS = 4_000_000
 UNIT = "M values / CPU s"

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from verticil.miner.learning.counting import all_pair_tables
 from verticil.miner.learning.selection import CANDIDATES, Found, search_columns
 from verticil.miner.learning.structure import Search
-from verticil.shared.model import estimation, parameters
+from verticil.shared.channels.transition import quantize, symmetric
+from verticil.shared.estimation import estimators, parameters
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.model.transition import quantize, symmetric
 from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study.document import (
     GeneticRule,
@@ -168,7 +168,7 @@ def distance(columns: Codes, study: Study, found: Found) -> float:
         observed, design = found.tables.counted((*given, child))
         families.append(
             parameters.family_parameters(
-                observed, design, child, given, prior_count=0.5, level=0.95, estimator=estimation.ESTIMATORS["em"]
+                observed, design, child, given, prior_count=0.5, level=0.95, estimator=estimators.ESTIMATORS["em"]
             )
         )
     network = Network(schema=study.schema, dag=found.result.dag, families=tuple(families))

@@ -16,7 +16,7 @@ from verticil.miner.learning import counting, groups
 from verticil.miner.learning.counting import all_pair_tables, family_tables
 from verticil.miner.learning.cover import GROUP_CELLS, pair_groups
 from verticil.miner.learning.sparse import sparse_family_table
-from verticil.shared.model import contingency
+from verticil.shared.estimation import contingency
 
 STATES = st.one_of(st.integers(1, 6), st.integers(1, 40), st.sampled_from((255, 256, 257, 1000)))
 SHAPES = st.lists(STATES, min_size=1, max_size=9).filter(lambda states: sum(states) < 3000)

@@ -9,18 +9,18 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from verticil.shared.model.design import ColumnUnit, family_design
-from verticil.shared.model.estimation import em_projection
-from verticil.shared.model.kronecker import (
+from verticil.shared.channels.subset import subset_selection
+from verticil.shared.channels.transition import SCALE, Transition, identity, quantize
+from verticil.shared.estimation.design import ColumnUnit, family_design
+from verticil.shared.estimation.estimators import em_projection
+from verticil.shared.estimation.kronecker import (
     apply_axes,
     estimate_counts,
     family_covariance_blocks,
     variance_pram,
     variance_total,
 )
-from verticil.shared.model.parameters import family_parameters
-from verticil.shared.model.subset import subset_selection
-from verticil.shared.model.transition import SCALE, Transition, identity, quantize
+from verticil.shared.estimation.parameters import family_parameters
 
 MAX_CELLS = 512
 

@@ -24,10 +24,10 @@ from verticil.miner.service.scores import MAX_INFORMATION
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.records import Failure, StoredSignature
 from verticil.miner.storage.scores import ScoreTable
+from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.config import Federation
 from verticil.shared.errors import DataFault, Misuse, VerticilError
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.model.transition import quantize, symmetric
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
     GeneticRule,

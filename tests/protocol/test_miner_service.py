@@ -29,10 +29,10 @@ from verticil.miner.config import Limits
 from verticil.miner.service.job import ColumnFile, LearningJob, Progress
 from verticil.miner.service.learning import Executor, InlineLearning, SpawnedLearning, StructureJob, WorkerDied
 from verticil.miner.service.node import MinerNode
+from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import VerticilError
 from verticil.shared.formats.artifact import pack
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.model.transition import quantize, symmetric
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import approval_body

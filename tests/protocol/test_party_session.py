@@ -758,7 +758,7 @@ def _another_effective(change: Callable[[Study], Study]):
 
 
 def _weaker_own(study: Study) -> Study:
-    from verticil.shared.model.transition import quantize, symmetric
+    from verticil.shared.channels.transition import quantize, symmetric
 
     unit = dataclasses.replace(study.units[0], transition=quantize(symmetric(2, epsilon=9.0)))
     return study.with_declaration({0: unit})

@@ -36,11 +36,11 @@ from verticil.party.control.state import PartyState, StudyRecord
 from verticil.party.exchange.delivery import Node
 from verticil.party.exchange.spool import Spool
 from verticil.party.peer.calls import Peers
-from verticil.party.peer.publication import release_folder
 from verticil.party.peer.service import Answers
 from verticil.party.peer.shelf import Kind, Shelf
-from verticil.party.peer.study import Outcome, PeerStudy
-from verticil.party.peer.turn import Work
+from verticil.party.peer.steps.publication import release_folder
+from verticil.party.peer.steps.study import Outcome, PeerStudy
+from verticil.party.peer.steps.turn import Work
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.formats import artifact
 from verticil.shared.release.joint import software_text

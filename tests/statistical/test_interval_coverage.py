@@ -13,10 +13,10 @@ import pytest
 
 from verticil.experiments.networks import FIGURE_2
 from verticil.experiments.published import table_1_design
-from verticil.shared.model.estimation import clip_projection
-from verticil.shared.model.kronecker import apply_axes, forward_matrices
-from verticil.shared.model.parameters import family_parameters
-from verticil.shared.model.transition import identity, quantize
+from verticil.shared.channels.transition import identity, quantize
+from verticil.shared.estimation.estimators import clip_projection
+from verticil.shared.estimation.kronecker import apply_axes, forward_matrices
+from verticil.shared.estimation.parameters import family_parameters
 
 N = 20_000
 NAMES = [node.name for node in FIGURE_2.nodes]

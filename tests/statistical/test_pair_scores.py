@@ -3,10 +3,10 @@
 import numpy as np
 from scipy.stats import binom, norm
 
-from verticil.shared.model import information, kronecker
-from verticil.shared.model.independence import independence_p_value
-from verticil.shared.model.information import pair_bias, plug_in_information
-from verticil.shared.model.transition import quantize, symmetric
+from verticil.shared.channels.transition import quantize, symmetric
+from verticil.shared.estimation import information, kronecker
+from verticil.shared.estimation.independence import independence_p_value
+from verticil.shared.estimation.information import pair_bias, plug_in_information
 
 REPLICATES = 2000
 

@@ -19,8 +19,8 @@ from verticil.experiments.published import table_1_design
 from verticil.experiments.randomization import draw_records, true_table
 from verticil.party.learner import learn_families
 from verticil.party.records.perturb import perturb
+from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.model.transition import identity, quantize
 from verticil.shared.study.document import ParameterRule, Unit
 from verticil.shared.study.readers import given_dag, reads, sent_units
 

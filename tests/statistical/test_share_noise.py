@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from verticil.shared.model.gaussian import ShareNoise, share_sigma, whole_numbers
+from verticil.shared.channels.gaussian import ShareNoise, share_sigma, whole_numbers
 
 N = 400_000
 FALSE_ALARM = 1e-6

@@ -15,7 +15,7 @@ from scipy.stats import chi2, norm
 
 from verticil.party.records.perturb import record_tags
 from verticil.party.records.subsets import select
-from verticil.shared.model.subset import Subset, subset_selection
+from verticil.shared.channels.subset import Subset, subset_selection
 
 N = 200_000
 ALPHA = 1e-8

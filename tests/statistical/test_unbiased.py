@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from verticil.shared.model.contingency import family_table
-from verticil.shared.model.kronecker import apply_axes, estimate_counts, variance_pram
-from verticil.shared.model.parameters import family_parameters, marginal_parameters
-from verticil.shared.model.transition import binary, identity, quantize, symmetric
+from verticil.shared.channels.transition import binary, identity, quantize, symmetric
+from verticil.shared.estimation.contingency import family_table
+from verticil.shared.estimation.kronecker import apply_axes, estimate_counts, variance_pram
+from verticil.shared.estimation.parameters import family_parameters, marginal_parameters
 
 FALSE_ALARM = 1e-6
 RUNS = 400

@@ -17,10 +17,10 @@ from scipy import stats
 from verticil.party.records.compounds import Compound
 from verticil.party.records.perturb import perturb_numpy, record_tags
 from verticil.party.records.subsets import select
-from verticil.shared.model.contingency import family_counts
-from verticil.shared.model.design import ColumnUnit, family_design
-from verticil.shared.model.subset import subset_selection
-from verticil.shared.model.transition import quantize, symmetric
+from verticil.shared.channels.subset import subset_selection
+from verticil.shared.channels.transition import quantize, symmetric
+from verticil.shared.estimation.contingency import family_counts
+from verticil.shared.estimation.design import ColumnUnit, family_design
 
 FALSE_ALARM = 1e-6
 RUNS = 400

@@ -15,9 +15,9 @@ from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.control.site import Site
 from verticil.party.office import check as check_party
+from verticil.shared.channels.subset import Subset
 from verticil.shared.errors import VerticilError
 from verticil.shared.formats import model_json
-from verticil.shared.model.subset import Subset
 from verticil.shared.study.canonical import from_bytes, to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study

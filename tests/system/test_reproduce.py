@@ -25,7 +25,7 @@ from verticil.experiments.randomization import (
     row_level_tables,
     true_table,
 )
-from verticil.shared.model.transition import binary, identity, quantize, symmetric
+from verticil.shared.channels.transition import binary, identity, quantize, symmetric
 
 # Standard deviations x 100 in the order of the printed lists.
 SIMULATED = {

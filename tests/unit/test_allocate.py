@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from verticil.shared.channels import privacy
+from verticil.shared.channels.allocation import equal_contrast
 from verticil.shared.errors import Misuse
-from verticil.shared.model import privacy
-from verticil.shared.model.allocation import equal_contrast
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.lint import study_table

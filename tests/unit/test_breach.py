@@ -19,9 +19,9 @@ from verticil.party.control import approval
 from verticil.party.control.policy import Column, objections
 from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import Task
+from verticil.shared.channels.privacy import Breach, breach_free
+from verticil.shared.channels.transition import blocks, quantize, symmetric, two_level
 from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.model.privacy import Breach, breach_free
-from verticil.shared.model.transition import blocks, quantize, symmetric, two_level
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import check_own_part, parse_approval
 from verticil.shared.study.document import TwoLevel

@@ -9,13 +9,18 @@ import math
 import numpy as np
 import pytest
 
-from verticil.shared.model.contingency import family_counts
-from verticil.shared.model.design import ColumnUnit, as_design, family_design
-from verticil.shared.model.estimation import ESTIMATORS, em_projection
-from verticil.shared.model.kronecker import estimate_counts, family_covariance_blocks, variance_pram, variance_total
-from verticil.shared.model.parameters import family_parameters, marginal_parameters
-from verticil.shared.model.subset import subset_selection
-from verticil.shared.model.transition import binary, identity, quantize, symmetric
+from verticil.shared.channels.subset import subset_selection
+from verticil.shared.channels.transition import binary, identity, quantize, symmetric
+from verticil.shared.estimation.contingency import family_counts
+from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
+from verticil.shared.estimation.estimators import ESTIMATORS, em_projection
+from verticil.shared.estimation.kronecker import (
+    estimate_counts,
+    family_covariance_blocks,
+    variance_pram,
+    variance_total,
+)
+from verticil.shared.estimation.parameters import family_parameters, marginal_parameters
 
 N_STATES = (2, 3, 2, 2)
 A, B, C, D = range(4)

@@ -12,11 +12,11 @@ import pytest
 from scipy.stats import binom
 
 from verticil.miner.learning.learn import learn
-from verticil.shared.model.contingency import family_counts
-from verticil.shared.model.design import ColumnUnit, family_design
-from verticil.shared.model.independence import dependence_p_value
-from verticil.shared.model.subset import Subset, subset_selection
-from verticil.shared.model.transition import identity, quantize, symmetric
+from verticil.shared.channels.subset import Subset, subset_selection
+from verticil.shared.channels.transition import identity, quantize, symmetric
+from verticil.shared.estimation.contingency import family_counts
+from verticil.shared.estimation.design import ColumnUnit, family_design
+from verticil.shared.estimation.independence import dependence_p_value
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.report.page import render
 from verticil.shared.release.report.probabilities import RowCounts, count_rows

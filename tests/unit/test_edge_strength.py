@@ -10,11 +10,11 @@ import pytest
 from verticil.miner.learning.family_scores import FamilyScores
 from verticil.miner.learning.strength import edge_strengths, without_member
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.model.axes import apply_axes
-from verticil.shared.model.design import ColumnUnit, as_design, family_design
+from verticil.shared.channels.subset import subset_selection
+from verticil.shared.channels.transition import Transition, identity, quantize, symmetric
+from verticil.shared.estimation.axes import apply_axes
+from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
 from verticil.shared.model.graph import Dag
-from verticil.shared.model.subset import subset_selection
-from verticil.shared.model.transition import Transition, identity, quantize, symmetric
 
 
 def randomized(column: np.ndarray, channel: Transition, generator: np.random.Generator) -> np.ndarray:

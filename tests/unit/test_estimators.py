@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from verticil.shared.model.estimation import (
+from verticil.shared.channels.transition import binary, identity, quantize, symmetric
+from verticil.shared.estimation.estimators import (
     ESTIMATORS,
     clip,
     clip_projection,
@@ -19,9 +20,8 @@ from verticil.shared.model.estimation import (
     simplex,
     simplex_projection,
 )
-from verticil.shared.model.kronecker import apply_axes, estimate_counts, forward_matrices
-from verticil.shared.model.parameters import family_parameters
-from verticil.shared.model.transition import binary, identity, quantize, symmetric
+from verticil.shared.estimation.kronecker import apply_axes, estimate_counts, forward_matrices
+from verticil.shared.estimation.parameters import family_parameters
 from verticil.shared.study import rules
 
 QUARTER = quantize(binary(0.25, 0.25))

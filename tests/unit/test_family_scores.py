@@ -10,13 +10,13 @@ import pytest
 
 from verticil.miner.learning.family_scores import FamilyScores, contrast_factor
 from verticil.miner.learning.tables import FamilyTables
+from verticil.shared.channels.subset import subset_selection
+from verticil.shared.channels.transition import Transition, binary, identity, quantize, symmetric
 from verticil.shared.errors import DataFault
-from verticil.shared.model.design import ColumnUnit, as_design, family_design
-from verticil.shared.model.estimation import em_projection
+from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
+from verticil.shared.estimation.estimators import em_projection
+from verticil.shared.estimation.information import pair_information
 from verticil.shared.model.graph import Dag
-from verticil.shared.model.information import pair_information
-from verticil.shared.model.subset import subset_selection
-from verticil.shared.model.transition import Transition, binary, identity, quantize, symmetric
 
 
 def records(shape: tuple[int, ...], counts: list[int]) -> list[np.ndarray]:

@@ -11,11 +11,11 @@ from verticil.miner.learning import counting
 from verticil.miner.learning.counting import family_table, family_tables
 from verticil.miner.learning.sparse import SparseTable, sparse_family_table
 from verticil.miner.learning.tables import FamilyTables
+from verticil.shared.channels.subset import subset_selection
+from verticil.shared.channels.transition import identity, quantize, symmetric
 from verticil.shared.errors import DataFault
-from verticil.shared.model import contingency
-from verticil.shared.model.design import ColumnUnit, family_design
-from verticil.shared.model.subset import subset_selection
-from verticil.shared.model.transition import identity, quantize, symmetric
+from verticil.shared.estimation import contingency
+from verticil.shared.estimation.design import ColumnUnit, family_design
 
 N_STATES = (3, 2, 4, 5, 9)
 N = 3000

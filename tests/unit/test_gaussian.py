@@ -10,8 +10,8 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
-from verticil.shared.model import gaussian
-from verticil.shared.model.gaussian import (
+from verticil.shared.channels import gaussian
+from verticil.shared.channels.gaussian import (
     LARGEST_SIGMA,
     MAX_CELLS,
     ShareNoise,

@@ -26,10 +26,10 @@ from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.intake import Intake
 from verticil.miner.storage.records import StoredColumn, StoredSignature
 from verticil.miner.storage.store import Store, write_durably
+from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import DataFault, PeerFault, Refusal
 from verticil.shared.formats.artifact import pack
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.model.transition import quantize, symmetric
 from verticil.shared.study.document import (
     GeneticRule,
     LinkageRule,

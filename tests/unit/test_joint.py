@@ -141,7 +141,7 @@ def test_noise_is_told_with_its_size(peer_case, peer_study, tmp_path):
         assert (peer["share"]["epsilon"], peer["share"]["delta"]) == (2.0, 1e-6)
         assert "replace one person's columns" in peer["share"]["relation"]
         # Two tables each: sqrt(2 * 2) times the sigma of sensitivity 1, itself from the analytic formula.
-        from verticil.shared.model.gaussian import analytic_sigma
+        from verticil.shared.channels.gaussian import analytic_sigma
 
         for row in peer["share"]["parties"]:
             assert row["tables"] == 2

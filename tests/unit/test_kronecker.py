@@ -5,15 +5,15 @@ from functools import reduce
 import numpy as np
 import pytest
 
-from verticil.shared.model.contingency import family_table, pair_table
-from verticil.shared.model.kronecker import (
+from verticil.shared.channels.transition import binary, identity, quantize, symmetric
+from verticil.shared.estimation.contingency import family_table, pair_table
+from verticil.shared.estimation.kronecker import (
     apply_axes,
     estimate_counts,
     family_covariance_blocks,
     variance_pram,
     variance_total,
 )
-from verticil.shared.model.transition import binary, identity, quantize, symmetric
 
 BINARY = quantize(binary(0.1, 0.25))
 TERNARY = quantize(symmetric(3, flip=0.15))

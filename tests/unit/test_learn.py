@@ -8,11 +8,11 @@ import pytest
 
 from verticil.miner.learning import learn as learning
 from verticil.miner.learning.learn import LearningCancelled, learn
+from verticil.shared.channels.subset import subset_selection
+from verticil.shared.channels.transition import identity, quantize, symmetric
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.model import elimination
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.model.subset import subset_selection
-from verticil.shared.model.transition import identity, quantize, symmetric
 from verticil.shared.study.document import (
     GeneticRule,
     LinkageRule,

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from verticil.party.learner import MAX_TABLE_CELLS, NANONATS, learn_families, learn_scores, share_noise
+from verticil.shared.channels.subset import subset_selection
+from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.model.graph import Dag
-from verticil.shared.model.subset import subset_selection
-from verticil.shared.model.transition import quantize, symmetric
 from verticil.shared.study.document import ShareRule, Unit
 from verticil.shared.study.readers import given_dag, scored_pairs, shared_tables
 

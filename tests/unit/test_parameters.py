@@ -6,14 +6,14 @@ import math
 import numpy as np
 import pytest
 
+from verticil.shared.channels.transition import binary, identity, quantize, symmetric
+from verticil.shared.estimation.estimators import em_projection
+from verticil.shared.estimation.kronecker import apply_axes, estimate_counts, family_covariance_blocks
+from verticil.shared.estimation.parameters import family_parameters, marginal_parameters
 from verticil.shared.model.elimination import network_marginals
-from verticil.shared.model.estimation import em_projection
 from verticil.shared.model.graph import Dag
-from verticil.shared.model.kronecker import apply_axes, estimate_counts, family_covariance_blocks
 from verticil.shared.model.network import Family, Network
-from verticil.shared.model.parameters import family_parameters, marginal_parameters
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.model.transition import binary, identity, quantize, symmetric
 
 ASYMMETRIC = quantize(np.array([[0.6, 0.3, 0.1], [0.05, 0.9, 0.05], [0.2, 0.2, 0.6]]))
 BINARY = quantize(binary(0.1, 0.25))

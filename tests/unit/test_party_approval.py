@@ -13,8 +13,8 @@ from verticil.party.control import approval
 from verticil.party.control.holdings import origins
 from verticil.party.control.site import AUTOMATIC, Site, init_state
 from verticil.party.control.state import Task
+from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.model.transition import quantize, symmetric
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.states import State

@@ -20,9 +20,9 @@ from verticil.party.records.perturb import (
     record_tags,
     unit_key,
 )
+from verticil.shared.channels.transition import SCALE, Transition, blocks, quantize, symmetric
 from verticil.shared.formats.artifact import pack
 from verticil.shared.model.schema import Missing, Variable
-from verticil.shared.model.transition import SCALE, Transition, blocks, quantize, symmetric
 
 SECRET = bytes(range(32))
 IDS = [f"{i:06d}" for i in range(20_000)]

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from verticil.shared.model.privacy import (
+from verticil.shared.channels.privacy import (
     breach_free,
     column_privacy,
     condition_number,
@@ -20,7 +20,7 @@ from verticil.shared.model.privacy import (
     max_posterior,
     total_epsilon,
 )
-from verticil.shared.model.transition import Transition, binary, blocks, identity, quantize, symmetric
+from verticil.shared.channels.transition import Transition, binary, blocks, identity, quantize, symmetric
 
 TABLE_1 = {
     "A,D": (quantize(binary(0.25, 0.25)), 3.0, 1.0986, 2.000, 2),

@@ -15,9 +15,9 @@ from verticil.party.control.holdings import randomize, read_holding, releases_of
 from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import Task
 from verticil.party.exchange.disclosure import outward
+from verticil.shared.channels.transition import Transition, quantize, symmetric
 from verticil.shared.errors import DataFault, Misuse, Refusal
 from verticil.shared.model.schema import Missing, Schema, Variable
-from verticil.shared.model.transition import Transition, quantize, symmetric
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study

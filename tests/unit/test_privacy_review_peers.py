@@ -16,10 +16,10 @@ from verticil.party.control.database import Database
 from verticil.party.control.ledger import Ledger, Release
 from verticil.party.control.policy import Column, Policy, objections
 from verticil.party.learner import learn_families, share_noise
+from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.estimation.parameters import family_parameters, marginal_parameters
 from verticil.shared.formats.peer_statement import peer_statement
-from verticil.shared.model.parameters import family_parameters, marginal_parameters
-from verticil.shared.model.transition import identity, quantize
 from verticil.shared.release.bundle import write_release
 from verticil.shared.release.joint import assemble, statement_body
 from verticil.shared.release.report.page import render

@@ -8,9 +8,9 @@ import re
 
 import pytest
 
+from verticil.shared.channels.subset import subset_selection
+from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.formats.privacy_statement import privacy_statement
-from verticil.shared.model.subset import subset_selection
-from verticil.shared.model.transition import quantize, symmetric
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study, Unit

@@ -6,10 +6,10 @@ from scipy.stats import chi2_contingency
 
 from verticil.miner.learning.counting import PairTables, all_pair_tables
 from verticil.miner.learning.scores import pair_scores
-from verticil.shared.model import kronecker
-from verticil.shared.model.independence import independence_p_value
-from verticil.shared.model.information import pair_bias, plug_in_information
-from verticil.shared.model.transition import Transition, binary, identity, quantize, symmetric
+from verticil.shared.channels.transition import Transition, binary, identity, quantize, symmetric
+from verticil.shared.estimation import kronecker
+from verticil.shared.estimation.independence import independence_p_value
+from verticil.shared.estimation.information import pair_bias, plug_in_information
 
 
 def exact(*n_states: int) -> list[Transition]:

@@ -16,10 +16,10 @@ from verticil.miner.learning.search.protocol import LearningCancelled
 from verticil.miner.learning.selection import CANDIDATES, Found, search_columns
 from verticil.miner.learning.structure import find_structure
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.model.design import ColumnUnit
+from verticil.shared.channels.transition import identity, quantize, symmetric
+from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.model.transition import identity, quantize, symmetric
 from verticil.shared.study.document import (
     CustomRule,
     GeneticRule,

@@ -11,8 +11,8 @@ import pytest
 
 from verticil.party.records.perturb import record_tags
 from verticil.party.records.subsets import members, select
+from verticil.shared.channels.subset import Subset, subset_selection
 from verticil.shared.formats.artifact import pack, unpack
-from verticil.shared.model.subset import Subset, subset_selection
 
 SECRET = bytes(range(32))
 IDS = [f"{i:06d}" for i in range(9_000)]

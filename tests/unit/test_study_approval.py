@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import rfc8785
 
+from verticil.shared.channels.transition import identity, quantize, symmetric
 from verticil.shared.errors import PeerFault, Refusal
-from verticil.shared.model.transition import identity, quantize, symmetric
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import (
     Approval,

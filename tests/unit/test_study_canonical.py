@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import rfc8785
 
+from verticil.shared.channels.transition import binary, quantize
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.model.transition import binary, quantize
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
     GeneticRule,

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import rfc8785
 
+from verticil.shared.channels import privacy
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.model import privacy
-from verticil.shared.model.design import ColumnUnit
+from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, approval_body, check_approval, check_own_part, parse_approval
 from verticil.shared.study.document import Study, Unit

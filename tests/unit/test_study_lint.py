@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from verticil.shared.channels.transition import binary, blocks, identity, quantize, symmetric
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.model.transition import binary, blocks, identity, quantize, symmetric
 from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.lint import lint, study_table
 from verticil.shared.study.reading import read_study

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from verticil.cli.main import app
 from verticil.party.control.policy import Column, Policy, objections
+from verticil.shared.channels.privacy import Breach
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.model.graph import Dag
-from verticil.shared.model.privacy import Breach
 from verticil.shared.study import canonical, pairs
 from verticil.shared.study.document import ShareRule, Study
 from verticil.shared.study.lint import Finding, lint, study_table

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from verticil.shared.channels import privacy
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.model import privacy
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_declarations, read_study

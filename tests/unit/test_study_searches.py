@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.model.transition import identity, quantize
 from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule, HillClimbRule, OrderRule, Study
 from verticil.shared.study.pairs import parse_structure, structure_body

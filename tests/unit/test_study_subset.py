@@ -14,11 +14,11 @@ import pytest
 import rfc8785
 
 from verticil.party.control.policy import Column, Policy, objections
+from verticil.shared.channels import privacy
+from verticil.shared.channels.subset import Subset, best_size, subset_selection
+from verticil.shared.channels.transition import SCALE, quantize, symmetric
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.formats.privacy_statement import privacy_statement
-from verticil.shared.model import privacy
-from verticil.shared.model.subset import Subset, best_size, subset_selection
-from verticil.shared.model.transition import SCALE, quantize, symmetric
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.lint import lint, study_table

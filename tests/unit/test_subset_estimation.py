@@ -5,14 +5,14 @@ import itertools
 import numpy as np
 import pytest
 
-from verticil.shared.model import contingency
-from verticil.shared.model.contingency import family_counts, family_table
-from verticil.shared.model.design import ColumnUnit, family_design
-from verticil.shared.model.estimation import ESTIMATORS
-from verticil.shared.model.kronecker import estimate_counts, variance_pram, variance_total
-from verticil.shared.model.parameters import family_parameters
-from verticil.shared.model.subset import Subset, best_size, subset_selection
-from verticil.shared.model.transition import quantize, symmetric
+from verticil.shared.channels.subset import Subset, best_size, subset_selection
+from verticil.shared.channels.transition import quantize, symmetric
+from verticil.shared.estimation import contingency
+from verticil.shared.estimation.contingency import family_counts, family_table
+from verticil.shared.estimation.design import ColumnUnit, family_design
+from verticil.shared.estimation.estimators import ESTIMATORS
+from verticil.shared.estimation.kronecker import estimate_counts, variance_pram, variance_total
+from verticil.shared.estimation.parameters import family_parameters
 
 SMALL = subset_selection(6, epsilon=0.9, size=2)  # smaller than a study may declare: the sets can be listed
 LARGER = subset_selection(6, epsilon=0.7, size=3)

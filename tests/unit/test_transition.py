@@ -7,8 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from verticil.shared.errors import Misuse
-from verticil.shared.model.transition import (
+from verticil.shared.channels.transition import (
     SCALE,
     Transition,
     binary,
@@ -18,6 +17,7 @@ from verticil.shared.model.transition import (
     symmetric,
     validate_matrix,
 )
+from verticil.shared.errors import Misuse
 
 
 def test_a_third_each_gives_the_one_missing_unit_to_the_first_category():

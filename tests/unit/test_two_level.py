@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import rfc8785
 
+from verticil.shared.channels import privacy
+from verticil.shared.channels.transition import SCALE, quantize, symmetric, two_level
 from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.model import privacy
-from verticil.shared.model.estimation import em_projection
-from verticil.shared.model.kronecker import estimate_counts
-from verticil.shared.model.transition import SCALE, quantize, symmetric, two_level
+from verticil.shared.estimation.estimators import em_projection
+from verticil.shared.estimation.kronecker import estimate_counts
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study, TwoLevel

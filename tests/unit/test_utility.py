@@ -9,8 +9,8 @@ from sklearn.svm import SVC
 
 from verticil.miner.evaluation.utility import CLASSIFIERS, Labelled, f_score, utility
 from verticil.miner.learning.entropy import JointInformation
-from verticil.shared.model.contingency import family_table
-from verticil.shared.model.information import plug_in_information
+from verticil.shared.estimation.contingency import family_table
+from verticil.shared.estimation.information import plug_in_information
 
 
 def table(n: int, seed: int, *, flip: float = 0.0, grid: int = 0) -> Labelled:

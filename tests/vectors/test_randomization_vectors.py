@@ -24,8 +24,8 @@ from verticil.party.records.perturb import (
     record_tags,
     unit_key,
 )
+from verticil.shared.channels.transition import SCALE, Transition
 from verticil.shared.model.schema import Missing, Variable
-from verticil.shared.model.transition import SCALE, Transition
 
 FILE = Path(__file__).with_name("randomization.json")
 

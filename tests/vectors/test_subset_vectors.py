@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from verticil.party.records.perturb import compound_digest, record_tags, unit_key
 from verticil.party.records.subsets import select
-from verticil.shared.model.subset import Subset
+from verticil.shared.channels.subset import Subset
 
 FILE = Path(__file__).with_name("subsets.json")
 

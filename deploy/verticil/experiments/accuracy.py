@@ -1,6 +1,7 @@
 """How far parameters learned from randomized records are from those of the records themselves.
 
-Tables of many runs are estimated at once: the run is an axis that is not randomized. Notation of `verticil.shared.model`:
+Tables of many runs are estimated at once: the run is an axis that is not randomized. Notation of
+`verticil.shared.estimation.kronecker`:
 N the true counts of a family, N^ their unbiased estimate, theta_jk = N_jk / N_j.
 
 Expected deviation (the records fixed, randomization alone; Theorem 2 of Ma & Sivakumar with the delta method):
@@ -25,10 +26,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.estimation import em_projection
-from verticil.shared.model.kronecker import apply_axes, family_covariance_blocks, forward_matrices, inverse_matrices
-from verticil.shared.model.parameters import family_parameters
-from verticil.shared.model.transition import Transition
+from verticil.shared.channels.transition import Transition
+from verticil.shared.estimation.estimators import em_projection
+from verticil.shared.estimation.kronecker import (
+    apply_axes,
+    family_covariance_blocks,
+    forward_matrices,
+    inverse_matrices,
+)
+from verticil.shared.estimation.parameters import family_parameters
 
 __all__ = [
     "CLIP",

@@ -29,8 +29,8 @@ from verticil.experiments.randomization import (
     row_level_tables,
     true_table,
 )
-from verticil.shared.model import privacy
-from verticil.shared.model.transition import quantize, symmetric
+from verticil.shared.channels import privacy
+from verticil.shared.channels.transition import quantize, symmetric
 
 __all__ = [
     "FIGURE_4_LEVELS",

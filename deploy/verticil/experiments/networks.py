@@ -16,10 +16,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.channels.transition import Transition
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.model.transition import Transition
 
 __all__ = ["FIGURE_2", "FIGURE_3", "Design", "Node", "PrintedNetwork", "as_network"]
 

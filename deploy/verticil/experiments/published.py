@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from verticil.experiments.networks import Design
-from verticil.shared.model.transition import Transition, binary, quantize, symmetric
+from verticil.shared.channels.transition import Transition, binary, quantize, symmetric
 
 __all__ = ["ERRATA", "TABLE_1", "TABLE_2", "Channel", "Erratum", "table_1_design"]
 

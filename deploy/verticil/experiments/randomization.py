@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from verticil.experiments.networks import Design, PrintedNetwork, as_network
 from verticil.miner.learning.counting import family_table
 from verticil.party.records.perturb import perturb, record_tags
-from verticil.shared.model.kronecker import apply_axes, forward_matrices
-from verticil.shared.model.transition import Transition, identity, quantize
+from verticil.shared.channels.transition import Transition, identity, quantize
+from verticil.shared.estimation.kronecker import apply_axes, forward_matrices
 from verticil.shared.release.synthesis import sample_codes
 
 __all__ = [

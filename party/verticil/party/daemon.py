@@ -41,7 +41,7 @@ from verticil.party.peer.calls import PROTOCOL_VERSION, Peers
 from verticil.party.peer.network import GrpcNetwork, PeerNetwork
 from verticil.party.peer.node import PeerNode
 from verticil.party.peer.shelf import Shelf
-from verticil.party.peer.turn import Work
+from verticil.party.peer.steps.turn import Work
 from verticil.party.retry import ENDS_THE_DAEMON, TRIED_AGAIN, Backoff
 from verticil.shared import logs
 from verticil.shared.errors import InternalFault, Misuse, PeerFault, VerticilError

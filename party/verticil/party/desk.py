@@ -14,7 +14,7 @@ from verticil.party.config import PartyConfig
 from verticil.party.control.approval import check_expiry, parsed
 from verticil.party.control.site import Site
 from verticil.party.control.state import Task
-from verticil.party.peer.publication import release_folder
+from verticil.party.peer.steps.publication import release_folder
 from verticil.shared.disk import write_fault
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.release.verification import verify_release

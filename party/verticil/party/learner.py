@@ -8,7 +8,7 @@ functions of raw data (`share` noise covers them, or the release says so).
 With share noise every table is made noisy as it was counted, before any inverse: whatever follows is post-processing. The
 inverse sees the noise as so much more variance. The noise is sticky for a table and the received columns in it. A variable's
 share comes from its own noisy table, never from a count of its own. The noise and its neighbouring relation are in
-`verticil.shared.model.gaussian`.
+`verticil.shared.channels.gaussian`.
 
 Pure numerics: no files, no clock, no network. What is returned is meant for everybody.
 """
@@ -24,15 +24,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.channels.gaussian import ShareNoise
+from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.model import estimation, parameters
-from verticil.shared.model.contingency import family_counts
-from verticil.shared.model.design import ColumnUnit, FamilyDesign, family_design
-from verticil.shared.model.gaussian import ShareNoise
+from verticil.shared.estimation import estimators, parameters
+from verticil.shared.estimation.contingency import family_counts
+from verticil.shared.estimation.design import ColumnUnit, FamilyDesign, family_design
+from verticil.shared.estimation.information import pair_information
 from verticil.shared.model.graph import Dag
-from verticil.shared.model.information import pair_information
 from verticil.shared.model.network import Family, Marginal
-from verticil.shared.model.transition import identity, quantize
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import scored_pairs, shared_tables
 
@@ -52,7 +52,7 @@ def share_noise(key: bytes, study: Study, party: str) -> ShareNoise | None:
     """The noise that the study's `share` asks of a party; None where it asks for none.
 
     Args:
-        key: see `verticil.shared.model.gaussian.share_key`.
+        key: see `verticil.shared.channels.gaussian.share_key`.
         study: the effective study.
         party: who learns.
 
@@ -168,7 +168,7 @@ def _family(table: _Table, study: Study, child: int, parents: tuple[int, ...], m
             parents,
             prior_count=rule.prior_count,
             level=rule.interval_level,
-            estimator=estimation.ESTIMATORS[rule.estimator],
+            estimator=estimators.ESTIMATORS[rule.estimator],
             noise_variance=table.noise_variance,
             minimum_count=minimum,
         )

@@ -22,10 +22,10 @@ from verticil.party.control.state import Heartbeat, StudyRecord, stamp
 from verticil.party.desk import load_study, take_release
 from verticil.party.records.keyfile import check_key
 from verticil.party.records.source import TableReport, check_records, header
+from verticil.shared.channels import privacy
+from verticil.shared.channels.subset import Subset
 from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
-from verticil.shared.model import privacy
-from verticil.shared.model.subset import Subset
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study

@@ -26,12 +26,12 @@ from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.greedy import GreedySearch
 from verticil.miner.learning.search.protocol import SearchProblem, SearchResult, run_search
 from verticil.party.records.perturb import perturb, record_tags
+from verticil.shared.channels.transition import Transition, identity, quantize, symmetric
+from verticil.shared.estimation.design import ColumnUnit, family_design
+from verticil.shared.estimation.parameters import family_parameters
 from verticil.shared.model.constraints import declared_constraints
-from verticil.shared.model.design import ColumnUnit, family_design
 from verticil.shared.model.network import Network
-from verticil.shared.model.parameters import family_parameters
 from verticil.shared.model.schema import Schema
-from verticil.shared.model.transition import Transition, identity, quantize, symmetric
 from verticil.shared.release.synthesis import sample_codes
 
 __all__ = ["MAX_CELLS", "Custom", "Described", "Method", "Recipe", "describe", "generate", "randomized", "warm_up"]

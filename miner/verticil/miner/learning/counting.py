@@ -1,7 +1,7 @@
 """Counting randomized columns: the tables of all pairs, and the tables of families.
 
 Columns may be memory-mapped; they are read in blocks of records, and only blocks are held. Little work is done with the plain
-reference (`verticil.shared.model.contingency`), much with the compiled kernel (`groups`): the counts are the same, and a small
+reference (`shared.estimation.contingency`), much with the compiled kernel (`groups`): the counts are the same, and a small
 study does not wait for a compiler. Every code is checked against its number of categories before it is used as an index.
 
 A table that is too large to be held is counted as its occupied cells alone: `sparse`.
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from verticil.miner.learning.cover import pair_groups
 from verticil.miner.learning.groups import Codes, count_groups
 from verticil.shared.errors import DataFault
-from verticil.shared.model import contingency
-from verticil.shared.model.design import FamilyDesign
+from verticil.shared.estimation import contingency
+from verticil.shared.estimation.design import FamilyDesign
 
 __all__ = [
     "MAX_FAMILY_CELLS",

@@ -7,7 +7,7 @@ With N^ the EM-corrected counts of a family (`EM_STEPS` steps), N^_jk of parent 
 
 lambda the contrast factor of a column (`contrast_factor`; 1 without randomization). `bic` gives the best synthetic records where
 noise is moderate, `bic-noise` by far the best structure (methods.md section 2). `information` is the mutual information of a
-variable with the joint of its parents, debiased and tested as `verticil.shared.model.information` does it for pairs.
+variable with the joint of its parents, debiased and tested as `verticil.shared.estimation.information` does it for pairs.
 
 `bdeu` is exact for data that are not randomized and wrong for corrected counts, which it takes for data: independent variables
 become dependent with a posterior above .99 (methods.md section 5). So it is there for columns that are released as they are only.
@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from verticil.miner.learning.search.families import FamilyValue
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.model.axes import apply_axes
-from verticil.shared.model.design import FamilyDesign, UnitAxis, family_design
-from verticil.shared.model.estimation import em_projection
-from verticil.shared.model.independence import independence_p_value
-from verticil.shared.model.information import FLOOR_DEVIATIONS, plug_in_information
+from verticil.shared.estimation.axes import apply_axes
+from verticil.shared.estimation.design import FamilyDesign, UnitAxis, family_design
+from verticil.shared.estimation.estimators import em_projection
+from verticil.shared.estimation.independence import independence_p_value
+from verticil.shared.estimation.information import FLOOR_DEVIATIONS, plug_in_information
 
 __all__ = ["EM_STEPS", "FamilyScores", "contrast_factor", "log_likelihood"]
 
@@ -46,8 +46,8 @@ def contrast_factor(axis: UnitAxis) -> float:
     1 over the square root of the variance that the estimate of the cells has, in relation to counts without randomization, for
     true categories that are equally frequent. Of K-ary randomized response it is the eigenvalue on contrasts, 1 - K p.
 
-    >>> from verticil.shared.model.design import as_design
-    >>> from verticil.shared.model.transition import quantize, symmetric
+    >>> from verticil.shared.estimation.design import as_design
+    >>> from verticil.shared.channels.transition import quantize, symmetric
     >>> round(contrast_factor(as_design([quantize(symmetric(4, flip=0.1))]).axes[0]), 9)
     0.6
     """

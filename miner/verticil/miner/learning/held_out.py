@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from verticil.miner.learning.counting import MAX_PAIR_CELLS, Codes, all_pair_tables, family_counts
 from verticil.miner.learning.family_scores import EM_STEPS
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.model.axes import apply_axes
-from verticil.shared.model.design import ColumnUnit, family_design
-from verticil.shared.model.estimation import em_projection
+from verticil.shared.estimation.axes import apply_axes
+from verticil.shared.estimation.design import ColumnUnit, family_design
+from verticil.shared.estimation.estimators import em_projection
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema

@@ -1,6 +1,6 @@
 """The compiled loops of counting and of the genetic algorithm. Nothing else in the miner is compiled.
 
-Each kernel stands beside a plain reference that the tests compare it with: `shared.model.contingency` for counting,
+Each kernel stands beside a plain reference that the tests compare it with: `shared.estimation.contingency` for counting,
 `search.operators` for the genetic algorithm. Callers check shapes, codes and dtypes; a kernel checks nothing.
 
 Compiled once per machine and kept on disk (`cache=True`, folder NUMBA_CACHE_DIR where it is set); no `parallel` (it costs

@@ -1,7 +1,7 @@
 """From randomized columns and an effective study to a network with its uncertainty.
 
 Count all pairs and score them (`scores`), search a structure (`selection`), unless the study gives it; count each family,
-estimate its parameters (`verticil.shared.model.parameters`) and the strength of its edges (`strength`). A pure function of the
+estimate its parameters (`shared.estimation.parameters`) and the strength of its edges (`strength`). A pure function of the
 columns and the study: no files, no clock, no global random state; it reports progress and can be stopped between short steps. It
 never sees a raw value, and does not know who sent a column.
 """
@@ -23,7 +23,7 @@ from verticil.miner.learning.strength import edge_strengths
 from verticil.miner.learning.structure import Search
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.errors import DataFault
-from verticil.shared.model import estimation, parameters
+from verticil.shared.estimation import estimators, parameters
 from verticil.shared.model.network import Family, Marginal, Network
 from verticil.shared.model.rounding import round_network
 from verticil.shared.release.shares import model_shares
@@ -127,7 +127,7 @@ def learn(
                 parents,
                 prior_count=study.parameters.prior_count,
                 level=study.parameters.interval_level,
-                estimator=estimation.ESTIMATORS[study.parameters.estimator],
+                estimator=estimators.ESTIMATORS[study.parameters.estimator],
             )
         )
     network = round_network(Network(schema=schema, dag=result.dag, families=tuple(families)))

@@ -1,6 +1,6 @@
 """The scores of all pairs of variables, from randomized columns.
 
-What a score is stands in `verticil.shared.model.information`, which test of independence is valid for which randomization in
+What a score is stands in `verticil.shared.estimation.information`, which test of independence is valid for which randomization in
 `independence` beside it. Here all pairs are scored together: level `alpha` over all d(d-1)/2 pairs (Bonferroni). Pairs of columns
 that were randomized one by one come from the tables of all pairs, which are counted in one pass; each other pair is counted on
 its own.
@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.counting import Codes, PairTables, all_pair_tables, family_counts
-from verticil.shared.model.channel import Channel
-from verticil.shared.model.design import ColumnUnit, UnitAxis, as_design, family_design
-from verticil.shared.model.independence import dependence_p_value, independence_p_value
-from verticil.shared.model.information import category_noise, pair_bias, plug_in_information
+from verticil.shared.channels.channel import Channel
+from verticil.shared.estimation.design import ColumnUnit, UnitAxis, as_design, family_design
+from verticil.shared.estimation.independence import dependence_p_value, independence_p_value
+from verticil.shared.estimation.information import category_noise, pair_bias, plug_in_information
 
 __all__ = ["PairScores", "alone", "pair_scores", "unit_pair_scores"]
 

@@ -25,7 +25,7 @@ from verticil.miner.learning.scores import PairScores, unit_pair_scores
 from verticil.miner.learning.search.protocol import LearningCancelled, SearchResult
 from verticil.miner.learning.structure import Search, run_method, search_problem
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.model.design import ColumnUnit, family_design
+from verticil.shared.estimation.design import ColumnUnit, family_design
 from verticil.shared.study.document import Study
 
 __all__ = ["CANDIDATES", "HELD_OUT", "LEAST_CONTRAST", "Candidate", "Found", "search_columns"]

@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from verticil.miner.learning.family_scores import EM_STEPS, FamilyScores
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.model.axes import apply_axes
-from verticil.shared.model.design import FamilyDesign, UnitAxis
-from verticil.shared.model.estimation import START_FLOOR
+from verticil.shared.estimation.axes import apply_axes
+from verticil.shared.estimation.design import FamilyDesign, UnitAxis
+from verticil.shared.estimation.estimators import START_FLOOR
 from verticil.shared.model.graph import Dag
 
 __all__ = ["SAMPLES", "edge_strengths", "without_member"]

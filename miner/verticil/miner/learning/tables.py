@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from verticil.miner.learning.counting import MAX_PAIR_CELLS, Codes, Method, design_tables
 from verticil.miner.learning.sparse import SparseTable, sparse_family_table
 from verticil.shared.errors import DataFault
-from verticil.shared.model import contingency
-from verticil.shared.model.design import ColumnUnit, FamilyDesign, family_design
+from verticil.shared.estimation import contingency
+from verticil.shared.estimation.design import ColumnUnit, FamilyDesign, family_design
 
 __all__ = ["CountedFamily", "FamilyTables"]
 
@@ -56,7 +56,7 @@ class FamilyTables:
         max_bytes: of the tables that are remembered; those not asked for longest are forgotten first. 0: none is.
         method, threads: see `counting.all_pair_tables`.
 
-    >>> from verticil.shared.model.transition import identity, quantize
+    >>> from verticil.shared.channels.transition import identity, quantize
     >>> units = [ColumnUnit(variables=(v,), domain=None, channel=quantize(identity(2))) for v in range(2)]
     >>> tables = FamilyTables(dict(enumerate(np.array([[0, 1, 1], [0, 0, 1]], np.uint8))), units, (2, 2))
     >>> tables.family((0, 1)).observed.tolist(), tables.family((1, 0)).observed.tolist(), tables.n_counted

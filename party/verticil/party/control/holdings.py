@@ -26,10 +26,10 @@ from verticil.party.control.secret import secret_id
 from verticil.party.records import linkage, perturb, subsets
 from verticil.party.records.compounds import Compound
 from verticil.party.records.source import DatasetRule, header, read_records
+from verticil.shared.channels import privacy
+from verticil.shared.channels.subset import Subset
 from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.model import privacy
 from verticil.shared.model.schema import Variable
-from verticil.shared.model.subset import Subset
 from verticil.shared.study.document import Study
 
 __all__ = [

@@ -29,8 +29,8 @@ from typing import Final, cast
 
 from verticil.party.control.database import Database
 from verticil.party.control.policy import Policy, finite_total
+from verticil.shared.channels.privacy import EPSILON_TOLERANCE
 from verticil.shared.errors import Refusal
-from verticil.shared.model.privacy import EPSILON_TOLERANCE
 
 __all__ = ["SHARED", "Assessment", "Ledger", "LedgerRow", "Release", "check_shared"]
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal
 
+from verticil.shared.channels import privacy
 from verticil.shared.errors import Refusal
-from verticil.shared.model import privacy
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import sent_units
 

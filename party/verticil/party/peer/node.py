@@ -17,8 +17,8 @@ from typing import Final
 from verticil.party.control import approval
 from verticil.party.peer.network import PeerNetwork
 from verticil.party.peer.service import Answers
-from verticil.party.peer.study import Outcome, PeerStudy
-from verticil.party.peer.turn import Work
+from verticil.party.peer.steps.study import Outcome, PeerStudy
+from verticil.party.peer.steps.turn import Work
 from verticil.party.retry import ENDS_THE_DAEMON, TRIED_AGAIN, Backoff
 from verticil.shared import logs
 from verticil.shared.errors import InternalFault, VerticilError

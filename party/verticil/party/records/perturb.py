@@ -34,8 +34,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from verticil.shared.channels.transition import Transition
 from verticil.shared.model.schema import Variable
-from verticil.shared.model.transition import Transition
 
 __all__ = [
     "TAG_BYTES",

@@ -1,4 +1,4 @@
-"""Sticky subset selection: a record is released as a set of w of the K categories (see `verticil.shared.model.subset`).
+"""Sticky subset selection: a record is released as a set of w of the K categories (see `verticil.shared.channels.subset`).
 
 What is said in `perturb` holds here too: the set is a function of the unit key, the record's tag and its true code, and of
 nothing that others control. With the same block B = tag ‖ true code of the record,
@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from verticil.party.records.perturb import checked_records, record_blocks
-from verticil.shared.model.subset import Subset
+from verticil.shared.channels.subset import Subset
 
 __all__ = ["members", "select"]
 

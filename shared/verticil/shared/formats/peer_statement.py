@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from verticil.shared.channels.gaussian import share_sigma
 from verticil.shared.formats.json_document import Json
-from verticil.shared.model.gaussian import share_sigma
 from verticil.shared.model.graph import Dag
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import readers, sent_units, shared_tables

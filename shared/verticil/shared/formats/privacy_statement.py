@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from verticil.shared.channels import privacy
+from verticil.shared.channels.subset import Subset
 from verticil.shared.formats.json_document import Json
-from verticil.shared.model import privacy
 from verticil.shared.model.graph import Dag
-from verticil.shared.model.subset import Subset
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import read_by
 

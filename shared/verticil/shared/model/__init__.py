@@ -1,1 +1,1 @@
-"""Values and numerics: pure functions of arrays and frozen values. No asyncio, grpc, files, clocks or global random state."""
+"""Schema, graph and network: what a Bayesian network is, the constraints on it, and what it implies."""

@@ -15,11 +15,11 @@ from typing import Final, Literal, cast
 
 import rfc8785
 
+from verticil.shared.channels.subset import Subset
+from verticil.shared.channels.transition import Transition
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.model.schema import Missing, Schema, Variable
-from verticil.shared.model.subset import Subset
-from verticil.shared.model.transition import Transition
 from verticil.shared.study import rules
 from verticil.shared.study.document import (
     LinkageRule,

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from verticil.shared.channels.privacy import Breach
+from verticil.shared.channels.subset import Subset
+from verticil.shared.channels.transition import Transition
+from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.model.constraints import Constraints, CustomNetwork, declared_constraints, declared_custom_network
-from verticil.shared.model.design import ColumnUnit
-from verticil.shared.model.privacy import Breach
 from verticil.shared.model.schema import Schema
-from verticil.shared.model.subset import Subset
-from verticil.shared.model.transition import Transition
 
 __all__ = [
     "CustomRule",

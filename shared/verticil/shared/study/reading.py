@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Literal, cast
 
+from verticil.shared.channels import privacy
 from verticil.shared.config import Table, read_toml
 from verticil.shared.errors import Refusal
-from verticil.shared.model import privacy
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.study import rules, schemes
 from verticil.shared.study.document import (

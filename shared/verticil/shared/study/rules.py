@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NoReturn
 
+from verticil.shared.channels.privacy import Breach
 from verticil.shared.config import Table
-from verticil.shared.model.privacy import Breach
 from verticil.shared.model.schema import MAX_STATES, Missing, Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.structure_rules import check_share, check_structure, edge_text, near_hint

@@ -11,7 +11,7 @@ on and up to epsilon 1 (methods.md 1.1).
 In place of the default a study may divide a total among its columns:
 
     [allocate]
-    rule = "equal-contrast"        # see `verticil.shared.model.allocation`
+    rule = "equal-contrast"        # see `verticil.shared.channels.allocation`
     total_epsilon = 24.0           # of one person, all columns of the study together
     caps = { income = 1.5 }        # the most that single columns may get; optional
 
@@ -30,11 +30,11 @@ from typing import Final, NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.channels import privacy, transition
+from verticil.shared.channels.allocation import equal_contrast
+from verticil.shared.channels.subset import LARGEST_EPSILON, LEAST_STATES, Subset, subset_selection
 from verticil.shared.config import Table
-from verticil.shared.model import privacy, transition
-from verticil.shared.model.allocation import equal_contrast
 from verticil.shared.model.schema import Variable
-from verticil.shared.model.subset import LARGEST_EPSILON, LEAST_STATES, Subset, subset_selection
 from verticil.shared.study import rules
 from verticil.shared.study.document import TwoLevel, Unit
 from verticil.shared.study.domain import Domain, single

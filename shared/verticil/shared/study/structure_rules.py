@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
+from verticil.shared.channels.gaussian import share_sigma
 from verticil.shared.errors import Misuse
-from verticil.shared.model.gaussian import share_sigma
 from verticil.shared.study.document import HillClimbRule, OrderRule, Study
 from verticil.shared.study.readers import given_dag, shared_tables
 from verticil.shared.study.vocabulary import (

@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 
+from verticil.shared.channels.privacy import EPSILON_TOLERANCE, epsilon, gamma
+from verticil.shared.channels.subset import LARGEST_EPSILON, LEAST_STATES, Subset
+from verticil.shared.channels.transition import SCALE, Transition, two_level, validate_matrix
 from verticil.shared.errors import Misuse
-from verticil.shared.model.privacy import EPSILON_TOLERANCE, epsilon, gamma
-from verticil.shared.model.subset import LARGEST_EPSILON, LEAST_STATES, Subset
-from verticil.shared.model.transition import SCALE, Transition, two_level, validate_matrix
 from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.readers import sent_units
 from verticil.shared.study.vocabulary import (
@@ -37,7 +37,7 @@ _LISTED: Final = 5
 def column_text(unit: Unit) -> str:
     """A unit for messages.
 
-    >>> from verticil.shared.model.transition import identity, quantize
+    >>> from verticil.shared.channels.transition import identity, quantize
     >>> column_text(Unit(variables=("x",), owner="a", scheme="none", transition=quantize(identity(2))))
     "column 'x'"
     """

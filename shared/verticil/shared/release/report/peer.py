@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from verticil.shared.channels.privacy import max_posterior
 from verticil.shared.formats.peer_statement import PeerStatement, peer_statement
 from verticil.shared.formats.privacy_statement import PRIOR, PrivacyStatement
-from verticil.shared.model.privacy import max_posterior
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.report import wording
 

@@ -16,7 +16,7 @@ from verticil.party.control.database import disk_fault
 from verticil.party.control.site import Site
 from verticil.party.peer.calls import PeerFailedError, all_of
 from verticil.party.peer.shelf import Kind
-from verticil.party.peer.turn import Turn, Work
+from verticil.party.peer.steps.turn import Turn, Work
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.release.bundle import MANIFEST, SIGNATURE, write_release, write_signatures
 from verticil.shared.release.joint import assemble

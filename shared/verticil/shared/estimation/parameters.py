@@ -31,11 +31,11 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.axes import Counts, apply_axes
-from verticil.shared.model.backoff import pooled_rows, pooled_shares
-from verticil.shared.model.channel import Channel
-from verticil.shared.model.design import Design, FamilyDesign, as_design
-from verticil.shared.model.estimation import Estimator, clip, em_estimate, marginal_estimate
+from verticil.shared.channels.channel import Channel
+from verticil.shared.estimation.axes import Counts, apply_axes
+from verticil.shared.estimation.backoff import pooled_rows, pooled_shares
+from verticil.shared.estimation.design import Design, FamilyDesign, as_design
+from verticil.shared.estimation.estimators import Estimator, clip, em_estimate, marginal_estimate
 from verticil.shared.model.network import Family, Marginal, Projection
 
 __all__ = ["family_parameters", "marginal_parameters"]

@@ -10,7 +10,7 @@ from typing import Final
 from verticil.party.exchange.randomization import fill_spool
 from verticil.party.peer.calls import PeerFailedError, all_of
 from verticil.party.peer.shelf import Item, Kind
-from verticil.party.peer.turn import Codes, Data, Turn, Work
+from verticil.party.peer.steps.turn import Codes, Data, Turn, Work
 from verticil.shared.errors import PeerFault
 from verticil.shared.formats import artifact
 from verticil.shared.model.graph import Dag

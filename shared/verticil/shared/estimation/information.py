@@ -25,9 +25,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.axes import Counts
-from verticil.shared.model.design import Design, FamilyDesign, UnitAxis
-from verticil.shared.model.independence import as_pair, dependence_p_value, kronecker_product
+from verticil.shared.estimation.axes import Counts
+from verticil.shared.estimation.design import Design, FamilyDesign, UnitAxis
+from verticil.shared.estimation.independence import as_pair, dependence_p_value, kronecker_product
 
 __all__ = [
     "category_noise",

@@ -7,7 +7,7 @@ import asyncio
 from verticil.party.control.holdings import Holding
 from verticil.party.peer import lists
 from verticil.party.peer.shelf import Kind
-from verticil.party.peer.turn import Data, Turn, Work
+from verticil.party.peer.steps.turn import Data, Turn, Work
 from verticil.party.records.linkage import PSEUDONYM_BYTES
 from verticil.shared.errors import PeerFault
 from verticil.shared.transport.parts import fetch_bytes

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.design import FamilyDesign
+from verticil.shared.estimation.design import FamilyDesign
 
 __all__ = ["design_columns", "family_counts", "family_table", "pair_table"]
 

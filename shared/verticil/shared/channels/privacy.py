@@ -28,8 +28,8 @@ from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 
-from verticil.shared.model.subset import Subset
-from verticil.shared.model.transition import SCALE, Transition
+from verticil.shared.channels.subset import Subset
+from verticil.shared.channels.transition import SCALE, Transition
 
 __all__ = [
     "EPSILON_TOLERANCE",
@@ -151,7 +151,7 @@ def gamma(transition: Mechanism) -> Fraction | None:
 
     The columns of subset selection are its sets.
 
-    >>> from verticil.shared.model.transition import binary, quantize
+    >>> from verticil.shared.channels.transition import binary, quantize
     >>> round(float(gamma(quantize(binary(0.1, 0.25)))), 12)
     7.5
     """

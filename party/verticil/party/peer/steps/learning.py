@@ -19,11 +19,11 @@ from verticil.party.control.ledger import Release
 from verticil.party.control.secret import secret_id
 from verticil.party.learner import learn_families, learn_scores, share_noise
 from verticil.party.peer.calls import MINER, PeerFailedError, WaitedForError, all_of
-from verticil.party.peer.columns import remote_codes, wanted_units
 from verticil.party.peer.shelf import Kind
-from verticil.party.peer.turn import Data, Turn, Work
+from verticil.party.peer.steps.columns import remote_codes, wanted_units
+from verticil.party.peer.steps.turn import Data, Turn, Work
+from verticil.shared.channels.gaussian import ShareNoise, share_key
 from verticil.shared.errors import PeerFault, VerticilError, from_code
-from verticil.shared.model.gaussian import ShareNoise, share_key
 from verticil.shared.release.joint import (
     MAX_STATEMENT_BYTES,
     PartyStatement,

@@ -26,8 +26,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.axes import Counts
-from verticil.shared.model.design import Design, FamilyDesign, as_design
+from verticil.shared.estimation.axes import Counts
+from verticil.shared.estimation.design import Design, FamilyDesign, as_design
 
 __all__ = ["as_pair", "dependence_p_value", "independence_p_value", "kronecker_product"]
 

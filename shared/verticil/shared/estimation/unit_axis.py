@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.channel import Channel
+from verticil.shared.channels.channel import Channel
 
 __all__ = ["UnitAxis"]
 

@@ -38,9 +38,9 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.axes import Counts, apply_axes
-from verticil.shared.model.channel import Channel
-from verticil.shared.model.design import Design, FamilyDesign, UnitAxis, as_design
+from verticil.shared.channels.channel import Channel
+from verticil.shared.estimation.axes import Counts, apply_axes
+from verticil.shared.estimation.design import Design, FamilyDesign, UnitAxis, as_design
 
 __all__ = [
     "ESTIMATORS",
@@ -190,7 +190,7 @@ def em_projection(
     Raises:
         ValueError: the design does not fit the table, or there is no record.
 
-    >>> from verticil.shared.model.transition import binary, quantize
+    >>> from verticil.shared.channels.transition import binary, quantize
     >>> em_projection(np.array([10, 90]), [quantize(binary(0.25, 0.25))]).round(3).tolist()
     [0.0, 100.0]
     """

@@ -22,12 +22,12 @@ from verticil.party.control import approval
 from verticil.party.control.site import AUTOMATIC
 from verticil.party.control.state import StudyRecord
 from verticil.party.exchange.randomization import agreement
-from verticil.party.peer import alignment, columns, learning, publication
 from verticil.party.peer.calls import PeerFailedError, WaitedForError, all_of
 from verticil.party.peer.session import Facts, Plan, Step, plan
 from verticil.party.peer.shelf import Kind, LostError
+from verticil.party.peer.steps import alignment, columns, learning, publication
+from verticil.party.peer.steps.turn import Data, Turn, Work
 from verticil.party.peer.structure import known_structure
-from verticil.party.peer.turn import Data, Turn, Work
 from verticil.shared.errors import PeerFault, Refusal, VerticilError, from_code
 from verticil.shared.study.approval import check_approval, effective_study, parse_approval
 from verticil.shared.study.canonical import digest as digest_of

@@ -30,9 +30,9 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.axes import Counts, apply_axes
-from verticil.shared.model.channel import Channel
-from verticil.shared.model.unit_axis import UnitAxis
+from verticil.shared.channels.channel import Channel
+from verticil.shared.estimation.axes import Counts, apply_axes
+from verticil.shared.estimation.unit_axis import UnitAxis
 
 __all__ = ["ColumnUnit", "Design", "FamilyDesign", "UnitAxis", "as_design", "family_design"]
 
@@ -198,7 +198,7 @@ def family_design(units: Sequence[ColumnUnit], n_states: Sequence[int], axes: Se
     Raises:
         ValueError: a variable is twice in the family, or not in exactly one unit; or a domain holds a code that is none.
 
-    >>> from verticil.shared.model.transition import binary, identity, quantize
+    >>> from verticil.shared.channels.transition import binary, identity, quantize
     >>> pair = ColumnUnit(variables=(0, 2), domain=((0, 0), (0, 1), (1, 0)), channel=quantize(identity(3)))
     >>> alone = ColumnUnit(variables=(1,), domain=None, channel=quantize(binary(0.1, 0.25)))
     >>> design = family_design([pair, alone], (2, 2, 2), (0, 1, 2))

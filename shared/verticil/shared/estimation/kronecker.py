@@ -24,9 +24,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.axes import Counts, apply_axes
-from verticil.shared.model.channel import Channel
-from verticil.shared.model.design import Design, as_design
+from verticil.shared.channels.channel import Channel
+from verticil.shared.estimation.axes import Counts, apply_axes
+from verticil.shared.estimation.design import Design, as_design
 
 __all__ = [
     "Counts",
@@ -65,7 +65,7 @@ def estimate_counts(observed: Counts, design: Design) -> Floats:
     Raises:
         ValueError: the design does not fit the table.
 
-    >>> from verticil.shared.model.transition import binary, quantize
+    >>> from verticil.shared.channels.transition import binary, quantize
     >>> estimate_counts(np.array([64, 36]), [quantize(binary(0.1, 0.25))]).round(9).tolist()
     [60.0, 40.0]
     """

@@ -1,0 +1,1 @@
+"""What randomized counts say about the true ones: family designs, Kronecker inverses, estimators, parameters and pair scores."""
