@@ -8,8 +8,10 @@ data are inflated first. The miner's disk, all logs and the release are searched
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import urllib.request
 import zlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -102,13 +104,29 @@ def test_no_canary_in_traffic_or_release(tmp_path: Path, planted: dict[str, Path
     assert files_with_a_canary(tmp_path / "out") == []
 
 
-def test_no_canary_on_the_miners_disk_or_in_any_log(planted: dict[str, Path], make_nodes: Callable[..., Any]) -> None:
+def metrics_pages(log: Path) -> list[str]:
+    """The page of the daemon that writes to `log`."""
+    ports = re.findall(r"metrics on 127\.0\.0\.1, port (\d+)", log.read_text())
+    return [urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode() for port in ports]
+
+
+def test_feature_2_no_canary_on_the_miners_disk_in_any_log_or_metric(
+    planted: dict[str, Path], make_nodes: Callable[..., Any]
+) -> None:
     nodes = make_nodes("planted", tables=planted)
+    for config in (nodes.made.miner / "miner.toml", *(home / "party.toml" for home in nodes.made.parties.values())):
+        config.write_text(config.read_text() + '\n[metrics]\nlisten = "127.0.0.1:0"\n')
     nodes.point_to(nodes.start_miner())
     for party in nodes.made.parties:
         nodes.start_party(party)
     nodes.publish(nodes.submit())
+    pages = [page for log in nodes.made.root.glob("*.log") for page in metrics_pages(log)]
     nodes.stop()
+    assert len(pages) == 1 + len(nodes.made.parties)
+    assert all("verticil_studies" in page for page in pages)
+    assert sum("Coordinator/Poll" in page for page in pages) == 1  # the miner counts calls, the parties serve none
+    assert sum("verticil_epsilon_lifetime{" in page for page in pages) == len(nodes.made.parties)
+    assert [page for page in pages if hits(page.encode())] == []
     assert files_with_a_canary(nodes.made.miner) == []
     assert [path.name for path in nodes.made.root.glob("*.log") if hits(path.read_bytes())] == []
     for party in nodes.made.parties.values():  # what the parties themselves keep: no copy of the table

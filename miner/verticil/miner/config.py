@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from verticil.shared.config import Federation, Table, load_federation, read_toml
+from verticil.shared.transport.metrics import metrics_address
 
 __all__ = ["Limits", "MinerConfig", "Workers", "load_miner"]
 
@@ -60,6 +61,7 @@ class MinerConfig:
         limits: quotas.
         workers: learning processes.
         randomized_days: days after publication until the randomized columns are deleted; 0 deletes them at once.
+        metrics: where the page for a monitoring system is served; None: nowhere.
     """
 
     name: str
@@ -72,6 +74,7 @@ class MinerConfig:
     limits: Limits
     workers: Workers
     randomized_days: int
+    metrics: tuple[str, int] | None = None
 
 
 _LIMITS: Final = Limits()
@@ -120,6 +123,7 @@ def load_miner(path: Path) -> MinerConfig:
             memory_bytes=_bounded(workers, "memory_bytes", _WORKERS.memory_bytes, 512 * _MEBIBYTE, 2**50),
         ),
         randomized_days=_bounded(retention, "randomized_days", 30, 0, 36_500),
+        metrics=metrics_address(table.table("metrics", optional=True)),
     )
     host, separator, port = config.listen.rpartition(":")
     if not (separator and host and port.isdecimal() and int(port) <= 65_535):

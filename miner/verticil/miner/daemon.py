@@ -8,6 +8,8 @@ begins anew at the next start) and closes the catalogue. Being killed instead lo
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import logging
 import os
 from collections.abc import Callable
@@ -15,11 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from verticil.miner.config import MinerConfig, load_miner
+from verticil.miner.service.gauges import miner_gauges
 from verticil.miner.service.learning import SpawnedLearning
 from verticil.miner.service.node import MinerNode
 from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse
 from verticil.shared.transport.identity import Role
+from verticil.shared.transport.metrics import Metrics
 from verticil.shared.transport.pki import load_credentials
 from verticil.shared.transport.server import RpcServer, bind_control, bind_coordinator
 from verticil.shared.transport.signing import SigningKey
@@ -93,15 +97,22 @@ async def run_miner(
         randomized_days=config.randomized_days,
         seed_derived=seed_derived,
     )
+    metrics = Metrics()
+    metrics.read(
+        functools.partial(miner_gauges, node.session, node.presence, config.state_directory, credentials.not_after)
+    )
     server = RpcServer(
         config.listen,
         credentials,
         [bind_coordinator(node.coordinator), bind_control(node.control)],
         idle_timeout_seconds=config.federation.idle_timeout_seconds,
+        metrics=metrics,
     )
-    async with node:
+    async with contextlib.AsyncExitStack() as ending, node:
         try:
             port = await server.start()
+            if config.metrics is not None:
+                ending.callback(metrics.serve(config.metrics).close)
             if started is not None:
                 started(port)
             await stop.wait()

@@ -18,6 +18,7 @@ from verticil.shared.config import Federation, Table, load_federation, read_toml
 from verticil.shared.errors import Misuse
 from verticil.shared.study.rules import breach_from
 from verticil.shared.transport.identity import is_name
+from verticil.shared.transport.metrics import metrics_address
 
 __all__ = ["PartyConfig", "PeerRule", "load_party", "require_marked_authority"]
 
@@ -50,6 +51,7 @@ class PartyConfig:
         declarations: the ``[[randomization]]`` tables, read anew for each study.
         policy: the site's limits.
         peer: Model I only.
+        metrics: where the page for a monitoring system is served; None: nowhere.
     """
 
     path: Path
@@ -64,6 +66,7 @@ class PartyConfig:
     declarations: tuple[Table, ...]
     policy: Policy
     peer: PeerRule | None
+    metrics: tuple[str, int] | None = None
 
 
 def load_party(path: Path) -> PartyConfig:
@@ -102,6 +105,7 @@ def load_party(path: Path) -> PartyConfig:
         declarations=table.tables("randomization", optional=True),
         policy=_policy(table.table("policy")),
         peer=_peer(table.table("peer")) if table.has("peer") else None,
+        metrics=metrics_address(table.table("metrics", optional=True)),
     )
     for part in (identity, linkage, table):
         part.finish()

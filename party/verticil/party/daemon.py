@@ -37,6 +37,7 @@ from verticil.party.control.state import Heartbeat, Task, stamp
 from verticil.party.exchange.delivery import Delivery, Node
 from verticil.party.exchange.disclosure import outward
 from verticil.party.exchange.spool import Spool
+from verticil.party.gauges import party_gauges
 from verticil.party.peer.calls import PROTOCOL_VERSION, Peers
 from verticil.party.peer.network import GrpcNetwork, PeerNetwork
 from verticil.party.peer.node import PeerNode
@@ -51,6 +52,7 @@ from verticil.shared.transport.client import Connection
 from verticil.shared.transport.coordinator import Coordinator
 from verticil.shared.transport.errors_on_wire import from_detail, to_detail, without_text
 from verticil.shared.transport.identity import Role
+from verticil.shared.transport.metrics import Metrics
 from verticil.shared.transport.pki import Credentials, load_credentials, utc_now
 from verticil.shared.transport.remote import GrpcCoordinator
 from verticil.shared.transport.signing import SigningKey
@@ -118,8 +120,9 @@ async def run_party(
         os.environ.setdefault("NUMBA_CACHE_DIR", str(config.state_directory / "cache"))
     if coordinator_factory is None and config.federation.endpoint is not None:
         coordinator_factory = functools.partial(dial, config, credentials)
+    metrics = Metrics()
     if peers is None and config.peer is not None:
-        peers = GrpcNetwork(config, config.peer, credentials)
+        peers = GrpcNetwork(config, config.peer, credentials, metrics)
     if coordinator_factory is None and peers is None:
         raise Misuse(
             "CONFIG_INVALID",
@@ -146,7 +149,10 @@ async def run_party(
                 seed_derived=seed_derived,
             )
             between = PeerNode(work, peers, started=started)
-        with logs.fields(party=config.name):
+        with contextlib.ExitStack() as ending, logs.fields(party=config.name):
+            if config.metrics is not None:
+                metrics.read(functools.partial(party_gauges, site, credentials.not_after))
+                ending.callback(metrics.serve(config.metrics).close)
             await PartyNode(node, coordinator_factory, peers=between).run(stop)
 
 

@@ -118,6 +118,7 @@ class MinerNode:
             self.session, self.changes, presence, self.scores, max_concurrent_uploads=limits.max_concurrent_uploads
         )
         self.control = Control(self.session, self.changes, presence, detail=self.conductor.detail)
+        self.presence = presence
         self._work: tuple[asyncio.Task[None], ...] = ()
 
     async def __aenter__(self) -> Self:

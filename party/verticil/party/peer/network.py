@@ -12,6 +12,7 @@ from verticil.party.config import PartyConfig, PeerRule
 from verticil.shared.errors import Misuse
 from verticil.shared.transport.client import dial_peer
 from verticil.shared.transport.identity import Identity, Role
+from verticil.shared.transport.metrics import Metrics
 from verticil.shared.transport.peer import Peer, PeerService
 from verticil.shared.transport.pki import Credentials, check_serves
 from verticil.shared.transport.remote import GrpcPeer
@@ -47,12 +48,16 @@ class GrpcNetwork:
         config: party.toml and federation.toml: where the peers are.
         rule: where this party listens.
         credentials: ours.
+        metrics: count the calls of peers.
     """
 
-    def __init__(self, config: PartyConfig, rule: PeerRule, credentials: Credentials) -> None:
+    def __init__(
+        self, config: PartyConfig, rule: PeerRule, credentials: Credentials, metrics: Metrics | None = None
+    ) -> None:
         self._federation = config.federation
         self._rule = rule
         self._credentials = credentials
+        self._metrics = metrics
 
     def dial(self, name: str) -> Peer:
         """See `PeerNetwork.dial`.
@@ -85,6 +90,7 @@ class GrpcNetwork:
             self._credentials,
             [bind_peer(service)],
             idle_timeout_seconds=self._federation.idle_timeout_seconds,
+            metrics=self._metrics,
         )
         try:
             port = await server.start()

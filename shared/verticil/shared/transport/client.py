@@ -15,6 +15,9 @@ import asyncio
 import contextlib
 import ipaddress
 import json
+import logging
+import re
+import secrets
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Iterable
 from typing import Final, TypeVar
 
@@ -22,6 +25,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
+from verticil.shared import logs
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.transport.diagnosis import diagnose, split_endpoint
 from verticil.shared.transport.errors_on_wire import from_detail
@@ -34,9 +38,12 @@ __all__ = [
     "ERROR_KEY",
     "KEEPALIVE_SECONDS",
     "MESSAGE_LIMIT",
+    "REQUEST_ID",
+    "REQUEST_KEY",
     "Connection",
     "client_channel",
     "dial_peer",
+    "request_id",
     "retriable",
 ]
 
@@ -46,6 +53,12 @@ KEEPALIVE_SECONDS: Final = 60
 """Time between pings on a silent connection; below what clouds and firewalls cut (4 to 10 minutes)."""
 ERROR_KEY: Final = "verticil-error-bin"
 """Trailing metadata with the `ErrorDetail` of a failed call."""
+REQUEST_KEY: Final = "verticil-request"
+"""Metadata with the id of a call, chosen by the caller: it stands in the log lines of both sides and means nothing else."""
+REQUEST_ID: Final = re.compile(r"[0-9a-f]{12}")
+"""What such an id looks like."""
+
+_log = logging.getLogger(__name__)
 
 _RETRIABLE: Final = frozenset(
     {"UNREACHABLE", "DEADLINE", "RESOURCE_EXHAUSTED", "CHUNK_CORRUPT", "OFFSET_MISMATCH", "NOT_READY"}
@@ -72,6 +85,12 @@ _MEANING: Final[dict[grpc.StatusCode, tuple[str, str, str]]] = {
 }
 _BROKEN_OFF: Final = ("UNREACHABLE", "the call was broken off", "try again; the call is safe to repeat")
 """CANCELLED, INTERNAL and UNKNOWN are how a reset stream or a killed peer looks."""
+
+
+def request_id() -> str:
+    """A new id for one call."""
+    return secrets.token_hex(6)
+
 
 T = TypeVar("T")
 Q = TypeVar("Q", bound=Message)
@@ -188,10 +207,12 @@ class Connection:
             VerticilError: what the peer answered.
             PeerFault: DEADLINE, UNREACHABLE, TLS_REFUSED, RESOURCE_EXHAUSTED, VERSION_UNSUPPORTED or MESSAGE_INVALID.
         """
+        marked = request_id()
         try:
-            return await self._step(method(request, timeout=timeout_seconds), None)
+            call = method(request, timeout=timeout_seconds, metadata=((REQUEST_KEY, marked),))
+            return await self._step(call, None)
         except grpc.aio.AioRpcError as error:
-            raise await self._ours(error) from None
+            raise await self._ours(error, marked) from None
         except grpc.aio.UsageError:
             raise self._closed() from None
 
@@ -206,8 +227,9 @@ class Connection:
             VerticilError: what the peer answered.
             PeerFault: as `unary`; DEADLINE when the peer takes nothing, or says nothing after the end, for the idle time.
         """
+        marked = request_id()
         try:
-            call = method()
+            call = method(metadata=((REQUEST_KEY, marked),))
         except grpc.aio.UsageError:
             raise self._closed() from None
         # A reply's metadata come early when the peer has heard enough; it then waits for the end of our stream. (Were it to
@@ -225,7 +247,7 @@ class Connection:
             await self._step(call.done_writing(), self._idle)
             return await self._step(call, self._idle)
         except grpc.aio.AioRpcError as error:
-            raise await self._ours(error) from None
+            raise await self._ours(error, marked) from None
         finally:
             decided.cancel()
             call.cancel()
@@ -237,8 +259,9 @@ class Connection:
             VerticilError: what the peer answered.
             PeerFault: as `unary`; DEADLINE when nothing arrives for the idle time.
         """
+        marked = request_id()
         try:
-            call = method(request)
+            call = method(request, metadata=((REQUEST_KEY, marked),))
         except grpc.aio.UsageError:
             raise self._closed() from None
         try:
@@ -250,7 +273,7 @@ class Connection:
                     return
                 yield reply
         except grpc.aio.AioRpcError as error:
-            raise await self._ours(error) from None
+            raise await self._ours(error, marked) from None
         finally:
             call.cancel()
 
@@ -275,9 +298,11 @@ class Connection:
             "DEADLINE", f"{self._peer}: no progress for {self._idle:g} s", hint="try again: it goes on where it was"
         )
 
-    async def _ours(self, error: grpc.aio.AioRpcError) -> VerticilError:
+    async def _ours(self, error: grpc.aio.AioRpcError, marked: str) -> VerticilError:
         """The error that a failed call stands for."""
         told = _told(error)
+        with logs.fields(request=marked):
+            _log.debug("%s: %s", self._peer, told.code if told is not None else error.code().name)
         if told is None and error.code() is grpc.StatusCode.UNAVAILABLE:
             return await asyncio.to_thread(
                 diagnose, self._endpoint, self._credentials, server_name=self._server_name, expected=self._expected

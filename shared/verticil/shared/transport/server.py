@@ -17,6 +17,7 @@ import contextlib
 import datetime as dt
 import functools
 import logging
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,13 +31,22 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 
+from verticil.shared import logs
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.transport.access import ROLES, check_access
-from verticil.shared.transport.client import ERROR_KEY, KEEPALIVE_SECONDS, MESSAGE_LIMIT
+from verticil.shared.transport.client import (
+    ERROR_KEY,
+    KEEPALIVE_SECONDS,
+    MESSAGE_LIMIT,
+    REQUEST_ID,
+    REQUEST_KEY,
+    request_id,
+)
 from verticil.shared.transport.coordinator import ControlService, CoordinatorService
 from verticil.shared.transport.errors_on_wire import to_detail, without_text
 from verticil.shared.transport.health import HealthService, ServiceUnknown
 from verticil.shared.transport.identity import Identity, Role
+from verticil.shared.transport.metrics import Metrics
 from verticil.shared.transport.peer import PeerService
 from verticil.shared.transport.pki import Credentials, check_validity, identity_of, utc_now
 from verticil.wire.v1 import control_pb2, coordinator_pb2, peer_pb2
@@ -101,6 +111,7 @@ class _Context(Protocol):
     """What is used of gRPC's context of a call."""
 
     def auth_context(self) -> Mapping[str, Sequence[bytes]]: ...
+    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]] | None: ...
     async def abort(
         self, code: grpc.StatusCode, details: str, trailing_metadata: Sequence[tuple[str, bytes]]
     ) -> None: ...
@@ -149,6 +160,7 @@ class RpcServer:
         maximum_concurrent_rpcs: further calls are answered with RESOURCE_EXHAUSTED; so are those of a caller who has a quarter of
             them under way.
         roles: full method name -> roles that may call it; what is not there, nobody may call.
+        metrics: counts every call and its bytes.
         clock: the time that certificates are checked against at each call.
     """
 
@@ -161,6 +173,7 @@ class RpcServer:
         idle_timeout_seconds: float = 120.0,
         maximum_concurrent_rpcs: int = 256,
         roles: Mapping[str, frozenset[Role]] = ROLES,
+        metrics: Metrics | None = None,
         clock: Callable[[], dt.datetime] = utc_now,
     ) -> None:
         self._listen = listen
@@ -169,6 +182,7 @@ class RpcServer:
         self._idle = idle_timeout_seconds
         self._maximum = maximum_concurrent_rpcs
         self._roles = roles
+        self._metrics = metrics if metrics is not None else Metrics()
         self._clock = clock
         self._server: grpc.aio.Server | None = None
         self._health = HealthService(binding.descriptor.full_name for binding in self._bindings)
@@ -237,8 +251,16 @@ class RpcServer:
         """The handler of one method. Requests arrive as bytes, so that what cannot be parsed is answered here, too."""
         name = f"/{binding.descriptor.full_name}/{method.name}"
         behaviour = getattr(binding.service, method.name)
-        parse = functools.partial(_parsed, GetMessageClass(method.input_type))
-        serializer = GetMessageClass(method.output_type).SerializeToString
+        kind, reply_kind = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
+
+        def parse(raw: bytes) -> Message:
+            self._metrics.moved(name, "in", len(raw))
+            return _parsed(kind, raw)
+
+        def serializer(reply: Message) -> bytes:
+            raw = reply_kind.SerializeToString(reply)
+            self._metrics.moved(name, "out", len(raw))
+            return raw
 
         async def one_to_one(raw: bytes, context: _Context) -> Message:
             async def work(identity: Identity) -> Message:
@@ -285,9 +307,15 @@ class RpcServer:
         if task is not None:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
-        outcome = await self._outcome(method, context, work)
-        if before_ending is not None and not isinstance(outcome, _TooManyCalls):
-            await before_ending()
+        begun, code = time.monotonic(), "CANCELLED"
+        try:
+            with logs.fields(request=_request_of(context)):
+                outcome = await self._outcome(method, context, work)
+            code = outcome.code if isinstance(outcome, VerticilError) else "OK"
+            if before_ending is not None and not isinstance(outcome, _TooManyCalls):
+                await before_ending()
+        finally:
+            self._metrics.ended(method, code, time.monotonic() - begun)
         if isinstance(outcome, VerticilError):
             await _abort(context, outcome)
         return outcome
@@ -371,6 +399,12 @@ async def _abort(context: _Context, error: VerticilError) -> NoReturn:
     detail = to_detail(error).SerializeToString()
     await context.abort(status, error.code, trailing_metadata=((ERROR_KEY, detail),))
     raise AssertionError("abort returned")
+
+
+def _request_of(context: _Context) -> str:
+    """The id that the caller gave to this call, if it looks like one of ours: what is logged is never a stranger's text."""
+    given = next((value for key, value in context.invocation_metadata() or () if key == REQUEST_KEY), "")
+    return given if isinstance(given, str) and REQUEST_ID.fullmatch(given) else request_id()
 
 
 @functools.lru_cache(maxsize=256)
