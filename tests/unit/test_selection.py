@@ -6,16 +6,18 @@ import dataclasses
 import datetime as dt
 import itertools
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from verticil.miner.learning.held_out import HeldOut, quick_network
 from verticil.miner.learning.learn import learn
-from verticil.miner.learning.search.protocol import LearningCancelled
+from verticil.miner.learning.search.protocol import Checkpoint, ForeignCheckpoint, Keep, LearningCancelled
 from verticil.miner.learning.selection import CANDIDATES, Found, search_columns
 from verticil.miner.learning.structure import find_structure
 from verticil.miner.learning.tables import FamilyTables
+from verticil.miner.storage.checkpoint import CheckpointFile, resumed
 from verticil.shared.channels.transition import identity, quantize, symmetric
 from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.model.graph import Dag
@@ -205,6 +207,81 @@ def test_auto_can_be_stopped_between_any_two_steps():
             search_columns(
                 columns, study, progress=lambda _s, _p: None, cancelled=lambda asked=asked: next(asked, None) is None
             )
+
+
+def interrupted(study: Study, columns: list[np.ndarray], at: int) -> Checkpoint | None:
+    """The checkpoint of a search that is stopped when it is asked for the `at`-th time; None where it was not searching."""
+    asked = itertools.count()
+    with pytest.raises(LearningCancelled) as stop:
+        search_columns(columns, study, progress=lambda _s, _p: None, cancelled=lambda: next(asked) >= at)
+    return stop.value.checkpoint
+
+
+def answer(found: Found) -> tuple[object, ...]:
+    return found.result, found.search, found.candidates
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_auto_goes_on_from_every_checkpoint_to_the_same_answer(tmp_path, every):
+    """Through the file: in each candidate, between two of them, and in the last search."""
+    study = study_of(2.0, order=OrderRule(chains=1, moves=500, rounds=2))
+    columns = columns_of(study, 1500)
+    kept: list[Checkpoint] = []
+    whole = search_columns(columns, study, progress=lambda _s, _p: None, keep=lambda make: kept.append(make()))
+    assert {len(checkpoint["candidate_edges"]) for checkpoint in kept} == set(range(len(CANDIDATES) + 1))
+    file = CheckpointFile(tmp_path / "checkpoint", bytes(32), what="test")
+    stages = itertools.groupby(kept, key=lambda checkpoint: len(checkpoint["candidate_edges"]))
+    middle = [stage[len(stage) // 2] for stage in (list(group) for _, group in stages)]
+    for checkpoint in kept if every else middle:
+        file.write(checkpoint)
+        told: list[int] = []
+        again = search_columns(
+            columns, study, progress=lambda _s, percent, told=told: told.append(percent), checkpoint=file.read()
+        )
+        assert answer(again) == answer(whole)
+        done = len(checkpoint["candidate_edges"])
+        assert min(told[2:], default=100) >= 50 * done // len(CANDIDATES) - 1  # nothing that was done is done again
+
+
+def test_auto_stopped_again_and_again_comes_to_the_same_answer(tmp_path):
+    study = study_of(2.0, order=OrderRule(chains=1, moves=500, rounds=2))
+    columns = columns_of(study, 1500)
+    whole = found_by(study, columns)
+    path = tmp_path / "checkpoint"
+    for stops in range(1000):  # the first look of a run is before anything is counted
+        asked = itertools.count()
+
+        def search(checkpoint: Checkpoint | None, keep: Keep | None, asked: Iterator[int] = asked) -> Found:
+            return search_columns(
+                columns,
+                study,
+                progress=lambda _s, _p: None,
+                cancelled=lambda: next(asked) >= 45,
+                checkpoint=checkpoint,
+                keep=keep,
+            )
+
+        try:
+            found = resumed(search, path, bytes(32), what="test", seconds=3600)
+        except LearningCancelled:
+            continue
+        assert answer(found) == answer(whole)
+        assert stops > 2
+        return
+    raise AssertionError("the search never ends")
+
+
+def test_a_checkpoint_of_other_columns_or_another_method_is_refused():
+    study = study_of(2.0)
+    columns = columns_of(study, 2000)
+    checkpoint = next(found for at in range(30, 300) if (found := interrupted(study, columns, at)) is not None)
+    with pytest.raises(ForeignCheckpoint, match="another selection"):
+        search_columns(columns_of(study, 2000, seed=2), study, progress=lambda _s, _p: None, checkpoint=checkpoint)
+    alone = study_of(2.0, method="hill-climb", score="bic-noise")
+    with pytest.raises(ForeignCheckpoint, match="another search"):
+        search_columns(columns, alone, progress=lambda _s, _p: None, checkpoint={"search": np.zeros(32, np.uint8)})
+    with pytest.raises(ForeignCheckpoint, match="another selection"):
+        search_columns(columns, study, progress=lambda _s, _p: None, checkpoint={"search": checkpoint["search"]})
 
 
 def test_progress_goes_up_and_stages_do_not_mix():
