@@ -7,10 +7,12 @@ import datetime as dt
 import itertools
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+from verticil.miner.learning import groups
 from verticil.miner.learning.held_out import HeldOut, quick_network
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.search.protocol import Checkpoint, ForeignCheckpoint, Keep, LearningCancelled
@@ -85,6 +87,10 @@ def found_by(study: Study, columns: list[np.ndarray]) -> Found:
     return search_columns(columns, study, progress=lambda _stage, _percent: None)
 
 
+def answer(found: Found) -> tuple[object, ...]:
+    return found.result, found.search, found.candidates
+
+
 def skeleton(dag: Dag) -> set[frozenset[int]]:
     return {frozenset(edge) for edge in dag.edges()}
 
@@ -125,6 +131,30 @@ def test_a_custom_network_keeps_its_promise_in_every_method(method, score, custo
     assert network is not None
     assert network.leaks(dag) == ()
     assert dag.edges()
+
+
+@pytest.mark.parametrize("method", ["genetic", "greedy", "auto"])
+def test_the_network_is_the_same_on_one_and_on_two_threads(method, monkeypatch):
+    """Small blocks and no threshold, so that the compiled kernel counts everything and has something to share out."""
+    monkeypatch.setattr("verticil.miner.learning.counting._KERNEL_FROM", 0)
+    monkeypatch.setattr("verticil.miner.learning.groups._THREADED_FROM", 0)
+    monkeypatch.setattr("verticil.miner.learning.groups.BLOCK_RECORDS", 4096)
+    study = study_of(2.0, method=method, score="auto" if method == "auto" else "mutual-information")
+    columns = columns_of(study)
+    pools: list[int] = []
+    made = groups.ThreadPoolExecutor
+
+    def counting(threads: int, **names: str) -> ThreadPoolExecutor:
+        pools.append(threads)
+        return made(threads, **names)
+
+    monkeypatch.setattr("verticil.miner.learning.groups.ThreadPoolExecutor", counting)
+    answers = []
+    for processors in (1, 2):
+        monkeypatch.setattr("verticil.miner.learning.groups._processors", lambda processors=processors: processors)
+        answers.append(answer(found_by(study, columns)))
+        assert bool(pools) == (processors == 2)
+    assert answers[0] == answers[1]
 
 
 def test_auto_compares_the_candidates_and_takes_what_fits_held_out_records_best():
@@ -215,10 +245,6 @@ def interrupted(study: Study, columns: list[np.ndarray], at: int) -> Checkpoint 
     with pytest.raises(LearningCancelled) as stop:
         search_columns(columns, study, progress=lambda _s, _p: None, cancelled=lambda: next(asked) >= at)
     return stop.value.checkpoint
-
-
-def answer(found: Found) -> tuple[object, ...]:
-    return found.result, found.search, found.candidates
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
