@@ -108,8 +108,8 @@ def test_a_table_of_more_cells_than_the_records_are_worth(study):
     assert said(study, FINE, n=enough) == ()
     (few,) = said(study, FINE, n=enough - 1)
     assert few == (
-        f"The table of 'dose' with the parents 'sex', 'ward' has 24 cells, and there are {enough - 1} records, worth 24 unrandomized "
-        "ones: most of its probabilities are guesses."
+        f"The table of 'dose' with the parents 'sex', 'ward' has 24 cells, and there are {enough - 1} records, worth 24 "
+        "unrandomized ones: most of its probabilities are guesses."
     )
     (alone,) = said(study, FINE, n=10, parents=((), (), ()))
     assert alone.startswith("The table of 'ward' has 4 cells, and there are 10 records, worth 4 unrandomized ones")
