@@ -16,7 +16,7 @@ import pytest
 from verticil.shared.study.states import State
 from verticil.wire.v1 import control_pb2
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 GENERATIONS = 40_000
 """Far more than are made in the two seconds until the first checkpoint."""
@@ -43,6 +43,11 @@ def children(pid: int) -> set[int]:
     return {int(child) for task in tasks for child in (task / "children").read_text().split()}
 
 
+def published(nodes: Any, digest: bytes) -> None:
+    found = nodes.wait(digest, lambda study: study.state == State.PUBLISHED, seconds=150)
+    assert found.state == State.PUBLISHED, found
+
+
 def released(nodes: Any, digest: bytes) -> dict[str, bytes]:
     files = folder(nodes, digest) / "release"
     return {name: (files / name).read_bytes() for name in ("model.json", "network.bifxml", "synthetic.csv")}
@@ -53,7 +58,7 @@ def test_killed_while_it_searches_it_publishes_what_it_would_have(make_nodes: Ca
     searching_for_long(undisturbed, GENERATIONS)
     start(undisturbed)
     digest = undisturbed.submit()
-    undisturbed.publish(digest)
+    published(undisturbed, digest)
     expected = released(undisturbed, digest)
     assert set(undisturbed.stop().values()) == {0}
 
@@ -62,19 +67,19 @@ def test_killed_while_it_searches_it_publishes_what_it_would_have(make_nodes: Ca
     start(nodes)
     assert nodes.submit() == digest
     checkpoint = folder(nodes, digest) / "checkpoint"
-    found = nodes.wait(digest, lambda _study: checkpoint.exists())
+    found = nodes.wait(digest, lambda _study: checkpoint.exists(), seconds=150)
     nodes.kill("miner")
     assert found.state == State.LEARNING
     assert not (folder(nodes, digest) / "release").exists()
     assert "goes on from its checkpoint" not in nodes.log("miner")
     nodes.start_miner()
-    nodes.publish(digest)
+    published(nodes, digest)
     assert nodes.log("miner").count("the search goes on from its checkpoint") == 1
     assert released(nodes, digest) == expected
 
     searching_for_long(nodes, 1_000_000, "cancelled")
     second = nodes.submit()
-    nodes.wait(second, lambda _study: (folder(nodes, second) / "checkpoint").exists())
+    nodes.wait(second, lambda _study: (folder(nodes, second) / "checkpoint").exists(), seconds=150)
     miner = nodes.processes["miner"].pid
     assert children(miner)
     begin = time.monotonic()

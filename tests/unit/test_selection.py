@@ -133,6 +133,24 @@ def test_a_custom_network_keeps_its_promise_in_every_method(method, score, custo
     assert dag.edges()
 
 
+@pytest.mark.parametrize("sensitive", [("v1",), ("v1", "v2", "v4")])
+def test_the_exact_search_over_orders_keeps_the_promise_and_its_mask_is_what_keeps_it(sensitive):
+    custom = CustomRule(target="v3", sensitive=sensitive)
+    columns = columns_of(study_of(2.0), 4000)
+    rule = {"method": "order", "score": "mutual-information", "order": OrderRule(exact=True)}
+    study = study_of(2.0, custom=custom, **rule)
+    network = study.custom_network()
+    assert network is not None
+    kept = found_by(study, columns).result.dag
+    assert network.leaks(kept) == ()
+    assert kept.edges()
+    free = found_by(
+        study_of(2.0, **rule), columns
+    ).result.dag  # without the mask the same columns give a network that leaks
+    assert network.leaks(free)
+    assert any("is not separated from" in text for text in study.constraints().violations(free))
+
+
 @pytest.mark.parametrize("method", ["genetic", "greedy", "auto"])
 def test_the_network_is_the_same_on_one_and_on_two_threads(method, monkeypatch):
     """Small blocks and no threshold, so that the compiled kernel counts everything and has something to share out."""
