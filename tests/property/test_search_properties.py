@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -23,6 +25,7 @@ from verticil.miner.learning.search.protocol import (
     violations,
 )
 from verticil.miner.learning.search.tree import TreeSearch
+from verticil.miner.storage.checkpoint import CheckpointFile
 from verticil.shared.errors import Misuse
 from verticil.shared.model.constraints import declared_constraints
 from verticil.shared.model.graph import Dag
@@ -132,12 +135,52 @@ def test_resumed_from_any_checkpoint_the_result_is_the_same(name, problem, seed,
 @given(problem=problems(), seed=st.integers(0, 2**40))
 def test_exact_is_never_below_another_method_and_completing_never_loses(problem, seed):
     exact = run_search(METHODS["exact"], problem, seed=0)
-    for name in ("genetic", "order", "tree"):
+    for name, method in METHODS.items():
         if admits(name, problem):
-            found = run_search(METHODS[name], problem, seed=seed)
+            found = run_search(method, problem, seed=seed)
             better = completed(problem, found.dag)
-            assert found.fitness <= total_weight(problem, better) <= exact.fitness
+            weight = total_weight(problem, found.dag)
+            assert weight <= total_weight(problem, better) <= exact.fitness
             assert violations(problem, better) == ()
+            if name in ("genetic", "order", "exact", "tree"):
+                assert found.fitness == weight
+
+
+def planted(d: int) -> SearchProblem:
+    """Six variables in a limit on cells that binds, with an edge of every kind of constraint."""
+    names = [f"v{i}" for i in range(d)]
+    constraints = declared_constraints(
+        names, (2, 3) * (d // 2), max_parents=2, max_family_cells=13, required=[("v0", "v1")],
+        forbidden=[("v1", "v5")], tiers=[["v0"], ["v4", "v5"]], target="v4", sensitive=["v5"],
+    )  # fmt: skip
+    weights = np.random.default_rng(d).random((d, d))
+    np.fill_diagonal(weights, 0)
+    return SearchProblem(
+        weights=weights, n_states=(2, 3) * (d // 2), max_parents=2, max_family_cells=13, constraints=constraints
+    )
+
+
+@pytest.mark.parametrize("name", [*METHODS, "given"])
+def test_every_checkpoint_on_disk_leads_to_the_same_result(name, tmp_path):
+    problem = planted(6)
+    search: Searcher = METHODS.get(name) or GivenSearch(dag=run_search(METHODS["exact"], problem, seed=0).dag)
+    kept: list[Checkpoint] = [search.checkpoint(search.start(problem, 11))]
+    whole = run_search(search, problem, seed=11, keep=lambda make: kept.append(make()))
+    assert violations(problem, whole.dag) == ()
+    assert len(kept) > (1 if name in ("tree", "exact") else 0 if name == "given" else 5)
+    file = CheckpointFile(tmp_path / "checkpoint", bytes(32), what="test")
+    for checkpoint in kept:
+        file.write(checkpoint)
+        assert run_search(search, problem, seed=0, checkpoint=file.read()) == whole
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_searches_in_several_threads_at_once_find_what_one_finds_alone(name):
+    problem = planted(8)
+    alone = [run_search(METHODS[name], problem, seed=seed) for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda seed: run_search(METHODS[name], problem, seed=seed % 4), range(12)))
+    assert together == alone * 3
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -12,9 +12,23 @@ import pytest
 from verticil.miner.config import MinerConfig, load_miner
 from verticil.miner.daemon import init_miner, run_miner
 from verticil.miner.service.job import LearningJob
-from verticil.miner.service.learning import SpawnedLearning, WorkerDied
+from verticil.miner.service.learning import SpawnedLearning, StructureJob, WorkerDied
 from verticil.miner.storage.records import StoredSignature
+from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import DataFault, PeerFault, VerticilError
+from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.study import canonical
+from verticil.shared.study.document import (
+    GeneticRule,
+    LinkageRule,
+    ParameterRule,
+    ReleaseRule,
+    ShareRule,
+    StructureRule,
+    Study,
+    Unit,
+)
+from verticil.shared.study.pairs import scored_pairs
 from verticil.shared.transport.authority import create_authority, issue
 from verticil.shared.transport.client import Connection
 from verticil.shared.transport.identity import Role
@@ -37,6 +51,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         issue(root / "ca", name, role, root / "pki", hosts=("localhost",) if role is Role.MINER else ())
     init_miner(root, name="miner", federation=root / "federation.toml", listen="127.0.0.1:0")
     return root
+
+
+def searched_study(*, population: int, generations: int) -> Study:
+    """A study between two peers whose structure takes as long as is wanted."""
+    variables = tuple(Variable(name=f"v{i}", owner=("north", "south")[i % 2], labels=("x", "y")) for i in range(12))
+    return Study(
+        id="long", title="A trial", purpose="test", model="peer", expires=dt.date(2099, 1, 1),
+        parties=("north", "south"),
+        linkage=LinkageRule(mode="keyed-hash", normalise=(), minimum_common_records=1),
+        schema=Schema(variables=variables),
+        units=tuple(
+            Unit(variables=(v.name,), owner=v.owner, scheme="symmetric", transition=quantize(symmetric(2, epsilon=3.0)))
+            for v in variables
+        ),
+        structure=StructureRule(
+            method="genetic", score="mutual-information", max_parents=3, max_family_cells=1000, seed=1, required=(),
+            forbidden=(), genetic=GeneticRule(population=population, selected=10, generations=generations),
+        ),
+        parameters=ParameterRule(estimator="em", prior_count=0.5, interval_level=0.95),
+        release=ReleaseRule(synthetic_records=None, seed=5),
+        share=ShareRule(),
+    )  # fmt: skip
 
 
 class Daemon:
@@ -84,6 +120,57 @@ async def test_it_serves_each_role_its_own_and_ends_in_order(folder: Path) -> No
     assert not (await waiting).tasks
     await analyst.close()
     await party.close()
+
+
+@pytest.mark.parametrize("calls", [60, pytest.param(2000, marks=pytest.mark.slow)])
+async def test_it_answers_while_searches_take_all_processors(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    """Two searches that never end, and the time that a health call takes: issue 5 wants 99 of 100 below 100 ms.
+
+    The short form tells an event loop that is busy with learning from one that is not; the machine of a test run is too
+    crowded for its slowest call to say more.
+    """
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # where this process has its compiled code
+    executor, loop = SpawnedLearning(tmp_path / "cache", processes=2), asyncio.get_running_loop()
+    study = searched_study(population=10_000, generations=1_000_000)
+    searching = [asyncio.Event(), asyncio.Event()]
+    jobs = [
+        asyncio.create_task(
+            executor.search(
+                StructureJob(
+                    effective=canonical.to_bytes(study),
+                    scores={party: [10**8] * len(scored_pairs(study, party)) for party in study.parties},
+                    checkpoint=tmp_path / str(number),
+                    checkpoint_seconds=0.5,
+                ),
+                lambda _stage, _percent, begun=begun: begun.set(),
+            )
+        )
+        for number, begun in enumerate(searching)
+    ]
+    async with Daemon(load_miner(folder / "miner.toml")) as port:
+        probe = connection(folder, "north", port)
+        await check_health(probe)
+        both = asyncio.gather(*(begun.wait() for begun in searching))
+        await asyncio.wait([both, *jobs], return_when=asyncio.FIRST_COMPLETED)
+        assert not any(job.done() for job in jobs)
+        seconds = []
+        for _ in range(calls):
+            begin = loop.time()
+            await check_health(probe)
+            seconds.append(loop.time() - begin)
+        await probe.close()
+    assert not any(job.done() for job in jobs)
+    for job in jobs:
+        job.cancel()
+    begin = loop.time()
+    await asyncio.gather(*jobs, return_exceptions=True)
+    assert loop.time() - begin < 2.0
+    assert (tmp_path / "0").stat().st_size > 0  # stopped, each has left its checkpoint
+    assert (tmp_path / "1").stat().st_size > 0
+    ranked = sorted(seconds)
+    assert ranked[len(ranked) * (99 if calls > 100 else 50) // 100] < 0.1
 
 
 async def test_a_second_daemon_on_the_same_state_is_refused(folder: Path) -> None:

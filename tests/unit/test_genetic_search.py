@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from verticil.miner.learning import kernels
+from verticil.miner.learning.search.compiled import random
 from verticil.miner.learning.search.genetic import GeneticSearch, Population, decode, stream_state
 from verticil.miner.learning.search.operators import Draws, Individual, initial_individual, next_generation
 from verticil.miner.learning.search.protocol import (
@@ -62,8 +62,8 @@ def test_a_kernel_draws_the_numbers_of_the_plain_generator():
     stream = np.array([stream_state(1)], dtype=np.uint64)
     draws = Draws(stream_state(1))
     for bound in (1, 2, 7, 65_535):
-        assert kernels._below(stream, bound) == draws.below(bound)
-        assert kernels._unit(stream) == draws.unit()
+        assert random.below(stream, bound) == draws.below(bound)
+        assert random.unit(stream) == draws.unit()
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 20])

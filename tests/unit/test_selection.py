@@ -6,16 +6,20 @@ import dataclasses
 import datetime as dt
 import itertools
 import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+from verticil.miner.learning import groups
 from verticil.miner.learning.held_out import HeldOut, quick_network
 from verticil.miner.learning.learn import learn
-from verticil.miner.learning.search.protocol import LearningCancelled
+from verticil.miner.learning.search.protocol import Checkpoint, ForeignCheckpoint, Keep, LearningCancelled
 from verticil.miner.learning.selection import CANDIDATES, Found, search_columns
 from verticil.miner.learning.structure import find_structure
 from verticil.miner.learning.tables import FamilyTables
+from verticil.miner.storage.checkpoint import CheckpointFile, resumed
 from verticil.shared.channels.transition import identity, quantize, symmetric
 from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.model.graph import Dag
@@ -83,6 +87,10 @@ def found_by(study: Study, columns: list[np.ndarray]) -> Found:
     return search_columns(columns, study, progress=lambda _stage, _percent: None)
 
 
+def answer(found: Found) -> tuple[object, ...]:
+    return found.result, found.search, found.candidates
+
+
 def skeleton(dag: Dag) -> set[frozenset[int]]:
     return {frozenset(edge) for edge in dag.edges()}
 
@@ -123,6 +131,48 @@ def test_a_custom_network_keeps_its_promise_in_every_method(method, score, custo
     assert network is not None
     assert network.leaks(dag) == ()
     assert dag.edges()
+
+
+@pytest.mark.parametrize("sensitive", [("v1",), ("v1", "v2", "v4")])
+def test_the_exact_search_over_orders_keeps_the_promise_and_its_mask_is_what_keeps_it(sensitive):
+    custom = CustomRule(target="v3", sensitive=sensitive)
+    columns = columns_of(study_of(2.0), 4000)
+    rule = {"method": "order", "score": "mutual-information", "order": OrderRule(exact=True)}
+    study = study_of(2.0, custom=custom, **rule)
+    network = study.custom_network()
+    assert network is not None
+    kept = found_by(study, columns).result.dag
+    assert network.leaks(kept) == ()
+    assert kept.edges()
+    free = found_by(
+        study_of(2.0, **rule), columns
+    ).result.dag  # without the mask the same columns give a network that leaks
+    assert network.leaks(free)
+    assert any("is not separated from" in text for text in study.constraints().violations(free))
+
+
+@pytest.mark.parametrize("method", ["genetic", "greedy", "auto"])
+def test_the_network_is_the_same_on_one_and_on_two_threads(method, monkeypatch):
+    """Small blocks and no threshold, so that the compiled kernel counts everything and has something to share out."""
+    monkeypatch.setattr("verticil.miner.learning.counting._KERNEL_FROM", 0)
+    monkeypatch.setattr("verticil.miner.learning.groups._THREADED_FROM", 0)
+    monkeypatch.setattr("verticil.miner.learning.groups.BLOCK_RECORDS", 4096)
+    study = study_of(2.0, method=method, score="auto" if method == "auto" else "mutual-information")
+    columns = columns_of(study)
+    pools: list[int] = []
+    made = groups.ThreadPoolExecutor
+
+    def counting(threads: int, **names: str) -> ThreadPoolExecutor:
+        pools.append(threads)
+        return made(threads, **names)
+
+    monkeypatch.setattr("verticil.miner.learning.groups.ThreadPoolExecutor", counting)
+    answers = []
+    for processors in (1, 2):
+        monkeypatch.setattr("verticil.miner.learning.groups._processors", lambda processors=processors: processors)
+        answers.append(answer(found_by(study, columns)))
+        assert bool(pools) == (processors == 2)
+    assert answers[0] == answers[1]
 
 
 def test_auto_compares_the_candidates_and_takes_what_fits_held_out_records_best():
@@ -205,6 +255,77 @@ def test_auto_can_be_stopped_between_any_two_steps():
             search_columns(
                 columns, study, progress=lambda _s, _p: None, cancelled=lambda asked=asked: next(asked, None) is None
             )
+
+
+def interrupted(study: Study, columns: list[np.ndarray], at: int) -> Checkpoint | None:
+    """The checkpoint of a search that is stopped when it is asked for the `at`-th time; None where it was not searching."""
+    asked = itertools.count()
+    with pytest.raises(LearningCancelled) as stop:
+        search_columns(columns, study, progress=lambda _s, _p: None, cancelled=lambda: next(asked) >= at)
+    return stop.value.checkpoint
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_auto_goes_on_from_every_checkpoint_to_the_same_answer(tmp_path, every):
+    """Through the file: in each candidate, between two of them, and in the last search."""
+    study = study_of(2.0, order=OrderRule(chains=1, moves=500, rounds=2))
+    columns = columns_of(study, 1500)
+    kept: list[Checkpoint] = []
+    whole = search_columns(columns, study, progress=lambda _s, _p: None, keep=lambda make: kept.append(make()))
+    assert {len(checkpoint["candidate_edges"]) for checkpoint in kept} == set(range(len(CANDIDATES) + 1))
+    file = CheckpointFile(tmp_path / "checkpoint", bytes(32), what="test")
+    stages = itertools.groupby(kept, key=lambda checkpoint: len(checkpoint["candidate_edges"]))
+    middle = [stage[len(stage) // 2] for stage in (list(group) for _, group in stages)]
+    for checkpoint in kept if every else middle:
+        file.write(checkpoint)
+        told: list[int] = []
+        again = search_columns(
+            columns, study, progress=lambda _s, percent, told=told: told.append(percent), checkpoint=file.read()
+        )
+        assert answer(again) == answer(whole)
+        done = len(checkpoint["candidate_edges"])
+        assert min(told[2:], default=100) >= 50 * done // len(CANDIDATES) - 1  # nothing that was done is done again
+
+
+def test_auto_stopped_again_and_again_comes_to_the_same_answer(tmp_path):
+    study = study_of(2.0, order=OrderRule(chains=1, moves=500, rounds=2))
+    columns = columns_of(study, 1500)
+    whole = found_by(study, columns)
+    path = tmp_path / "checkpoint"
+    for stops in range(1000):  # the first look of a run is before anything is counted
+        asked = itertools.count()
+
+        def search(checkpoint: Checkpoint | None, keep: Keep | None, asked: Iterator[int] = asked) -> Found:
+            return search_columns(
+                columns,
+                study,
+                progress=lambda _s, _p: None,
+                cancelled=lambda: next(asked) >= 45,
+                checkpoint=checkpoint,
+                keep=keep,
+            )
+
+        try:
+            found = resumed(search, path, bytes(32), what="test", seconds=3600)
+        except LearningCancelled:
+            continue
+        assert answer(found) == answer(whole)
+        assert stops > 2
+        return
+    raise AssertionError("the search never ends")
+
+
+def test_a_checkpoint_of_other_columns_or_another_method_is_refused():
+    study = study_of(2.0)
+    columns = columns_of(study, 2000)
+    checkpoint = next(found for at in range(30, 300) if (found := interrupted(study, columns, at)) is not None)
+    with pytest.raises(ForeignCheckpoint, match="another selection"):
+        search_columns(columns_of(study, 2000, seed=2), study, progress=lambda _s, _p: None, checkpoint=checkpoint)
+    alone = study_of(2.0, method="hill-climb", score="bic-noise")
+    with pytest.raises(ForeignCheckpoint, match="another search"):
+        search_columns(columns, alone, progress=lambda _s, _p: None, checkpoint={"search": np.zeros(32, np.uint8)})
+    with pytest.raises(ForeignCheckpoint, match="another selection"):
+        search_columns(columns, study, progress=lambda _s, _p: None, checkpoint={"search": checkpoint["search"]})
 
 
 def test_progress_goes_up_and_stages_do_not_mix():

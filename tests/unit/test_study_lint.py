@@ -128,6 +128,34 @@ def test_findings_about_the_head():
     assert ("one-party", "party") in codes(alone)
 
 
+def test_a_family_with_more_cells_than_records_is_named_with_what_the_records_are_worth():
+    """Only where somebody says how many records there will be; the widest families that a search may come to."""
+    wide = with_variable(100, 3.0)  # 100 x 5 x 2 x ..: the widest that 2 parents and 20,000 cells admit
+    (found,) = [finding for finding in lint(wide, n=1000) if finding.code == "few-records"]
+    assert found.severity == "warning"
+    assert "the table of 'age' with the parents " in found.message
+    assert "and 1,000 records are expected, worth " in found.message
+    assert " unrandomized ones: most of its probabilities would be guesses" in found.message
+    assert "max_family_cells" in found.hint
+    assert not [finding for finding in lint(wide) if finding.code == "few-records"]
+    assert not [finding for finding in lint(wide, n=10**6) if finding.code == "few-records"]
+    names = EXAMPLE.schema.names
+    parents = tuple((name, () if position < 2 else names[:2]) for position, name in enumerate(names))
+    given = dataclasses.replace(
+        EXAMPLE, structure=dataclasses.replace(EXAMPLE.structure, method="given", parents=parents)
+    )
+    cells = [EXAMPLE.schema.n_states[0] * EXAMPLE.schema.n_states[1] * k for k in EXAMPLE.schema.n_states[2:]]
+    found_given = [finding.message for finding in lint(given, n=min(cells)) if finding.code == "few-records"]
+    assert len(found_given) == sum(size > min(cells) for size in cells) > 0
+    assert all(f"'{names[0]}', '{names[1]}' has " in message for message in found_given)
+
+
+def test_a_family_that_would_be_cut_is_named():
+    (found,) = [finding for finding in lint(with_variable(100, 3.0), n=N) if finding.code == "families-cut"]
+    assert "('age', " in found.message
+    assert "or raise max_family_cells" in found.hint
+
+
 def test_labels_that_look_alike():
     variable = dataclasses.replace(EXAMPLE.schema[1], labels=("male", "Male"))
     study = dataclasses.replace(

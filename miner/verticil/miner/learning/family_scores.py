@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.search.families import FamilyValue
+from verticil.miner.learning.search.families import FamilyValue, remember
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.design import FamilyDesign, UnitAxis, family_design
@@ -77,7 +77,7 @@ def _plogp(table: Floats) -> float:
 
 
 class FamilyScores:
-    """Scores of families, with a memory.
+    """Scores of families, with a bounded memory.
 
     Args:
         tables: the released counts.
@@ -128,7 +128,7 @@ class FamilyScores:
         if key not in self._likelihoods:
             table = em_projection(*self._tables.counted(key), iterations=self._steps)
             joint = _plogp(table)
-            self._likelihoods[key] = {v: joint - _plogp(table.sum(axis=place)) for place, v in enumerate(key)}
+            remember(self._likelihoods, key, {v: joint - _plogp(table.sum(axis=place)) for place, v in enumerate(key)})
         return self._likelihoods[key][child]
 
     def penalty(self, child: int, parents: tuple[int, ...]) -> float:
@@ -142,7 +142,7 @@ class FamilyScores:
         key = tuple(sorted(members))
         if key not in self._factors:
             design = family_design(self._tables.units, self._tables.n_states, key)
-            self._factors[key] = 1 / math.prod(contrast_factor(axis) for axis in design.axes)
+            remember(self._factors, key, 1 / math.prod(contrast_factor(axis) for axis in design.axes))
         return self._factors[key]
 
     def information(self, child: int, parents: tuple[int, ...]) -> float:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from verticil.miner.learning import counting
 from verticil.miner.learning.counting import Codes
-from verticil.miner.learning.search.protocol import LearningCancelled, SearchResult
+from verticil.miner.learning.search.protocol import Checkpoint, Keep, LearningCancelled, SearchResult
 from verticil.miner.learning.selection import Candidate, Found, search_columns
 from verticil.miner.learning.strength import edge_strengths
 from verticil.miner.learning.structure import Search
@@ -70,6 +70,8 @@ def learn(
     *,
     progress: Progress | None = None,
     cancelled: Callable[[], bool] | None = None,
+    checkpoint: Checkpoint | None = None,
+    keep: Keep | None = None,
 ) -> LearnResult:
     """Learn the network of an effective study.
 
@@ -79,9 +81,13 @@ def learn(
         study: the effective study (the parties' own matrices in it).
         progress: is told the stage (``counting``, ``searching``, ``parameters``) and its per cent, often.
         cancelled: is asked often.
+        checkpoint: where an earlier search in the same columns for the same study stopped; None to begin anew. The result is
+            the same.
+        keep: is offered a checkpoint after every step of the search.
 
     Raises:
-        LearningCancelled: `cancelled` said so.
+        LearningCancelled: `cancelled` said so; it brings the checkpoint when it was searching.
+        ForeignCheckpoint: the checkpoint is of another search.
         DataFault: LEARNING_FAILED, no record or a number of categories that cannot be counted in memory.
         Misuse: STUDY_INVALID, the study contradicts itself.
         ValueError: the columns do not fit the study.
@@ -105,7 +111,7 @@ def learn(
     found: Found | None = None
     if dag is None:
         _check_pairs(study)
-        found = search_columns(columns, study, progress=report, cancelled=cancelled)
+        found = search_columns(columns, study, progress=report, cancelled=cancelled, checkpoint=checkpoint, keep=keep)
         result, tables = found.result, found.tables
     else:
         result = SearchResult(dag=dag, fitness=0.0, generations=0, dropped_edges=(), seed=study.structure.seed)

@@ -8,21 +8,33 @@
 
 The chosen way then searches anew in all records. Held out are the last records: their order is that of pseudonyms, which has
 nothing to do with people. Every candidate's likelihood is in the result, whatever was preferred.
+
+A checkpoint of ``auto`` is that of the search that is running, with the candidates that are done beside it.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import itertools
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from verticil.miner.learning.counting import Codes
 from verticil.miner.learning.family_scores import FamilyScores, contrast_factor
 from verticil.miner.learning.held_out import HeldOut, quick_network
 from verticil.miner.learning.scores import PairScores, unit_pair_scores
-from verticil.miner.learning.search.protocol import LearningCancelled, SearchResult
+from verticil.miner.learning.search.protocol import (
+    Checkpoint,
+    ForeignCheckpoint,
+    Keep,
+    LearningCancelled,
+    SearchResult,
+)
 from verticil.miner.learning.structure import Search, run_method, search_problem
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.estimation.design import ColumnUnit, family_design
@@ -82,6 +94,8 @@ def search_columns(
     *,
     progress: Callable[[str, int], None],
     cancelled: Callable[[], bool] | None = None,
+    checkpoint: Checkpoint | None = None,
+    keep: Keep | None = None,
 ) -> Found:
     """Search the structure of a study that does not give it.
 
@@ -90,9 +104,12 @@ def search_columns(
         study: the effective study.
         progress: is told the stage (``counting``, ``searching``) and its per cent.
         cancelled: is asked often.
+        checkpoint: where an earlier search in the same columns for the same study stopped; None to begin anew.
+        keep: is offered a checkpoint after every step of a search.
 
     Raises:
-        LearningCancelled: `cancelled` said so.
+        LearningCancelled: `cancelled` said so; it brings the checkpoint when it was searching.
+        ForeignCheckpoint: the checkpoint is of another search.
         DataFault: LEARNING_FAILED, a released table is larger than can be counted.
         Misuse: STUDY_INVALID, the study contradicts itself.
     """
@@ -111,13 +128,19 @@ def search_columns(
     progress("counting", 0)
     part = _Part(_first(columns, units, kept), study, units, check)
     progress("counting", 100)
-    candidates: tuple[Candidate, ...] = ()
-    search = Search(method=rule.method, score=rule.score)
-    if auto:
-        candidates = _compared(columns, part, lambda done: told(done / 2), cancelled)
-        search = _chosen(candidates, study, units).search
+    if not auto:
+        search = Search(method=rule.method, score=rule.score)
+        result = part.run(search, told, cancelled, checkpoint, keep)
+        return Found(result=result, search=search, candidates=(), pairs=part.pairs, tables=part.tables)
+    trail = _Trail(part, checkpoint, keep)
+    try:
+        _compare(columns, part, trail, lambda done: told(done / 2), cancelled)
+        search = _chosen(trail.candidates, study, units).search
         part = _Part(columns, study, units, check)
-    result = part.run(search, lambda done: told((1 + done) / 2 if auto else done), cancelled)
+        result = trail.run(part, search, lambda done: told((1 + done) / 2), cancelled)
+    except LearningCancelled as stop:
+        raise LearningCancelled(trail.joined(stop.checkpoint)) from None
+    candidates = tuple(trail.candidates)
     return Found(result=result, search=search, candidates=candidates, pairs=part.pairs, tables=part.tables)
 
 
@@ -140,7 +163,12 @@ class _Part:
         self.problem = search_problem(self.pairs.information, study)
 
     def run(
-        self, search: Search, progress: Callable[[float], None], cancelled: Callable[[], bool] | None
+        self,
+        search: Search,
+        progress: Callable[[float], None],
+        cancelled: Callable[[], bool] | None,
+        checkpoint: Checkpoint | None,
+        keep: Keep | None,
     ) -> SearchResult:
         return run_method(
             search,
@@ -150,13 +178,78 @@ class _Part:
             pairs=self.pairs,
             progress=progress,
             cancelled=cancelled,
+            checkpoint=checkpoint,
+            keep=keep,
         )
 
 
-def _compared(
-    columns: Sequence[Codes], part: _Part, progress: Callable[[float], None], cancelled: Callable[[], bool] | None
-) -> tuple[Candidate, ...]:
-    """Search in every way in `part`, and compare on the rest of the records."""
+class _Trail:
+    """How far ``auto`` came: the candidates that are done, and the search that runs.
+
+    Args:
+        part: what the candidates search in.
+        checkpoint: where an earlier run stopped; None to begin anew.
+        keep: is offered the joined checkpoints.
+    """
+
+    def __init__(self, part: _Part, checkpoint: Checkpoint | None, keep: Keep | None) -> None:
+        self.possible = [search for search in CANDIDATES if _can(search, part)]
+        self.candidates: list[Candidate] = []
+        self._mark = hashlib.sha256(repr(self.possible).encode() + part.problem.digest()).digest()
+        self._keep = keep
+        self._resumed: Checkpoint | None = None
+        self._latest: Callable[[], Checkpoint] | None = None
+        if checkpoint is None:
+            return
+        names = ("auto", "candidate_edges", "candidate_held_out")
+        if any(name not in checkpoint for name in names) or checkpoint["auto"].tobytes() != self._mark:
+            raise ForeignCheckpoint("the checkpoint is of another selection")
+        done = zip(checkpoint["candidate_edges"].tolist(), checkpoint["candidate_held_out"].tolist(), strict=True)
+        self.candidates += [
+            Candidate(search=search, edges=edges, held_out=held_out)
+            for search, (edges, held_out) in zip(self.possible, done, strict=False)
+        ]
+        self._resumed = {name: array for name, array in checkpoint.items() if name not in names} or None
+
+    def run(
+        self, part: _Part, search: Search, progress: Callable[[float], None], cancelled: Callable[[], bool] | None
+    ) -> SearchResult:
+        """The next search; the first one goes on where the checkpoint stopped."""
+        resumed, self._resumed = self._resumed, None
+        return part.run(search, progress, cancelled, resumed, self._offered)
+
+    def add(self, candidate: Candidate) -> None:
+        """A candidate is done; what runs next has no checkpoint yet."""
+        self.candidates.append(candidate)
+        self._latest = None
+
+    def joined(self, running: Checkpoint | None) -> Checkpoint:
+        """The checkpoint of the running search, or its latest one, or none, with the candidates that are done."""
+        if running is None:
+            running = self._resumed if self._latest is None else self._latest()
+        return {
+            "auto": np.frombuffer(self._mark, dtype=np.uint8),
+            "candidate_edges": np.array([candidate.edges for candidate in self.candidates], dtype=np.int64),
+            "candidate_held_out": np.array([candidate.held_out for candidate in self.candidates], dtype=np.float64),
+            **(running or {}),
+        }
+
+    def _offered(self, make: Callable[[], Checkpoint]) -> None:
+        self._latest = make
+        if self._keep is not None:
+            self._keep(functools.partial(self.joined, None))
+
+
+def _compare(
+    columns: Sequence[Codes],
+    part: _Part,
+    trail: _Trail,
+    progress: Callable[[float], None],
+    cancelled: Callable[[], bool] | None,
+) -> None:
+    """Search in every way in `part` that is not done, and compare on the rest of the records."""
+    if len(trail.candidates) == len(trail.possible):
+        return
     study, units = part.study, part.tables.units
     rest = HeldOut(
         [
@@ -166,18 +259,15 @@ def _compared(
         units,
         study.schema.n_states,
     )
-    possible = [search for search in CANDIDATES if _can(search, part)]
-    found: list[Candidate] = []
 
     def told(share: float) -> None:
-        progress((len(found) + share) / len(possible))
+        progress((len(trail.candidates) + share) / len(trail.possible))
 
-    for search in possible:
-        result = part.run(search, told, cancelled)
+    for search in trail.possible[len(trail.candidates) :]:
+        result = trail.run(part, search, told, cancelled)
         network = quick_network(study.schema, result.dag, part.tables, prior_count=study.parameters.prior_count)
         likelihood = rest.likelihood(network, seed=study.structure.seed)
-        found.append(Candidate(search=search, edges=len(result.dag.edges()), held_out=likelihood))
-    return tuple(found)
+        trail.add(Candidate(search=search, edges=len(result.dag.edges()), held_out=likelihood))
 
 
 def _can(search: Search, part: _Part) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,14 @@ from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.greedy import GreedySearch
 from verticil.miner.learning.search.hill_climb import HillClimbSearch
 from verticil.miner.learning.search.order import OrderSearch
-from verticil.miner.learning.search.protocol import SearchProblem, SearchResult, run_search
+from verticil.miner.learning.search.protocol import (
+    Checkpoint,
+    Keep,
+    Searcher,
+    SearchProblem,
+    SearchResult,
+    run_search,
+)
 from verticil.miner.learning.search.tree import TreeSearch
 from verticil.shared.errors import Misuse
 from verticil.shared.study.document import Study
@@ -37,6 +44,8 @@ __all__ = [
     "search_problem",
     "way_on_pairs",
 ]
+
+State = TypeVar("State")
 
 Progress = Callable[[float], None]
 Cancelled = Callable[[], bool]
@@ -88,6 +97,8 @@ def find_structure(
     *,
     progress: Progress | None = None,
     cancelled: Cancelled | None = None,
+    checkpoint: Checkpoint | None = None,
+    keep: Keep | None = None,
 ) -> SearchResult:
     """Search the structure from the information of all pairs. ``auto`` is the search over orders: nothing can be held out.
 
@@ -96,14 +107,25 @@ def find_structure(
         study: names method, seed and limits.
         progress: is told the share that is done.
         cancelled: is asked often.
+        checkpoint: where an earlier run of the same search stopped; None to begin anew.
+        keep: is offered a checkpoint after every step.
 
     Raises:
-        LearningCancelled: `cancelled` said so.
+        LearningCancelled: `cancelled` said so; it brings the checkpoint.
+        ForeignCheckpoint: the checkpoint is of another search.
         Misuse: STUDY_UNSUPPORTED, the method needs tables of whole families; STUDY_INVALID, the study contradicts itself.
     """
     check_method(study)
     problem = search_problem(information, study)
-    return run_method(way_on_pairs(study), problem, study, progress=progress, cancelled=cancelled)
+    return run_method(
+        way_on_pairs(study),
+        problem,
+        study,
+        progress=progress,
+        cancelled=cancelled,
+        checkpoint=checkpoint,
+        keep=keep,
+    )
 
 
 def way_on_pairs(study: Study) -> Search:
@@ -138,6 +160,8 @@ def run_method(
     pairs: PairScores | None = None,
     progress: Progress | None = None,
     cancelled: Cancelled | None = None,
+    checkpoint: Checkpoint | None = None,
+    keep: Keep | None = None,
 ) -> SearchResult:
     """Search in one way.
 
@@ -149,41 +173,53 @@ def run_method(
         pairs: for hill-climb: which parents are looked at.
         progress: is told the share that is done.
         cancelled: is asked often.
+        checkpoint: where an earlier run of the same search stopped; None to begin anew.
+        keep: is offered a checkpoint after every step.
 
     Raises:
-        LearningCancelled: `cancelled` said so.
+        LearningCancelled: `cancelled` said so; it brings the checkpoint.
+        ForeignCheckpoint: the checkpoint is of another search.
         ValueError: there is no such method, or it needs scores that are not there.
     """
     rule = study.structure
 
-    if search.method == "genetic":
-        genetic = GeneticSearch(
-            population=rule.genetic.population,
-            selected=rule.genetic.selected,
-            generations=rule.genetic.generations,
-            mutation_rate=rule.genetic.mutation_rate,
+    def run(searcher: Searcher[State], within: SearchProblem = problem) -> SearchResult:
+        return run_search(
+            searcher,
+            within,
+            seed=rule.seed,
+            progress=progress,
+            cancelled=cancelled,
+            checkpoint=checkpoint,
+            keep=keep,
         )
-        return run_search(genetic, problem, seed=rule.seed, progress=progress, cancelled=cancelled)
+
+    if search.method == "genetic":
+        return run(
+            GeneticSearch(
+                population=rule.genetic.population,
+                selected=rule.genetic.selected,
+                generations=rule.genetic.generations,
+                mutation_rate=rule.genetic.mutation_rate,
+            )
+        )
     if search.method == "order" and rule.order.exact:
-        return run_search(ExactSearch(), problem, seed=rule.seed, progress=progress, cancelled=cancelled)
+        return run(ExactSearch())
     if search.method == "order":
-        order = OrderSearch(chains=rule.order.chains, moves=rule.order.moves, rounds=rule.order.rounds)
-        return run_search(order, problem, seed=rule.seed, progress=progress, cancelled=cancelled)
+        return run(OrderSearch(chains=rule.order.chains, moves=rule.order.moves, rounds=rule.order.rounds))
     if search.method == "tree":
-        return run_search(TreeSearch(), problem, seed=rule.seed, progress=progress, cancelled=cancelled)
+        return run(TreeSearch())
     if scores is None or pairs is None:
         raise ValueError(f"the method '{search.method}' needs scores of families")
     if search.method == "greedy":
-        greedy = GreedySearch(information=scores.information)
-        return run_search(greedy, problem, seed=rule.seed, progress=progress, cancelled=cancelled)
+        return run(GreedySearch(information=scores.information))
     if search.method == "hill-climb":
         climb = HillClimbSearch(
             score=scores.named(search.score),
             tabu_length=rule.hill_climb.tabu_length,
             patience=rule.hill_climb.patience,
         )
-        within = _restricted(problem, study, pairs)
-        return run_search(climb, within, seed=rule.seed, progress=progress, cancelled=cancelled)
+        return run(climb, _restricted(problem, study, pairs))
     raise ValueError(f"there is no method '{search.method}'")
 
 

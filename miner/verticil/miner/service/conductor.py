@@ -275,6 +275,7 @@ class Conductor:
             started_at=max([session.clock(), *map(_received_at, stored)]),  # a clock may have been set back
             simulation=self._simulation,
             seed_derived=self._seed_derived,
+            checkpoint=files.checkpoint,
         )
 
     def _verified(self, release: Path) -> bool:

@@ -2,8 +2,8 @@
 
 `learn_and_write` runs in a process of its own (`worker`) or in a thread (`learning.InlineLearning`) and is the same code in
 both. It gets paths, numbers and public documents: no key, no catalogue, no network. It reads the columns through memory maps,
-after comparing their digests with those that were receipted, and writes only below the job's target. The same job gives the same
-release, but for the time of publication.
+after comparing their digests with those that were receipted, and writes only the job's target and checkpoint. The same job gives
+the same release, but for the time of publication; where the search was interrupted, it goes on from the checkpoint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from typing import Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.miner.learning.search.protocol import Checkpoint, Keep
 from verticil.miner.service.search_facts import search_facts
+from verticil.miner.storage.checkpoint import CHECKPOINT_SECONDS, binding_of, resumed
 from verticil.miner.storage.records import StoredSignature
 from verticil.shared.errors import DataFault
 from verticil.shared.study import canonical
@@ -59,6 +61,8 @@ class LearningJob:
         started_at: UTC; the release is not dated before it.
         simulation: everything runs on one machine.
         seed_derived: the parties' secrets come from a seed.
+        checkpoint: where the search's checkpoints go, and are looked for; its folder exists. None: there are none.
+        checkpoint_seconds: between two of them.
     """
 
     proposal_digest: bytes
@@ -70,6 +74,8 @@ class LearningJob:
     started_at: dt.datetime
     simulation: bool = False
     seed_derived: bool = False
+    checkpoint: Path | None = None
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
 
     def to_json(self) -> bytes:
         """The job as one line of JSON, for another process."""
@@ -84,6 +90,8 @@ class LearningJob:
                 "started_at": self.started_at.isoformat(),
                 "simulation": self.simulation,
                 "seed_derived": self.seed_derived,
+                "checkpoint": None if self.checkpoint is None else str(self.checkpoint),
+                "checkpoint_seconds": self.checkpoint_seconds,
             }
         ).encode("ascii")
 
@@ -93,6 +101,7 @@ class LearningJob:
         values = cast("dict[str, object]", json.loads(line))
         columns = cast("list[tuple[str, int, str]]", values["columns"])
         receipts = cast("list[tuple[str, str, str]]", values["receipts"])
+        checkpoint = cast("str | None", values["checkpoint"])
         return cls(
             proposal_digest=bytes.fromhex(cast("str", values["proposal_digest"])),
             effective=cast("str", values["effective"]).encode("utf-8"),
@@ -111,7 +120,14 @@ class LearningJob:
             started_at=dt.datetime.fromisoformat(cast("str", values["started_at"])),
             simulation=cast("bool", values["simulation"]),
             seed_derived=cast("bool", values["seed_derived"]),
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+            checkpoint_seconds=cast("float", values["checkpoint_seconds"]),
         )
+
+    @property
+    def binding(self) -> bytes:
+        """Of the search: SHA-256 of the study, of the columns and of the software that searches."""
+        return binding_of([self.n_common, *(item.sha256.hex() for item in self.columns)], self.effective)
 
 
 def _open_column(column: ColumnFile, n_codes: int, name: str) -> Codes:
@@ -160,10 +176,11 @@ def learn_and_write(
         clock: UTC now, for the time of publication.
 
     Raises:
+        LearningCancelled: `cancelled` said so.
         DataFault: STATE_CORRUPT, a column is not what was receipted; DISK_FULL.
         Misuse: STUDY_UNSUPPORTED, this version cannot learn it.
     """
-    from verticil.miner.learning.learn import learn
+    from verticil.miner.learning.learn import LearnResult, learn
     from verticil.shared.release.bundle import write_release
     from verticil.shared.release.content import ReleaseContent
     from verticil.shared.release.synthesis import decode, sample_codes
@@ -171,7 +188,17 @@ def learn_and_write(
     study = canonical.from_bytes(job.effective, wire=False)
     progress("reading", 0)
     columns = _columns(job, study)
-    learned = learn(columns, study, progress=progress, cancelled=cancelled)
+
+    def search(checkpoint: Checkpoint | None, keep: Keep | None) -> LearnResult:
+        return learn(columns, study, progress=progress, cancelled=cancelled, checkpoint=checkpoint, keep=keep)
+
+    learned = resumed(
+        search,
+        job.checkpoint,
+        job.binding,
+        what=f"study {job.proposal_digest.hex()}",
+        seconds=job.checkpoint_seconds,
+    )
     progress("sampling", 0)
     n_synthetic = study.release.synthetic_records or job.n_common
     generator = np.random.Generator(np.random.Philox(study.release.seed))

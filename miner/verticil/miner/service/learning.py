@@ -1,8 +1,9 @@
 """Where a learning job, or a search for a structure, runs: in a process of its own (production) or in a thread (simulation).
 
-Promises: the event loop is never busy with learning; cancelling the awaiting task ends the job (a process is killed at once, a
-thread stops at its next look); a process that outlives its miner ends by itself, because its standard input ends; the process
-gets no key. A job that dies without a word is `WorkerDied`, which is worth another attempt; what it reports is not.
+Promises: the event loop is never busy with learning; cancelling the awaiting task ends the job (both stop at their next look, a
+search leaves its checkpoint, and a process that has not ended after `_STOP_SECONDS` is killed); a process that outlives its miner
+ends by itself, because its standard input ends; the process gets no key. A job that dies without a word is `WorkerDied`, which is
+worth another attempt: it goes on from its checkpoint. What a job reports is not.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import json
+import logging
 import os
 import sys
 import threading
@@ -36,7 +38,10 @@ __all__ = [
 
 R = TypeVar("R")
 
+_log: Final = logging.getLogger(__name__)
 _WORKER: Final = "verticil.miner.service.worker"
+_STOP_SECONDS: Final = 1.0
+"""Far longer than a step of a search takes, with its checkpoint."""
 _LINE_BYTES: Final = 16 * 2**20
 """Most bytes in a line that the process writes; the longest has a structure, twice four MiB as hexadecimal digits."""
 
@@ -169,6 +174,9 @@ class SpawnedLearning:
         )
         try:
             return await self._talk(process, line, progress)
+        except asyncio.CancelledError:
+            await self._stop(process)
+            raise
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -176,6 +184,16 @@ class SpawnedLearning:
             await process.wait()
             if process.stdin is not None:
                 process.stdin.close()
+
+    @staticmethod
+    async def _stop(process: asyncio.subprocess.Process) -> None:
+        """Ask the process to stop, and wait a little for it."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError, TimeoutError):
+            async with asyncio.timeout(_STOP_SECONDS):
+                if process.stdin is not None:
+                    process.stdin.write(b"stop\n")
+                    await process.stdin.drain()
+                await process.wait()
 
     @staticmethod
     async def _talk(process: asyncio.subprocess.Process, line: bytes, progress: Progress) -> str:
@@ -190,5 +208,8 @@ class SpawnedLearning:
                 raise from_code(str(message["code"]), str(message["message"]), hint=str(message["hint"]))
             if message.get("done"):
                 return str(message.get("result", ""))
+            if "log" in message:
+                _log.log(int(message["level"]), "%s", message["log"])
+                continue
             progress(str(message["stage"]), int(message["percent"]))
         raise WorkerDied(await process.wait())

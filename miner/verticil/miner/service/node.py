@@ -112,7 +112,12 @@ class MinerNode:
             seed_derived=seed_derived,
         )
         self.scores = Scores(
-            self.catalogue.scores, executor, self.changes, sign=self.session.sign, clock=self.session.clock
+            self.catalogue.scores,
+            executor,
+            self.changes,
+            sign=self.session.sign,
+            clock=self.session.clock,
+            checkpoints=self.store.searches,
         )
         self.coordinator = Coordinator(
             self.session, self.changes, presence, self.scores, max_concurrent_uploads=limits.max_concurrent_uploads

@@ -7,7 +7,8 @@ which their own comparison of digests precludes.
 
 Order rules. A party's first scores stay; others for the same study are refused. The search begins with the last party's scores
 and ends with a structure or a failure; the first end stays. What is told follows from durable facts alone, so a miner that was
-killed goes on where it stood: a search that was under way begins anew and, being a function of scores and study, ends alike.
+killed goes on where it stood: a search that was under way goes on from its checkpoint and, being a function of scores and study,
+ends alike.
 Nothing blocks the event loop.
 """
 
@@ -20,6 +21,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from verticil.miner.service.learning import Executor, WorkerDied
@@ -27,6 +29,7 @@ from verticil.miner.service.presence import Changes
 from verticil.miner.service.structure_job import StructureJob
 from verticil.miner.storage.records import Failure, ScoredStudy, StoredSignature
 from verticil.miner.storage.scores import ScoreTable
+from verticil.miner.storage.store import remove_durably
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
@@ -57,6 +60,7 @@ class Scores:
         changes: wakes those who wait, and is told of changes.
         sign: signs structures.
         clock: UTC now.
+        checkpoints: folder for the checkpoints of searches; a file there is removed when its search has ended.
     """
 
     def __init__(
@@ -67,7 +71,9 @@ class Scores:
         *,
         sign: Callable[[bytes], StoredSignature],
         clock: Callable[[], dt.datetime],
+        checkpoints: Path,
     ) -> None:
+        self._checkpoints = checkpoints
         self._table = table
         self._executor = executor
         self._changes = changes
@@ -181,10 +187,17 @@ class Scores:
             return ()
 
     def _look(self) -> tuple[bytes, ...]:
-        """Studies whose scores are complete and that have no end yet; those past their last day are forgotten. Blocks."""
+        """Studies whose scores are complete and that have no end yet; those past their last day are forgotten.
+
+        Checkpoints of searches that have ended are removed. Blocks.
+        """
         self._table.forget_expired(self._today())
         complete: list[bytes] = []
-        for digest in self._table.unfinished():
+        unfinished = self._table.unfinished()
+        for path in self._checkpoints.iterdir():
+            if path.stem not in {digest.hex() for digest in unfinished}:
+                remove_durably(path)
+        for digest in unfinished:
             known = self._table.study(digest)
             if known is None:
                 continue
@@ -242,7 +255,11 @@ class Scores:
             known = self._table.study(digest)
             if known is None or known.structure is not None or known.failure is not None:
                 return None
-            return StructureJob(effective=known.effective, scores=self._table.scores(digest))
+            return StructureJob(
+                effective=known.effective,
+                scores=self._table.scores(digest),
+                checkpoint=self._checkpoints / digest.hex(),
+            )
 
         def keep(job: StructureJob, body: bytes) -> None:
             parse_structure(body, self._study(job.effective)[0], digest)

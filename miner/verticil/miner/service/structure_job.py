@@ -1,7 +1,8 @@
 """One search for a structure (Model I): what goes in, and the pure worker function that turns scores into a structure document.
 
 Like `job`, `search_structure` runs in a process of its own or in a thread and is the same code in both. It gets the effective
-study and the parties' scores: no column, no pseudonym, no key. The same job gives the same bytes.
+study and the parties' scores: no column, no pseudonym, no key. The same job gives the same bytes, also where it was interrupted
+and goes on from the checkpoint.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, cast
 
 import numpy as np
 
+from verticil.miner.learning.search.protocol import Checkpoint, Keep, SearchResult
 from verticil.miner.service.search_facts import search_facts
+from verticil.miner.storage.checkpoint import CHECKPOINT_SECONDS, binding_of, resumed
 from verticil.shared.study import canonical
 from verticil.shared.study.pairs import NANONATS, scored_pairs, structure_body
 
@@ -30,10 +34,13 @@ class StructureJob:
     Attributes:
         effective: canonical bytes of the effective study.
         scores: of every party, 1e-9 nats, in the order of `scored_pairs`.
+        checkpoint, checkpoint_seconds: see `job.LearningJob`.
     """
 
     effective: bytes
     scores: Mapping[str, Sequence[int]]
+    checkpoint: Path | None = None
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
 
     def to_json(self) -> bytes:
         """The job as one line of JSON, for another process."""
@@ -42,6 +49,8 @@ class StructureJob:
                 "kind": STRUCTURE_KIND,
                 "effective": self.effective.decode("utf-8"),
                 "scores": {party: list(scores) for party, scores in self.scores.items()},
+                "checkpoint": None if self.checkpoint is None else str(self.checkpoint),
+                "checkpoint_seconds": self.checkpoint_seconds,
             }
         ).encode("ascii")
 
@@ -49,10 +58,18 @@ class StructureJob:
     def from_json(cls, line: bytes) -> StructureJob:
         """Read what `to_json` wrote (by the miner itself: not checked)."""
         values = cast("dict[str, object]", json.loads(line))
+        checkpoint = cast("str | None", values["checkpoint"])
         return cls(
             effective=cast("str", values["effective"]).encode("utf-8"),
             scores=cast("dict[str, list[int]]", values["scores"]),
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+            checkpoint_seconds=cast("float", values["checkpoint_seconds"]),
         )
+
+    @property
+    def binding(self) -> bytes:
+        """Of the search: SHA-256 of the study, of the scores and of the software that searches."""
+        return binding_of({party: list(scores) for party, scores in sorted(self.scores.items())}, self.effective)
 
 
 def search_structure(
@@ -80,11 +97,18 @@ def search_structure(
     for party in study.parties:
         for (a, b), nanonats in zip(scored_pairs(study, party), job.scores[party], strict=True):
             information[a, b] = information[b, a] = nanonats / NANONATS
-    result = find_structure(
-        information,
-        study,
-        progress=lambda share: progress("searching", int(100 * share)),
-        cancelled=cancelled,
-    )
+
+    def search(checkpoint: Checkpoint | None, keep: Keep | None) -> SearchResult:
+        return find_structure(
+            information,
+            study,
+            progress=lambda share: progress("searching", int(100 * share)),
+            cancelled=cancelled,
+            checkpoint=checkpoint,
+            keep=keep,
+        )
+
+    digest = canonical.digest(study)
+    result = resumed(search, job.checkpoint, job.binding, what=f"study {digest.hex()}", seconds=job.checkpoint_seconds)
     found = search_facts(study, result, chosen=way_on_pairs(study))
-    return structure_body(canonical.digest(study), result.dag.parents, found)
+    return structure_body(digest, result.dag.parents, found)

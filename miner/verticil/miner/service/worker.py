@@ -1,10 +1,11 @@
 """The learning process: ``python -m verticil.miner.service.worker MEMORY_BYTES``, started by `learning.SpawnedLearning`.
 
-One line of JSON comes in (the job), lines of JSON go out: ``{"stage", "percent"}``, and at the end ``{"done": true, "result"}``
-(a search's structure in hexadecimal; empty after learning) or ``{"code", "message", "hint"}``. Standard input stays open as long
-as the miner lives: when it ends, this process ends at once; on Linux the kernel sees to that, too, for the case that a library
-keeps all threads of Python waiting. An unexpected error is told as its type and place in our code, never its text, which could
-quote data.
+One line of JSON comes in (the job), lines of JSON go out: ``{"stage", "percent"}``, ``{"log", "level"}`` for the miner's log, and
+at the end ``{"done": true, "result"}`` (a search's structure in hexadecimal; empty after learning) or ``{"code", "message",
+"hint"}``. A second line that comes in asks to stop: a search stops at its next step and leaves a checkpoint, everything else ends
+at once; both without a word. Standard input stays open as long as the miner lives: when it ends, this process ends at once; on
+Linux the kernel sees to that, too, for the case that a library keeps all threads of Python waiting. An unexpected error is told
+as its type and place in our code, never its text, which could quote data.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import datetime as dt
 import json
+import logging
 import os
 import signal
 import sys
@@ -27,9 +29,10 @@ __all__ = ["main"]
 _PR_SET_PDEATHSIG: Final = 1
 
 
-def _die_with_the_miner(stream: IO[bytes]) -> None:
+def _listen_to_the_miner(stream: IO[bytes], stop: threading.Event, searching: Callable[[], bool]) -> None:
     def wait() -> None:
-        stream.read()
+        while stream.readline() and searching():
+            stop.set()
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
@@ -52,18 +55,29 @@ def _place(error: BaseException) -> str:
     return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "unknown place"
 
 
-def _do(line: bytes, report: Callable[[str, int], None]) -> str:
+class _ForTheMiner(logging.Handler):
+    """Hands log records to the miner, whose log has a form and a place."""
+
+    def __init__(self, tell: Callable[[dict[str, str | int | bool]], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._tell({"log": record.getMessage(), "level": record.levelno})
+
+
+def _do(line: bytes, report: Callable[[str, int], None], cancelled: Callable[[], bool]) -> str:
     """Do the job of this line; the bytes that it returns, hexadecimal."""
     if json.loads(line).get("kind") == "structure":
         from verticil.miner.service.structure_job import StructureJob, search_structure
 
-        return search_structure(StructureJob.from_json(line), progress=report, cancelled=lambda: False).hex()
+        return search_structure(StructureJob.from_json(line), progress=report, cancelled=cancelled).hex()
     from verticil.miner.service.job import LearningJob, learn_and_write
 
     learn_and_write(
         LearningJob.from_json(line),
         progress=report,
-        cancelled=lambda: False,
+        cancelled=cancelled,
         clock=lambda: dt.datetime.now(dt.UTC),
     )
     return ""
@@ -90,10 +104,18 @@ def main() -> int:
     memory_bytes = int(sys.argv[1])
     _limit_memory(memory_bytes)
     os.nice(5)  # the services answer first
+    logger = logging.getLogger("verticil")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(_ForTheMiner(tell))
+    stop = threading.Event()
     line = sys.stdin.buffer.readline()
-    _die_with_the_miner(sys.stdin.buffer)
+    _listen_to_the_miner(sys.stdin.buffer, stop, lambda: bool(told) and told[-1][0] == "searching")
+    from verticil.miner.learning.search.protocol import LearningCancelled
+
     try:
-        result = _do(line, report)
+        result = _do(line, report, stop.is_set)
+    except LearningCancelled:
+        pass
     except VerticilError as error:
         tell({"code": error.code, "message": error.message, "hint": error.hint})
     except MemoryError:

@@ -8,7 +8,8 @@ Layout below the state directory::
 
     lock  catalogue.sqlite  cache/
     studies/<proposal digest>/pseudonyms/00.part -> 00.list   alignment/00.bitmap
-                              staging/003.part   columns/003.u8   learning/   release/
+                              staging/003.part   columns/003.u8   checkpoint   learning/   release/
+    searches/<effective digest>    of studies between peers: the checkpoint of the search
 """
 
 from __future__ import annotations
@@ -163,6 +164,11 @@ class StudyFiles:
         return self.root / "learning"
 
     @property
+    def checkpoint(self) -> Path:
+        """Where the search stood (`checkpoint`); there from its first seconds until the study has ended."""
+        return self.root / "checkpoint"
+
+    @property
     def release(self) -> Path:
         """The release folder, signed; it appears by one rename."""
         return self.root / "release"
@@ -175,8 +181,8 @@ class StudyFiles:
         sync_directory(self.root.parent)
 
     def remove_linkage(self) -> None:
-        """Delete pseudonyms, bitmaps and whatever is in transit."""
-        for name in ("pseudonyms", "alignment", "staging", "learning"):
+        """Delete pseudonyms, bitmaps, whatever is in transit, and the checkpoint."""
+        for name in ("pseudonyms", "alignment", "staging", "learning", "checkpoint", "checkpoint.new"):
             remove_durably(self.root / name)
 
     def remove_columns(self) -> None:
@@ -247,6 +253,13 @@ class Store:
         if len(digest) != 32:
             raise ValueError(f"a study digest has 32 bytes, got {len(digest)}")
         return StudyFiles(self.root / "studies" / digest.hex())
+
+    @property
+    def searches(self) -> Path:
+        """For the checkpoints of searches between peers; made when absent."""
+        folder = self.root / "searches"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
 
     @property
     def cache(self) -> Path:

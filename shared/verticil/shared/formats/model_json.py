@@ -69,6 +69,7 @@ class ModelContext:
         n_common: how many people the model was estimated from.
         search: how the structure was found (method, seed, generations, fitness, ..).
         simulation: the study was simulated on one machine.
+        warnings: for people, what not to trust; the document has the key only where there are any.
     """
 
     study: Study
@@ -77,6 +78,7 @@ class ModelContext:
     n_common: int
     search: Mapping[str, Json]
     simulation: bool
+    warnings: tuple[str, ...] = ()
 
 
 def write(network: Network, marginals: tuple[Marginal, ...], context: ModelContext) -> bytes:
@@ -107,6 +109,7 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
         "parties": list(study.parties),
         "n_common": context.n_common,
         "simulation": context.simulation,
+        **({"warnings": list(context.warnings)} if context.warnings else {}),
         "privacy": privacy_statement(study, network.dag).document(),
         "variables": [_variable(variable) for variable in network.schema.variables],
         "structure": {

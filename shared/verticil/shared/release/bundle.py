@@ -32,6 +32,7 @@ from verticil.shared.formats.peer_statement import peer_statement
 from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.formats.tables import write_atomically, write_csv, write_parquet
 from verticil.shared.release.content import FILES, ReleaseContent, SignedStatement
+from verticil.shared.release.report.remarks import remarks
 from verticil.shared.study import canonical
 from verticil.shared.transport.pki import identity_of
 
@@ -183,6 +184,7 @@ def _write_files(folder: Path, content: ReleaseContent) -> None:
         n_common=content.n_common,
         search=content.search,
         simulation=content.simulation,
+        warnings=remarks(study, network, content.marginals, content.n_common),
     )
     writers: dict[str, Callable[[], bytes]] = {
         "study.json": lambda: canonical.to_bytes(study),

@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -24,8 +24,9 @@ import numpy as np
 
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
+from verticil.shared.model.schema import Variable
 from verticil.shared.study.document import Study, TwoLevel, Unit
-from verticil.shared.study.readers import given_dag, read_by, readers
+from verticil.shared.study.readers import family_records, given_dag, read_by, readers
 from verticil.shared.study.unit_rules import column_text
 
 __all__ = ["ColumnRow", "Finding", "StudyTable", "lint", "study_table"]
@@ -184,6 +185,7 @@ def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) ->
         *_totals(table),
         *_labels(study),
         *_structure(study),
+        *_families(study, n),
         *_peers(study, table),
     ]
     return sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity))
@@ -371,15 +373,48 @@ def _structure(study: Study) -> Iterator[Finding]:
     rule = study.structure
     if rule.parents is not None:
         return  # no family is cut: one that is too large is refused
-    sizes = sorted(study.schema.n_states, reverse=True)
-    if (cells := math.prod(sizes[: rule.max_parents + 1])) > rule.max_family_cells:
+    widest = sorted(study.schema.variables, key=lambda variable: -variable.n_states)[: rule.max_parents + 1]
+    if (cells := math.prod(variable.n_states for variable in widest)) > rule.max_family_cells:
         yield _warning(
             "families-cut",
             "structure.max_family_cells",
-            f"a family of {min(rule.max_parents, len(sizes) - 1)} parents can have {cells:,} cells, "
+            f"a family of {len(widest) - 1} parents can have {cells:,} cells ({_names(widest)}), "
             f"at most {rule.max_family_cells:,} are allowed: the weakest parents of such a family are dropped",
-            "merge categories, or allow fewer parents",
+            "merge categories, allow fewer parents, or raise max_family_cells",
         )
+
+
+def _families(study: Study, n: int | None) -> Iterator[Finding]:
+    """Families with more cells than there are records; only where somebody says how many there are."""
+    if n is None:
+        return
+    schema, rule, dag = study.schema, study.structure, given_dag(study)
+    if dag is None:
+        # The largest table that a search may come to: the widest columns that fit, one after the other.
+        family: list[int] = []
+        for v in sorted(range(len(schema)), key=lambda v: -schema.n_states[v]):
+            cells = math.prod(schema.n_states[u] for u in (*family, v))
+            if len(family) <= rule.max_parents and cells <= rule.max_family_cells:
+                family.append(v)
+        families, may = [(family[0], tuple(family[1:]))], "can have"
+    else:
+        families, may = list(enumerate(dag.parents)), "has"
+    for child, parents in families:
+        cells = math.prod(schema.n_states[v] for v in (child, *parents))
+        if parents and cells > n:
+            worth = family_records(study, child, parents, n)
+            exact = "" if math.isclose(worth, n) else f", worth {worth:,.0f} unrandomized ones"
+            yield _warning(
+                "few-records",
+                "structure",
+                f"the table of '{schema.names[child]}' with the parents {_names(schema.variables[v] for v in parents)} {may} "
+                f"{cells:,} cells, and {n:,} records are expected{exact}: most of its probabilities would be guesses",
+                "allow fewer parents (max_parents, max_family_cells), merge categories, or find more common people",
+            )
+
+
+def _names(variables: Iterable[Variable]) -> str:
+    return ", ".join(f"'{variable.name}'" for variable in variables)
 
 
 def _peers(study: Study, table: StudyTable) -> Iterator[Finding]:

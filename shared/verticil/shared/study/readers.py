@@ -10,10 +10,13 @@ Everything here follows from the study alone, so that all nodes agree without ta
 
 from __future__ import annotations
 
+import math
+
+from verticil.shared.channels import privacy
 from verticil.shared.model.graph import Dag
 from verticil.shared.study.document import Study
 
-__all__ = ["given_dag", "read_by", "readers", "reads", "scored_pairs", "sent_units", "shared_tables"]
+__all__ = ["family_records", "given_dag", "read_by", "readers", "reads", "scored_pairs", "sent_units", "shared_tables"]
 
 
 def given_dag(study: Study) -> Dag | None:
@@ -97,3 +100,19 @@ def shared_tables(study: Study, party: str) -> int:
     """How many tables of its own raw data a party shares something of: one for each own variable and for each scored pair."""
     scored = 0 if study.structure.parents is not None else len(scored_pairs(study, party))
     return len(study.schema.owned_by(party)) + scored
+
+
+def family_records(study: Study, child: int, parents: tuple[int, ...], n: float) -> float:
+    """How many unrandomized records n records are worth to whoever learns a family: n prod a^2 over its randomized columns.
+
+    a is a column's `contrast_factor`, so this is `privacy.effective_records` for more than two columns. With the model ``peer``
+    the owner of the child learns it, and has its own columns raw.
+    """
+    members = {study.schema.names[v] for v in (*parents, child)}
+    owner = study.schema.variables[child].owner
+    factors = [
+        privacy.contrast_factor(unit.transition)
+        for unit in study.units
+        if members & set(unit.variables) and (study.model == "central" or unit.owner != owner)
+    ]
+    return n * math.prod(factor**2 for factor in factors)

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning import kernels
-from verticil.miner.learning.search.compiled import restricted
+from verticil.miner.learning.search.compiled import genetic, restricted
 from verticil.miner.learning.search.protocol import (
     Checkpoint,
     SearchProblem,
@@ -101,7 +100,7 @@ class GeneticSearch:
         orders = np.empty((self.population, d), dtype=np.int32)
         families = np.empty((self.population, d, k), dtype=np.int32)
         if (limits := _limits(problem)) is None:
-            kernels.first_generation(stream, orders, families, np.empty(d, dtype=np.int32))
+            genetic.first_generation(stream, orders, families, np.empty(d, dtype=np.int32))
         else:
             restricted.first_restricted_generation(
                 stream, orders, families, limits.required, limits.n_required, limits.allowed, limits.before
@@ -123,7 +122,7 @@ class GeneticSearch:
         fittest = np.argsort(-state.fitness, kind="stable")[: self.selected]
         stream, orders, families = state.stream.copy(), np.empty_like(state.orders), np.empty_like(state.families)
         if (limits := _limits(state.problem)) is None:
-            kernels.next_generation(stream, rate, fittest, state.orders, state.families, orders, families)
+            genetic.next_generation(stream, rate, fittest, state.orders, state.families, orders, families)
         else:
             restricted.next_restricted_generation(
                 stream,
@@ -245,8 +244,7 @@ def _fitness(problem: SearchProblem, orders: NDArray[np.int32], families: NDArra
     fitness = np.empty(len(orders), dtype=np.float64)
     n_states = np.array(problem.n_states, dtype=np.int64)
     cells = float(problem.max_family_cells)
-    if (limits := _limits(problem)) is None:
-        kernels.evaluate(orders, families, problem.weights, n_states, cells, fitness)
-    else:
-        restricted.evaluate_restricted(orders, families, limits.n_required, problem.weights, n_states, cells, fitness)
+    limits = _limits(problem)
+    n_required = np.zeros(len(n_states), dtype=np.int64) if limits is None else limits.n_required
+    restricted.evaluate(orders, families, n_required, problem.weights, n_states, cells, fitness)
     return fitness

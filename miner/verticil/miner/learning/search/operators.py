@@ -1,7 +1,7 @@
 """The procedures of the genetic algorithm as the paper writes them (Hittmeir et al. 2022, section III), in plain Python.
 
 This is the reference: one function for each procedure, one individual at a time, in the paper's words. The compiled kernels
-in `verticil.miner.learning.kernels` consume the same random numbers in the same order and must give the same populations.
+in `compiled.genetic` consume the same random numbers in the same order and must give the same populations.
 
 An individual has two chromosomes: the ordering O, a permutation of the attributes 0 .. d-1, and the connectivity C, for
 each attribute k distinct possible parents, k = min(max_parents, d - 1). C is independent of O; a member of C_j that does not

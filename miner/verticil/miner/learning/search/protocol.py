@@ -2,11 +2,13 @@
 
 A searcher is pure: it has no clock, no files and no threads; its random numbers come from the seed alone. Steps are short (well
 below a second), so that `run_search` can report progress and stop between any two of them. A state is a value: it is never
-written again, and `checkpoint` turns it into plain arrays that another process goes on from, to the same result.
+written again, and `checkpoint` turns it into plain arrays that another process goes on from, to the same result. Where
+checkpoints go, and how often one is made, is the caller's business: `run_search` offers one after every step.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +24,8 @@ from verticil.shared.model.graph import Dag
 
 __all__ = [
     "Checkpoint",
+    "ForeignCheckpoint",
+    "Keep",
     "LearningCancelled",
     "SearchProblem",
     "SearchResult",
@@ -39,7 +43,14 @@ State = TypeVar("State")
 Checkpoint = Mapping[str, NDArray[np.generic]]
 """A state as named arrays of plain numbers, to be written without pickle. ``search`` tells which method and problem it is of."""
 
+Keep = Callable[[Callable[[], Checkpoint]], None]
+"""Takes what makes a checkpoint, after every step; making it is left out where none is wanted now."""
+
 _WEIGHT_UNIT: Final = 2.0**-40
+
+
+class ForeignCheckpoint(ValueError):  # not an error of the search: it can begin anew
+    """A checkpoint is of another method, other settings or another problem, or is incomplete."""
 
 
 class LearningCancelled(Exception):  # not an error: somebody asked for it
@@ -187,7 +198,7 @@ class Searcher(Protocol[State]):
         """The state that `checkpoint` was made of.
 
         Raises:
-            ValueError: it is of another method, other settings or another problem.
+            ForeignCheckpoint: it is of another method, other settings or another problem.
         """
         ...
 
@@ -200,6 +211,7 @@ def run_search(
     progress: Callable[[float], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
     checkpoint: Checkpoint | None = None,
+    keep: Keep | None = None,
 ) -> SearchResult:
     """Start, step until done, hand over the result.
 
@@ -210,17 +222,23 @@ def run_search(
         progress: is told the share that is done after every step.
         cancelled: is asked before every step.
         checkpoint: where an earlier run with the same searcher, problem and seed stopped; None to begin anew.
+        keep: is offered a checkpoint after every step.
 
     Raises:
-        LearningCancelled: `cancelled` said so; it brings the checkpoint.
-        ValueError: the checkpoint is of another search.
+        LearningCancelled: `cancelled` said so, or what a step asks did; it brings the checkpoint.
+        ForeignCheckpoint: the checkpoint is of another search.
         InternalFault: INTERNAL, the network violates a limit or constraint: no such network is handed over.
     """
     state = searcher.start(problem, seed) if checkpoint is None else searcher.resume(problem, checkpoint)
     while (done := searcher.progress(state)) < 1.0:
         if cancelled is not None and cancelled():
             raise LearningCancelled(searcher.checkpoint(state))
-        state = searcher.step(state)
+        try:
+            state = searcher.step(state)
+        except LearningCancelled:  # from within the step, which is as if it had not been
+            raise LearningCancelled(searcher.checkpoint(state)) from None
+        if keep is not None:
+            keep(functools.partial(searcher.checkpoint, state))
         if progress is not None:
             progress(done)
     result = searcher.result(state)
@@ -239,13 +257,13 @@ def opened(searcher: object, problem: SearchProblem, checkpoint: Checkpoint, *na
     """The arrays `names` of a checkpoint.
 
     Raises:
-        ValueError: it is of another method, other settings or another problem, or incomplete.
+        ForeignCheckpoint: it is of another method, other settings or another problem, or incomplete.
     """
     mark = sealed(searcher, problem)["search"]
     if "search" not in checkpoint or not np.array_equal(checkpoint["search"], mark):
-        raise ValueError("the checkpoint is of another search")
+        raise ForeignCheckpoint("the checkpoint is of another search")
     if missing := [name for name in names if name not in checkpoint]:
-        raise ValueError(f"the checkpoint lacks {', '.join(missing)}")
+        raise ForeignCheckpoint(f"the checkpoint lacks {', '.join(missing)}")
     return [np.array(checkpoint[name]) for name in names]
 
 

@@ -23,6 +23,7 @@ from verticil.shared.formats.privacy_statement import PRIOR, ColumnStatement, Pr
 from verticil.shared.release.content import FILES, ReleaseContent
 from verticil.shared.release.report import layout, probabilities, projection, wording
 from verticil.shared.release.report.peer import peer_section
+from verticil.shared.release.report.remarks import remarks
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -186,6 +187,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "level": f"{100 * level:g}%",
         "structure_statement": STRUCTURE_STATEMENT,
         "configurations": probabilities.count_rows(content),
+        "remarks": remarks(content.study, network, content.marginals, content.n_common),
         "projection": projection.summarize(content),
         "files": FILES,
         "facts": _facts(content),

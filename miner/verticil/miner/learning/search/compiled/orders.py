@@ -16,7 +16,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.search.compiled.random import below, compiled, word
+from verticil.miner.learning.kernels import compiled
+from verticil.miner.learning.search.compiled.random import below, word
 
 __all__ = [
     "COUNT",

@@ -5,28 +5,18 @@ The state is one 64-bit word in an array, so that a search can keep it and go on
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
-
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["below", "compiled", "unit", "word"]
+from verticil.miner.learning.kernels import compiled
 
-P = ParamSpec("P")
-R = TypeVar("R")
+__all__ = ["below", "unit", "word"]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _S30, _S27, _S31, _S32, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32), np.uint64(11)
 _UNIT = 2.0**-53
-
-
-def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile `function` with numba: once per machine, kept on disk, without `parallel` and `fastmath`."""
-    return cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(function))
 
 
 @compiled

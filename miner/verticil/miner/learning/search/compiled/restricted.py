@@ -1,5 +1,7 @@
 """The genetic algorithm under constraints, compiled; `restricted_operators` is the plain reference, with the same random numbers.
 
+Its fitness, `evaluate`, serves the paper's own, too.
+
 Callers check shapes and values; a kernel checks nothing. `n_required` is (d,), `allowed` and `before` are (d, d), bool,
 ``[parent, child]`` and ``[a, b]``; `allowed` leaves the required parents out, which stand in the first slots of every family.
 """
@@ -9,17 +11,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.search.compiled.random import below, compiled, unit
+from verticil.miner.learning.kernels import compiled
+from verticil.miner.learning.search.compiled.genetic import member
+from verticil.miner.learning.search.compiled.random import below, unit
 
-__all__ = ["evaluate_restricted", "first_restricted_generation", "next_restricted_generation"]
-
-
-@compiled
-def _member(family: NDArray[np.int32], attribute: int) -> bool:
-    for c in range(family.shape[0]):  # noqa: SIM110  # numba compiles the loop, not a generator
-        if family[c] == attribute:
-            return True
-    return False
+__all__ = ["evaluate", "first_restricted_generation", "next_restricted_generation"]
 
 
 @compiled
@@ -34,13 +30,13 @@ def _preceding_outsider(  # noqa: PLR0917  # numba kernels take positions
     """A random allowed attribute before `place` that is not in `family`; -1 when there is none (then nothing is drawn)."""
     size = 0
     for p in range(place):
-        if allowed[order[p], child] and not _member(family, order[p]):
+        if allowed[order[p], child] and not member(family, order[p]):
             size += 1
     if size == 0:
         return -1
     left = below(stream, size)
     for p in range(place):
-        if allowed[order[p], child] and not _member(family, order[p]):
+        if allowed[order[p], child] and not member(family, order[p]):
             if left == 0:
                 return int(order[p])
             left -= 1
@@ -200,7 +196,7 @@ def next_restricted_generation(  # noqa: PLR0912, PLR0917  # one procedure of th
 
 
 @compiled
-def evaluate_restricted(  # noqa: PLR0917  # numba kernels take positions
+def evaluate(  # noqa: PLR0917  # numba kernels take positions
     orders: NDArray[np.int32],
     families: NDArray[np.int32],
     n_required: NDArray[np.int64],

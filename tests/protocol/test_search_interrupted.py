@@ -1,0 +1,186 @@
+"""A search in a process of its own, killed and stopped on the way: it goes on from its checkpoint, and gives the same bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import datetime as dt
+import hashlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from verticil.miner.service.job import ColumnFile, LearningJob
+from verticil.miner.service.learning import InlineLearning, SpawnedLearning, StructureJob, WorkerDied
+from verticil.miner.storage.checkpoint import CheckpointFile
+from verticil.shared.channels.transition import quantize, symmetric
+from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.study import canonical
+from verticil.shared.study.document import (
+    GeneticRule,
+    LinkageRule,
+    ParameterRule,
+    ReleaseRule,
+    ShareRule,
+    StructureRule,
+    Study,
+    Unit,
+)
+from verticil.shared.study.pairs import scored_pairs
+
+NOW = dt.datetime(
+    2098, 11, 21, tzinfo=dt.UTC
+)  # no release is dated before its job began: equal bytes, whatever the clock
+D, N = 8, 500
+
+
+def study_of(model: str, generations: int) -> Study:
+    owners = ("north", "south")
+    variables = tuple(Variable(name=f"v{i}", owner=owners[i % 2], labels=("x", "y", "z")) for i in range(D))
+    channel = quantize(symmetric(3, epsilon=3.0))
+    return Study(
+        id="interrupted", title="A trial", purpose="test", model=model, expires=dt.date(2099, 1, 1), parties=owners,
+        linkage=LinkageRule(mode="keyed-hash", normalise=(), minimum_common_records=1),
+        schema=Schema(variables=variables),
+        units=tuple(
+            Unit(variables=(v.name,), owner=v.owner, scheme="symmetric", transition=channel) for v in variables
+        ),
+        structure=StructureRule(
+            method="genetic", score="mutual-information", max_parents=3, max_family_cells=1000, seed=1, required=(),
+            forbidden=(), genetic=GeneticRule(population=30, selected=4, generations=generations),
+        ),
+        parameters=ParameterRule(estimator="em", prior_count=0.5, interval_level=0.95),
+        release=ReleaseRule(synthetic_records=None, seed=5),
+        share=ShareRule() if model == "peer" else None,
+    )  # fmt: skip
+
+
+def job_in(folder: Path, generations: int) -> LearningJob:
+    """Columns that follow each other, on disk."""
+    folder.mkdir()
+    generator = np.random.default_rng(4)
+    base, columns = generator.integers(0, 3, N), []
+    for unit in range(D):
+        data = ((base + (generator.random(N) < 0.3)) % 3).astype(np.uint8).tobytes()
+        path = folder / f"{unit}.u8"
+        path.write_bytes(data)
+        columns.append(ColumnFile(path=path, item_bytes=1, sha256=hashlib.sha256(data).digest()))
+    return LearningJob(
+        proposal_digest=bytes(32),
+        effective=canonical.to_bytes(study_of("central", generations)),
+        n_common=N,
+        columns=tuple(columns),
+        receipts=(),
+        target=folder / "release",
+        started_at=NOW,
+        checkpoint=folder / "checkpoint",
+        checkpoint_seconds=0.05,
+    )
+
+
+def written(job: LearningJob) -> dict[str, bytes]:
+    assert job.target.is_dir()
+    return {path.name: path.read_bytes() for path in job.target.iterdir() if path.name != "report.html"}
+
+
+def children() -> set[int]:
+    return {int(pid) for pid in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()}
+
+
+def generation(job: LearningJob | StructureJob) -> int:
+    assert job.checkpoint is not None
+    stored = CheckpointFile(job.checkpoint, job.binding, what="test").read()
+    return -1 if stored is None else int(stored["generation"])
+
+
+def once(job: LearningJob | StructureJob, act: Callable[[], object], *, share: int) -> Callable[[str, int], None]:
+    """Progress that acts once, when so many per cent are done and there is a checkpoint."""
+    acted: list[int] = []
+
+    def progress(stage: str, percent: int) -> None:
+        if stage == "searching" and percent >= share and not acted and job.checkpoint and job.checkpoint.exists():
+            acted.append(percent)
+            act()
+
+    return progress
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the list of child processes from /proc")
+async def test_killed_stopped_and_resumed_it_writes_what_it_would_have_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # where this process has its compiled code: nothing is compiled again
+    caplog.set_level(logging.INFO)
+    generations = 20_000
+    whole, job = job_in(tmp_path / "whole", generations), job_in(tmp_path / "stopped", generations)
+    thread, executor = InlineLearning(clock=lambda: NOW), SpawnedLearning(tmp_path / "cache")
+    await thread.run(whole, lambda _stage, _percent: None)
+    before = children()
+
+    def kill() -> None:
+        (worker,) = children() - before
+        os.kill(worker, signal.SIGKILL)
+
+    with pytest.raises(WorkerDied) as death:
+        await executor.run(job, once(job, kill, share=5))
+    assert death.value.status == -signal.SIGKILL
+    killed = generation(job)
+    assert 0 < killed < generations
+
+    stopped_at: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        stopped_at.append(loop.time())
+        running.cancel()
+
+    running = asyncio.create_task(executor.run(job, once(job, stop, share=40)))
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert loop.time() - stopped_at[0] < 2.0
+    assert children() == before
+    stopped = generation(job)
+    assert killed < stopped < generations
+    assert stopped >= 0.4 * generations - 1  # the one that was made because it was asked to stop, not an earlier one
+    assert not job.target.exists()
+    goes_on = "study " + "00" * 32 + ": the search goes on from its checkpoint"
+    assert caplog.messages.count(goes_on) == 1  # the process said so through the miner's log; the killed one had none
+
+    caplog.clear()
+    told: list[int] = []
+    await thread.run(job, lambda stage, percent: told.append(percent) if stage == "searching" else None)
+    assert goes_on in caplog.messages
+    assert min(told[1:]) >= 100 * stopped // generations
+    assert written(job) == written(whole)
+
+
+async def test_a_search_from_scores_goes_on_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    study, executor = study_of("peer", 3000), InlineLearning(clock=lambda: NOW)
+    generator = np.random.default_rng(1)
+    scores = {p: generator.integers(0, 10**8, len(scored_pairs(study, p))).tolist() for p in study.parties}
+    job = StructureJob(
+        effective=canonical.to_bytes(study),
+        scores=scores,
+        checkpoint=tmp_path / "checkpoint",
+        checkpoint_seconds=0.05,
+    )
+    assert StructureJob.from_json(job.to_json()) == job
+    whole = await executor.search(dataclasses.replace(job, checkpoint=None), lambda _stage, _percent: None)
+    running = asyncio.create_task(executor.search(job, once(job, lambda: running.cancel(), share=20)))
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert 600 <= generation(job) < 3000
+    caplog.clear()
+    assert await executor.search(job, lambda _stage, _percent: None) == whole
+    assert "the search goes on from its checkpoint" in caplog.text
+    other = dataclasses.replace(job, scores={**scores, "north": [s + 1 for s in scores["north"]]})
+    caplog.clear()
+    await executor.search(other, lambda _stage, _percent: None)
+    assert "the checkpoint is not used: it is of another search; the search begins anew" in caplog.text
