@@ -25,6 +25,7 @@ LAYERS = {
     "verticil.shared.study.document": 1,
     "verticil.shared.study.readers": 1,
     "verticil.shared.release.synthesis": 1,
+    "verticil.shared.release.dealing": 1,
     "verticil.shared.release.ranking": 1,
     "verticil.shared.release.shares": 1,
     "verticil.party.records.encoding": 1,

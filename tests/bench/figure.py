@@ -8,8 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
-__all__ = ["Figure", "cpu_seconds"]
+__all__ = ["Figure", "Status", "cpu_seconds", "not_run"]
+
+Status = Literal["pass", "MISSED", "not run", "-"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,23 +21,37 @@ class Figure:
 
     Attributes:
         name: what was done, at which size.
-        ours: our number, in `unit`.
+        ours: our number, in `unit`; None: it was not measured.
         reference: the same number of the reference in the same run; None when there is none.
         ratio: how many times better ours is than the reference; None when there is none.
         target: what had to be reached, in words (``>= 50 times``).
         unit: ``CPU s``, ``M values / CPU s``, ...
-        met: whether the target was reached; None when there is none.
-        note: what the reference is, and what was scaled.
+        met: whether the target was reached; None when there is none, or where nothing was measured.
+        at_least: the reference was broken off, so its number and the ratio are lower bounds.
+        note: what the reference is, and what was scaled; why it was not measured.
     """
 
     name: str
-    ours: float
-    reference: float | None
-    ratio: float | None
-    target: str
-    unit: str
+    ours: float | None
+    reference: float | None = None
+    ratio: float | None = None
+    target: str = "-"
+    unit: str = "CPU s"
     met: bool | None = None
+    at_least: bool = False
     note: str = ""
+
+    @property
+    def status(self) -> Status:
+        """What the table says: what is not measured has not passed."""
+        if self.ours is None:
+            return "not run"
+        return "-" if self.met is None else "pass" if self.met else "MISSED"
+
+
+def not_run(name: str, *, target: str, unit: str, why: str) -> Figure:
+    """The line of a figure that cannot be measured here."""
+    return Figure(name=name, ours=None, target=target, unit=unit, note=why)
 
 
 def cpu_seconds(work: Callable[[], object], *, repeats: int = 3) -> float:

@@ -7,7 +7,9 @@ from scipy.stats import chi2
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.release.synthesis import assign_by_rank_plain, category_boundaries, record_keys, sample_codes
+from verticil.shared.release.dealing import assign_by_rank_plain, category_boundaries, record_keys
+from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.study.vocabulary import SAMPLING
 
 N = 50_000
 FALSE_ALARM = 1e-6
@@ -63,9 +65,9 @@ def rejects_independence(a: np.ndarray, b: np.ndarray, given: np.ndarray) -> boo
 
 
 @pytest.mark.parametrize("path", ["plain", "compiled"])
-@pytest.mark.parametrize("method", ["systematic", "independent"])
+@pytest.mark.parametrize("method", SAMPLING)
 def test_records_follow_the_tables_and_a_transposed_table_is_noticed(method, path):
-    """Systematic counts vary less than the null says, so for them the test errs on the quiet side only."""
+    """Dealt counts (systematic, without replacement) vary less than the null says: there the test errs on the quiet side only."""
     codes = sample_codes(
         network_of(ROOT, CHILD, OTHER), N, generator=np.random.default_rng(1), method=method, path=path
     )

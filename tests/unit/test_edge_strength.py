@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from verticil.miner.learning import strength
 from verticil.miner.learning.family_scores import FamilyScores
 from verticil.miner.learning.strength import edge_strengths, without_member
 from verticil.miner.learning.tables import FamilyTables
@@ -123,3 +124,28 @@ def test_an_axis_in_front_is_carried_along():
     together = apply_axes(tables, [None, *forward])
     for one, result in zip(tables, together, strict=True):
         np.testing.assert_allclose(apply_axes(one, forward), result, rtol=1e-12)
+
+
+@pytest.mark.parametrize("link", [0.0, 0.02, 0.04, 0.08, 0.3])
+def test_what_is_known_without_samples_is_what_samples_give(link, monkeypatch):
+    """Sure edges, planted false ones and those between, nothing randomized; of many cells false ones are sure too."""
+    channel = quantize(identity(2))
+    for columns, states in (
+        (three(4000, link, 3, channel), 2),
+        ([np.random.default_rng(v).integers(0, 9, 4000).astype(np.uint8) for v in range(3)], 9),
+    ):
+        tables, dag = tables_of(columns, [quantize(identity(states))] * 3), Dag(parents=((), (), (0, 1)))
+        found = edge_strengths(dag, tables, seed=2)
+        with monkeypatch.context() as patched:
+            patched.setattr(strength, "_DECIDED", np.inf)
+            assert edge_strengths(dag, tables, seed=2) == found
+
+
+def test_sure_edges_need_no_samples(monkeypatch):
+    channel = quantize(identity(2))
+    tables = tables_of(three(4000, 0.5, 3, channel), [channel] * 3)
+    monkeypatch.setattr(strength.np.random, "Philox", None)
+    assert edge_strengths(Dag(parents=((), (), (0, 1))), tables, seed=2) == {(0, 2): 1.0, (1, 2): 1.0}
+    tables = tables_of(three(4000, 0.03, 3, channel), [channel] * 3)
+    with pytest.raises(TypeError):
+        edge_strengths(Dag(parents=((), (), (0, 1))), tables, seed=2)

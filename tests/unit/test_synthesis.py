@@ -7,8 +7,10 @@ import pytest
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Missing, Schema, Variable
-from verticil.shared.release import ranking, synthesis
-from verticil.shared.release.synthesis import category_boundaries, decode, record_keys, sample_codes
+from verticil.shared.release import dealing, ranking
+from verticil.shared.release.dealing import category_boundaries, record_keys
+from verticil.shared.release.synthesis import decode, sample_codes
+from verticil.shared.study.vocabulary import SAMPLING
 
 
 def network_of(n_states: tuple[int, ...], parents: tuple[tuple[int, ...], ...], seed: int = 0) -> Network:
@@ -50,7 +52,7 @@ NETWORKS = [
 
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("n", [0, 1, 17, 1000, 70_001])
-@pytest.mark.parametrize("method", ["systematic", "independent"])
+@pytest.mark.parametrize("method", SAMPLING)
 def test_the_compiled_path_draws_the_records_of_the_plain_path(network, n, method):
     plain = sample_codes(network, n, generator=np.random.default_rng(5), method=method, path="plain")
     compiled = sample_codes(network, n, generator=np.random.default_rng(5), method=method, path="compiled")
@@ -71,7 +73,7 @@ def test_ranking_by_buckets_equals_sorting(sizes, n_states):
     np.testing.assert_array_equal(ranking.group_sizes(group, len(sizes)), sizes)
     np.testing.assert_array_equal(
         ranking.assign_by_rank(group, np.array(sizes), start, boundaries),
-        synthesis.assign_by_rank_plain(group, record_keys(start, len(group)), boundaries),
+        dealing.assign_by_rank_plain(group, record_keys(start, len(group)), boundaries),
     )
 
 
@@ -79,7 +81,7 @@ def test_plain_ranking_by_hand():
     group = np.array([0, 1, 0, 0, 1], np.uint32)
     keys = np.array([30, 5, 10, 20, 4], np.uint64)
     boundaries = np.array([[1, 3], [0, 2]])
-    assert synthesis.assign_by_rank_plain(group, keys, boundaries).tolist() == [1, 1, 0, 1, 1]
+    assert dealing.assign_by_rank_plain(group, keys, boundaries).tolist() == [1, 1, 0, 1, 1]
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,9 +16,20 @@ from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Schema
 
+if TYPE_CHECKING:
+    from verticil.shared.study.document import Sampling
+
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True)
+
+
+class SamplingChoice(StrEnum):
+    """`Sampling` for the command line."""
+
+    systematic = "systematic"
+    independent = "independent"
+    without_replacement = "without-replacement"
 
 
 @app.command(
@@ -111,6 +123,10 @@ def sample(
         list[str] | None,
         typer.Option("--given", metavar="VARIABLE=CATEGORY", help="Only people with this category; once per variable."),
     ] = None,
+    sampling: Annotated[
+        SamplingChoice,
+        typer.Option(help="Rounded within each parent configuration, drawn one by one, or dealt out of histograms."),
+    ] = SamplingChoice.systematic,
     form: FormatOption = Format.text,
 ) -> None:
     """Draw synthetic records from a release's network, a million at a time.
@@ -134,14 +150,23 @@ def sample(
         raise Misuse("FILE_MISSING", f"{model}: no such file", hint="give the folder of a release")
     network = model_json.read(model.read_bytes())
     evidence = _evidence(network.schema, given or [])
+    method: Sampling = sampling.value
     generator = np.random.Generator(np.random.PCG64(seed))
     try:
-        chunks = sample_chunks(network, n, generator=generator, given=evidence)
+        chunks = sample_chunks(network, n, generator=generator, given=evidence, method=method)
         tables = (decode(network.schema, codes, generator) for codes in chunks)
         (write_csv if out.suffix == ".csv" else write_parquet)(tables, out)
     except ValueError as error:
-        raise Misuse("USAGE", f"--given: {error}", hint="ask for less at once, or for what can be") from None
-    if not emit({"file": str(out), "records": n, "columns": len(network.schema), "seed": seed}, form=form):
+        where = "--given" if evidence else f"--sampling {sampling.value}"
+        raise Misuse("USAGE", f"{where}: {error}", hint="ask for less at once, or for what can be") from None
+    payload = {
+        "file": str(out),
+        "records": n,
+        "columns": len(network.schema),
+        "seed": seed,
+        "sampling": sampling.value,
+    }
+    if not emit(payload, form=form):
         text_console().print(f"{n} synthetic records of {len(network.schema)} columns in {out} (seed {seed})")
 
 

@@ -183,7 +183,7 @@ def learn_and_write(
     from verticil.miner.learning.learn import LearnResult, learn
     from verticil.shared.release.bundle import write_release
     from verticil.shared.release.content import ReleaseContent
-    from verticil.shared.release.synthesis import decode, sample_codes
+    from verticil.shared.release.synthesis import released_records
 
     study = canonical.from_bytes(job.effective, wire=False)
     progress("reading", 0)
@@ -200,10 +200,7 @@ def learn_and_write(
         seconds=job.checkpoint_seconds,
     )
     progress("sampling", 0)
-    n_synthetic = study.release.synthetic_records or job.n_common
-    generator = np.random.Generator(np.random.Philox(study.release.seed))
-    codes = sample_codes(learned.network, n_synthetic, generator=generator)
-    synthetic = decode(study.schema, codes, generator)
+    codes, synthetic = released_records(learned.network, study.release, job.n_common)
     progress("writing", 0)
     write_release(
         job.target,
@@ -214,7 +211,7 @@ def learn_and_write(
             network=learned.network,
             marginals=learned.marginals,
             synthetic=synthetic,
-            codes=tuple(codes),
+            codes=codes,
             n_common=job.n_common,
             receipts=job.receipts,
             provenance={

@@ -88,7 +88,7 @@ def codebook_digest(variable: Variable, recode: Mapping[str, str]) -> bytes:
     """SHA-256 of what decides which code a text of the local column gets: 32 bytes.
 
     RFC 8785 JSON of the categories in order, bins, `outside`, `other`, the missing spellings and the column's recode. Not the
-    study's name for the variable, its owner, or `integer`, which only says how synthetic values are written.
+    study's name for the variable, its owner, or `integer` and `representatives`, which only say how synthetic values are written.
     """
     missing = variable.missing
     meaning: dict[str, object] = {

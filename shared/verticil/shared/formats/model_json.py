@@ -190,7 +190,7 @@ def read(data: bytes) -> Network:
 
 
 def _variable(variable: Variable) -> Json:
-    return {
+    document: dict[str, Json] = {
         "name": variable.name,
         "owner": variable.owner,
         "labels": list(variable.labels),
@@ -202,10 +202,14 @@ def _variable(variable: Variable) -> Json:
         if variable.missing is None
         else {"category": variable.missing.category, "spellings": list(variable.missing.spellings)},
     }
+    if variable.representatives is not None:
+        document["representatives"] = list(variable.representatives)
+    return document
 
 
 def _read_variable(node: Node) -> Variable:
     bins, other, missing = node.get("bins"), node.get("other"), node.get("missing")
+    representatives = node.get("representatives")
     outside = node["outside"].text()
     if outside not in ("error", "clamp"):
         node["outside"].fail(f"got '{outside}', expected error or clamp")
@@ -215,6 +219,7 @@ def _read_variable(node: Node) -> Variable:
         labels=node["labels"].texts(),
         bins=None if bins is None else bins.floats(),
         integer=node["integer"].boolean(),
+        representatives=None if representatives is None else representatives.floats(),
         outside="clamp" if outside == "clamp" else "error",
         other=None if other is None else other.text(),
         missing=None

@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 
 from verticil.shared.model.network import Network
 
-__all__ = ["MAX_CLIQUE_CELLS", "ConditionalStep", "condition", "network_marginals", "probability_of"]
+__all__ = [
+    "MAX_CLIQUE_CELLS",
+    "ConditionalStep",
+    "condition",
+    "configuration_shares",
+    "network_marginals",
+    "probability_of",
+]
 
 Floats = NDArray[np.float64]
 Factor = tuple[tuple[int, ...], Floats]
@@ -68,7 +75,7 @@ def probability_of(network: Network, evidence: Mapping[int, int]) -> float:
     """
     _check(network, evidence)
     relevant = _ancestors(network, evidence)
-    return _eliminate(network, _factors(network, relevant, evidence), relevant - set(evidence))[1]
+    return _eliminate(network.schema.n_states, _factors(network, relevant, evidence), relevant - set(evidence))[1]
 
 
 def condition(network: Network, evidence: Mapping[int, int]) -> tuple[ConditionalStep, ...]:
@@ -87,10 +94,40 @@ def condition(network: Network, evidence: Mapping[int, int]) -> tuple[Conditiona
     """
     _check(network, evidence)
     everything = set(range(len(network.schema)))
-    steps, constant = _eliminate(network, _factors(network, everything, evidence), everything - set(evidence))
+    factors = _factors(network, everything, evidence)
+    steps, constant = _eliminate(network.schema.n_states, factors, everything - set(evidence))
     if not constant > 0:
         raise ValueError("the evidence has probability 0 under the network")
     return tuple(reversed(steps))
+
+
+def configuration_shares(steps: Sequence[ConditionalStep], n_states: Sequence[int]) -> list[Floats]:
+    """How probable each configuration of a step's parents is when records are drawn by these steps, exact.
+
+    Args:
+        steps: in drawing order.
+        n_states: number of categories of each variable.
+
+    Returns:
+        For each step (J,), float64, the rows of its table in order; sums to 1.
+
+    Raises:
+        ValueError: an elimination would need a table of more than `MAX_CLIQUE_CELLS` cells.
+    """
+    above = {step.child: step.parents for step in steps}
+    factor_of = {step.child: _step_factor(step, n_states) for step in steps}
+    shares: list[Floats] = []
+    for step in steps:
+        relevant = _above(above, step.parents)
+        factors = _reduce(n_states, [factor_of[v] for v in sorted(relevant)], relevant - set(step.parents))
+        table = _product(factors, step.parents)
+        shares.append((table / table.sum()).ravel())
+    return shares
+
+
+def _step_factor(step: ConditionalStep, n_states: Sequence[int]) -> Factor:
+    scope = (*step.parents, step.child)
+    return scope, step.probability.reshape([n_states[v] for v in scope])
 
 
 def _check(network: Network, evidence: Mapping[int, int]) -> None:
@@ -103,17 +140,21 @@ def _check(network: Network, evidence: Mapping[int, int]) -> None:
 def _marginal(network: Network, target: int) -> Floats:
     relevant = _ancestors(network, [target])
     factors = _factors(network, relevant, {})
-    share = _product(_reduce(network, factors, relevant - {target}), (target,))
+    share = _product(_reduce(network.schema.n_states, factors, relevant - {target}), (target,))
     share /= share.sum()
     return share
 
 
 def _ancestors(network: Network, targets: Iterable[int]) -> set[int]:
+    return _above(dict(enumerate(network.dag.parents)), targets)
+
+
+def _above(parents: Mapping[int, Sequence[int]], targets: Iterable[int]) -> set[int]:
     """The targets and everything above them; the rest sums to 1."""
     relevant = set(targets)
     waiting = list(relevant)
     while waiting:
-        new = set(network.dag.parents[waiting.pop()]) - relevant
+        new = set(parents[waiting.pop()]) - relevant
         relevant |= new
         waiting.extend(new)
     return relevant
@@ -130,9 +171,8 @@ def _factors(network: Network, variables: Iterable[int], evidence: Mapping[int, 
     return factors
 
 
-def _eliminate(network: Network, factors: list[Factor], left: set[int]) -> tuple[list[ConditionalStep], float]:
+def _eliminate(n_states: Sequence[int], factors: list[Factor], left: set[int]) -> tuple[list[ConditionalStep], float]:
     """Eliminate all of `left`; the steps in order of elimination, and what is left: the probability of the evidence."""
-    n_states = network.schema.n_states
     steps: list[ConditionalStep] = []
     left = set(left)
     while left:
@@ -147,10 +187,10 @@ def _eliminate(network: Network, factors: list[Factor], left: set[int]) -> tuple
     return steps, math.prod(float(table) for _, table in factors)
 
 
-def _reduce(network: Network, factors: list[Factor], left: set[int]) -> list[Factor]:
+def _reduce(n_states: Sequence[int], factors: list[Factor], left: set[int]) -> list[Factor]:
     left = set(left)
     while left:
-        chosen, clique = _cheapest(factors, left, network.schema.n_states)
+        chosen, clique = _cheapest(factors, left, n_states)
         factors, _ = _summed_out(factors, chosen, clique)
         left.remove(chosen)
     return factors

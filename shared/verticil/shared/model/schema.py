@@ -41,6 +41,7 @@ class Variable:
         labels: all categories in order, those of `other` and `missing` and the derived ones of bins included; at least two.
         bins: finite, increasing edges; bin b is [edge_b, edge_b+1); None for a categorical variable.
         integer: synthetic values are whole numbers inside the bin.
+        representatives: the synthetic value of each bin, inside it; None: values are spread over the bin.
         outside: what a value outside the bins is: an error, or the nearest bin.
         other: the category that an unseen value becomes; None: an unseen value is an error.
         missing: spellings of missing values and their category; None: an empty value is an unseen value like any other.
@@ -51,6 +52,7 @@ class Variable:
     labels: tuple[str, ...]
     bins: tuple[float, ...] | None = None
     integer: bool = False
+    representatives: tuple[float, ...] | None = None
     outside: Literal["error", "clamp"] = "error"
     other: str | None = None
     missing: Missing | None = None
@@ -60,6 +62,10 @@ class Variable:
             raise ValueError(f"variable '{self.name}': {len(self.labels)} categories, expected 2 to {MAX_STATES}")
         if len(set(self.labels)) != len(self.labels):
             raise ValueError(f"variable '{self.name}': categories are not distinct")
+        if self.representatives is not None and len(self.representatives) != self.n_bins:
+            raise ValueError(
+                f"variable '{self.name}': {len(self.representatives)} representatives of {self.n_bins} bins"
+            )
         for what, text in (
             ("its name", self.name),
             ("its owner", self.owner),

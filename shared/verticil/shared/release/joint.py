@@ -14,8 +14,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import NoReturn
 
-import numpy as np
-
 from verticil.shared.errors import PeerFault
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal, Network
@@ -30,7 +28,7 @@ from verticil.shared.release.statement import (
     software_text,
     statement_body,
 )
-from verticil.shared.release.synthesis import decode, sample_codes
+from verticil.shared.release.synthesis import released_records
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.pairs import Structure
@@ -86,16 +84,15 @@ def assemble(
     check_statements(study, structure, statements)
     network, marginals, exact = joint_model(study, structure.dag, statements)
     n_common = statements[0].n_common
-    generator = np.random.Generator(np.random.Philox(study.release.seed))
-    codes = sample_codes(network, study.release.synthetic_records or n_common, generator=generator)
+    codes, synthetic = released_records(network, study.release, n_common)
     return ReleaseContent(
         study=study,
         study_digest=proposal_digest.hex(),
         effective_digest=canonical.digest(study).hex(),
         network=network,
         marginals=marginals,
-        synthetic=decode(study.schema, codes, generator),
-        codes=tuple(codes),
+        synthetic=synthetic,
+        codes=codes,
         n_common=n_common,
         receipts=(),
         statements=ordered,

@@ -1,10 +1,10 @@
-"""The compiled form of `synthesis.assign_by_rank_plain`: categories by the rank of a random key within a group.
+"""The compiled form of `dealing.assign_by_rank_plain`: categories by the rank of a random key within a group.
 
 Sorting every group would do (the plain form does that). Here keys are spread over buckets of a few records, in key order. A
 bucket whose ranks all belong to one category needs no order inside; only the others are sorted. The result is the same, cell
 by cell, whatever the buckets' size.
 
-Imports numba; `synthesis` imports this module only where numba is installed and the work is worth a compiler.
+Imports numba; `dealing` imports this module only where numba is installed and the work is worth a compiler.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def assign_by_rank(  # noqa: PLR0912, PLR0915  # one pass structure; its parts w
     Args:
         group: (n,) group of each record, 0 .. J-1.
         sizes: (J,) records in each group.
-        start: what the keys are made from (`synthesis.record_keys`).
+        start: what the keys are made from (`dealing.record_keys`).
         boundaries: (J, K) ranks at which the categories end, ascending; the last is the group's size.
 
     Returns:

@@ -1,15 +1,11 @@
 """Synthetic records from a network: ancestral sampling, and codes back to labels and numbers.
 
-``systematic`` (the default) rounds within each parent configuration: of the m records with one configuration of the parents,
-category k gets floor(m F_k + u) - floor(m F_{k-1} + u), F the cumulative probabilities and u one uniform number for the
-configuration. Each count has the expectation m p_k and differs from it by less than 1, so the sample is closer to the network
-than independent draws, without the bias of largest remainders. Which records get which category is a uniform shuffle (each
-record draws a 64-bit key; ranks of the keys within the configuration decide), so records stay exchangeable.
-
-``independent`` draws every record on its own.
+``systematic`` (the default) rounds within each parent configuration: the sample is closer to the network than independent draws,
+without the bias of largest remainders, and records stay exchangeable. ``independent`` draws every record on its own.
+``without-replacement`` deals records out of histograms as PrivBayes does. `dealing` says how.
 
 With evidence, records are drawn from the exact conditional distribution (`elimination.condition`); none is rejected. Many
-records are drawn chunk by chunk (`sample_chunks`), so that memory stays flat; rounding is then systematic within each.
+records are drawn chunk by chunk (`sample_chunks`), so that memory stays flat; rounding is then within each.
 
 The same generator state gives the same records, with numba installed or without.
 """
@@ -18,14 +14,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.elimination import ConditionalStep, condition
+from verticil.shared.errors import DataFault
+from verticil.shared.model.elimination import ConditionalStep, condition, configuration_shares
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.release import dealing
+from verticil.shared.study.document import ReleaseRule, Sampling
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,17 +33,14 @@ if TYPE_CHECKING:
 __all__ = [
     "CHUNK",
     "Codes",
-    "assign_by_rank_plain",
-    "category_boundaries",
     "decode",
-    "record_keys",
+    "released_records",
     "sample_chunks",
     "sample_codes",
 ]
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 Floats = NDArray[np.float64]
-Method = Literal["systematic", "independent"]
 
 _KERNEL_FROM: Final = 3_000_000  # cells; below, plain numpy is done before the compiled kernel is loaded
 _BLOCK: Final = 65_536  # records
@@ -57,7 +54,7 @@ def sample_codes(
     n: int,
     *,
     generator: np.random.Generator,
-    method: Method = "systematic",
+    method: Sampling = "systematic",
     path: Literal["auto", "compiled", "plain"] = "auto",
     given: Mapping[int, int] | None = None,
 ) -> list[Codes]:
@@ -75,10 +72,12 @@ def sample_codes(
         One array (n,) of codes for each variable, in schema order.
 
     Raises:
-        ValueError: n is negative, or the evidence cannot be had (see `elimination.condition`).
+        ValueError: n is negative, the evidence cannot be had (see `elimination.condition`), or the network is too wide to be
+            sampled without replacement (`elimination.configuration_shares`).
         ImportError: ``compiled`` without numba.
     """
-    return _draw(network, _steps(network, given), n, generator, method=method, path=path, given=given or {})
+    plan = _planned(network, given, method)
+    return _draw(network, plan, n, generator, path=path, given=given or {})
 
 
 def sample_chunks(
@@ -86,35 +85,69 @@ def sample_chunks(
     n: int,
     *,
     generator: np.random.Generator,
-    method: Method = "systematic",
+    method: Sampling = "systematic",
     given: Mapping[int, int] | None = None,
 ) -> Iterator[list[Codes]]:
     """Draw records, `CHUNK` at a time; up to that many they are those of `sample_codes`. Arguments and errors are the same.
 
     Whoever uses the generator between two chunks (`decode` does) gets other records behind them, always the same.
     """
-    steps = _steps(network, given)
+    plan = _planned(network, given, method)
     for start in range(0, max(n, 1), CHUNK):
-        yield _draw(network, steps, min(CHUNK, n - start), generator, method=method, path="auto", given=given or {})
+        yield _draw(network, plan, min(CHUNK, n - start), generator, path="auto", given=given or {})
 
 
-def _steps(network: Network, given: Mapping[int, int] | None) -> Sequence[ConditionalStep]:
-    if given:
-        return condition(network, given)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Plan:
+    """What is the same for all chunks: the steps in order, and of each the shares of its parents' configurations.
+
+    The shares are there for ``without-replacement`` alone.
+    """
+
+    method: Sampling
+    steps: Sequence[ConditionalStep]
+    shares: Sequence[Floats | None]
+
+
+def released_records(network: Network, rule: ReleaseRule, n_common: int) -> tuple[tuple[Codes, ...], pd.DataFrame]:
+    """The synthetic records of a release, in codes and as a table: the same for the same network and rule.
+
+    Raises:
+        DataFault: LEARNING_FAILED, the network is too wide to be sampled without replacement.
+    """
+    generator = np.random.Generator(np.random.Philox(rule.seed))
+    try:
+        codes = sample_codes(network, rule.synthetic_records or n_common, generator=generator, method=rule.sampling)
+    except ValueError as error:
+        raise DataFault(
+            "LEARNING_FAILED",
+            f"release.sampling = '{rule.sampling}': {error}",
+            hint='allow fewer parents, or keep sampling = "systematic", which needs no such table',
+        ) from None
+    return tuple(codes), decode(network.schema, codes, generator)
+
+
+def _planned(network: Network, given: Mapping[int, int] | None, method: Sampling) -> _Plan:
     families = network.families
-    return [
-        ConditionalStep(child=v, parents=families[v].parents, probability=families[v].probability)
-        for v in network.dag.topological_order()
-    ]
+    steps: Sequence[ConditionalStep] = (
+        condition(network, given)
+        if given
+        else [
+            ConditionalStep(child=v, parents=families[v].parents, probability=families[v].probability)
+            for v in network.dag.topological_order()
+        ]
+    )
+    dealt = method == "without-replacement"
+    shares = configuration_shares(steps, network.schema.n_states) if dealt else [None] * len(steps)
+    return _Plan(method=method, steps=steps, shares=shares)
 
 
 def _draw(
     network: Network,
-    steps: Sequence[ConditionalStep],
+    plan: _Plan,
     n: int,
     generator: np.random.Generator,
     *,
-    method: Method,
     path: Literal["auto", "compiled", "plain"],
     given: Mapping[int, int],
 ) -> list[Codes]:
@@ -123,14 +156,16 @@ def _draw(
     compiled = path == "compiled" or (path == "auto" and n * len(network.schema) >= _KERNEL_FROM and _has_numba())
     n_states = network.schema.n_states
     drawn: dict[int, Codes] = {v: np.full(n, code, dtype=network.schema[v].code_dtype) for v, code in given.items()}
-    for step in steps:
+    for step, shares in zip(plan.steps, plan.shares, strict=True):
         group = np.zeros(n, dtype=np.uint32)
         for parent in step.parents:
             group *= np.uint32(n_states[parent])
             group += drawn[parent]
         cumulative = _cumulative(step.probability)
-        draw = _systematic if method == "systematic" else _independent
-        codes = draw(group, cumulative, generator, compiled=compiled)
+        if plan.method == "independent":
+            codes = _independent(group, cumulative, generator)
+        else:
+            codes = _dealt(group, cumulative, shares, generator, compiled=compiled)
         drawn[step.child] = codes.astype(network.schema[step.child].code_dtype, copy=False)
     return [drawn[variable] for variable in range(len(network.schema))]
 
@@ -147,81 +182,26 @@ def _cumulative(probability: Floats) -> Floats:
     return np.asarray(sums / sums[:, -1:], dtype=np.float64)
 
 
-def _systematic(
-    group: NDArray[np.uint32], cumulative: Floats, generator: np.random.Generator, *, compiled: bool
+def _dealt(
+    group: NDArray[np.uint32],
+    cumulative: Floats,
+    shares: Floats | None,
+    generator: np.random.Generator,
+    *,
+    compiled: bool,
 ) -> NDArray[np.uint16]:
-    n_groups = len(cumulative)
-    offsets = generator.random(n_groups)
-    start = generator.integers(0, 2**64, dtype=np.uint64)
-    if compiled:
-        from verticil.shared.release import ranking
-
-        sizes = ranking.group_sizes(group, n_groups)
-        return ranking.assign_by_rank(group, sizes, start, category_boundaries(cumulative, sizes, offsets))
-    sizes = np.bincount(group, minlength=n_groups).astype(np.int64, copy=False)
-    keys = record_keys(start, len(group))
-    return assign_by_rank_plain(group, keys, category_boundaries(cumulative, sizes, offsets))
+    sizes = dealing.group_sizes(group, len(cumulative), compiled=compiled)
+    if shares is None:
+        offsets = generator.random(len(cumulative))
+        start = generator.integers(0, 2**64, dtype=np.uint64)
+        boundaries = dealing.category_boundaries(cumulative, sizes, offsets)
+    else:
+        boundaries = dealing.deck_boundaries(cumulative, shares, sizes, generator, compiled=compiled)
+        start = generator.integers(0, 2**64, dtype=np.uint64)
+    return dealing.assign(group, start, boundaries, compiled=compiled)
 
 
-def record_keys(start: np.uint64, n: int) -> NDArray[np.uint64]:
-    """The keys of n records: SplitMix64 (Steele, Lea, Flood 2014) of a counter that begins at `start`; all distinct.
-
-    >>> record_keys(np.uint64(1234567 + 0x9E3779B97F4A7C15), 2).tolist()
-    [6457827717110365317, 3203168211198807973]
-    """
-    z = start + np.arange(n, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(z ^ (z >> np.uint64(31)), dtype=np.uint64)
-
-
-def category_boundaries(cumulative: Floats, sizes: NDArray[np.int64], offsets: Floats) -> NDArray[np.int64]:
-    """Systematic rounding: the ranks at which each group's categories end.
-
-    Args:
-        cumulative: (J, K) cumulative probabilities; each row ends with 1.
-        sizes: (J,) records in each group, m.
-        offsets: (J,) uniform numbers in [0, 1), u.
-
-    Returns:
-        (J, K), int64: floor(m F_k + u), the last m.
-
-    >>> category_boundaries(np.array([[0.25, 0.5, 1.0]]), np.array([10]), np.array([0.4])).tolist()
-    [[2, 5, 10]]
-    """
-    boundaries = np.floor(sizes[:, None] * cumulative + offsets[:, None]).astype(np.int64)
-    # m + u can round up to m + 1; and where F is 1 nothing is left for what follows.
-    return np.where(cumulative >= 1.0, sizes[:, None], np.minimum(boundaries, sizes[:, None]))
-
-
-def assign_by_rank_plain(
-    group: NDArray[np.uint32], keys: NDArray[np.uint64], boundaries: NDArray[np.int64]
-) -> NDArray[np.uint16]:
-    """Give every record the category that its key's rank within its group falls into; the reference of `ranking`.
-
-    Args:
-        group: (n,) group of each record, 0 .. J-1.
-        keys: (n,) random keys, distinct.
-        boundaries: (J, K) ranks at which the categories end, ascending; the last is the group's size.
-
-    Returns:
-        (n,) categories; the record with rank r has category #{k : boundaries[k] <= r}.
-    """
-    by_key = np.argsort(keys)
-    # Stable sorting of 16-bit numbers is a radix sort.
-    grouped = group[by_key].astype(np.uint16 if len(boundaries) <= 65_536 else np.uint32, copy=False)
-    order = by_key[np.argsort(grouped, kind="stable")]
-    counts = np.diff(boundaries, axis=1, prepend=0)
-    n_states = boundaries.shape[1]
-    result = np.empty(len(group), dtype=np.uint16)
-    result[order] = np.repeat(np.tile(np.arange(n_states, dtype=np.uint16), len(boundaries)), counts.ravel())
-    return result
-
-
-def _independent(
-    group: NDArray[np.uint32], cumulative: Floats, generator: np.random.Generator, *, compiled: bool
-) -> NDArray[np.uint16]:
-    del compiled  # memory-bound either way
+def _independent(group: NDArray[np.uint32], cumulative: Floats, generator: np.random.Generator) -> NDArray[np.uint16]:
     result = np.empty(len(group), dtype=np.uint16)
     for start in range(0, len(group), _BLOCK):
         piece = group[start : start + _BLOCK]
@@ -238,8 +218,9 @@ def decode(schema: Schema, codes: Sequence[Codes], generator: np.random.Generato
 
     A variable with categories becomes a pandas categorical of all its labels. A binned variable becomes numbers, uniform
     within the bin: whole numbers from the bin's lower edge (rounded up) to below its upper edge where `integer` is set, else
-    decimals fine enough for 1,000 steps in the narrowest bin. A binned variable that also has an `other` or a `missing`
-    category becomes text: numbers as written above, and that category's label.
+    decimals fine enough for 1,000 steps in the narrowest bin. Where the variable declares representatives, every record of a
+    bin has the bin's. A binned variable that also has an `other` or a `missing` category becomes text: numbers as written above,
+    and that category's label.
 
     Args:
         schema: the variables.
@@ -274,6 +255,9 @@ def _numbers(
     """A number in each record's bin (records without a bin get one of the last bin), and its decimals."""
     edges = np.array(variable.bins, dtype=np.float64)
     bins = np.minimum(column, variable.n_bins - 1).astype(np.intp)  # `bins + 1` would wrap at the 256th bin
+    if variable.representatives is not None:
+        declared = np.array(variable.representatives, dtype=np.float64)
+        return (declared.astype(np.int64)[bins], 0) if variable.integer else (declared[bins], _decimals(declared))
     if variable.integer:
         whole = np.ceil(edges).astype(np.int64)
         if (np.diff(whole) < 1).any():

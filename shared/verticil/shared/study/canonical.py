@@ -25,6 +25,7 @@ from verticil.shared.study.document import (
     LinkageRule,
     ParameterRule,
     ReleaseRule,
+    Sampling,
     ShareRule,
     Study,
     TwoLevel,
@@ -177,7 +178,7 @@ def _to_json(study: Study) -> Json:
             "prior_count": study.parameters.prior_count,
             "interval_level": study.parameters.interval_level,
         },
-        "release": {"synthetic_records": study.release.synthetic_records, "seed": study.release.seed},
+        "release": _release_to_json(study.release),
     }
     # Keys of later features stand only in studies that use them: all others keep their digest.
     if study.breach is not None:
@@ -187,9 +188,16 @@ def _to_json(study: Study) -> Json:
     return document
 
 
+def _release_to_json(release: ReleaseRule) -> Json:
+    document: dict[str, Json] = {"synthetic_records": release.synthetic_records, "seed": release.seed}
+    if release.sampling != "systematic":
+        document["sampling"] = release.sampling
+    return document
+
+
 def _variable_to_json(variable: Variable) -> Json:
     missing = variable.missing
-    return {
+    document: dict[str, Json] = {
         "name": variable.name,
         "party": variable.owner,
         "labels": list(variable.labels),
@@ -199,6 +207,9 @@ def _variable_to_json(variable: Variable) -> Json:
         "other": variable.other,
         "missing": None if missing is None else {"category": missing.category, "spellings": list(missing.spellings)},
     }
+    if variable.representatives is not None:
+        document["representatives"] = list(variable.representatives)
+    return document
 
 
 def unit_to_json(unit: Unit) -> dict[str, Json]:
@@ -259,7 +270,9 @@ def _study(table: Table) -> Study:
             interval_level=parameters.value(float, "interval_level"),
         ),
         release=ReleaseRule(
-            synthetic_records=optional(release, int, "synthetic_records"), seed=release.value(int, "seed")
+            synthetic_records=optional(release, int, "synthetic_records"),
+            sampling=cast("Sampling", release.choice("sampling", rules.SAMPLING, "systematic")),
+            seed=release.value(int, "seed"),
         ),
         breach=rules.breach_from(table, "breach"),
         share=_share(table.table("share")) if table.has("share") else None,
@@ -277,6 +290,7 @@ def _variable(table: Table) -> Variable:
         labels=table.strings("labels"),
         bins=bins,
         integer=table.value(bool, "integer"),
+        representatives=table.numbers("representatives") if table.has("representatives") else None,
         outside=cast("Literal['error', 'clamp']", table.choice("outside", ("error", "clamp"))),
         other=optional(table, str, "other"),
         missing=None if is_null(table, "missing") else _missing(table.table("missing")),

@@ -29,6 +29,7 @@ __all__ = [
     "OrderRule",
     "ParameterRule",
     "ReleaseRule",
+    "Sampling",
     "ShareRule",
     "StructureRule",
     "Study",
@@ -189,11 +190,16 @@ class ParameterRule:
     interval_level: float
 
 
+Sampling = Literal["systematic", "independent", "without-replacement"]
+"""Ways of drawing synthetic records: see `release.dealing`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRule:
-    """How many synthetic records (None: as many as there are common people) and the seed they are drawn with."""
+    """How many synthetic records (None: as many as there are common people), how they are drawn, and with which seed."""
 
     synthetic_records: int | None
+    sampling: Sampling = "systematic"
     seed: int
 
 

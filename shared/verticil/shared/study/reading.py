@@ -27,6 +27,7 @@ from verticil.shared.study.document import (
     OrderRule,
     ParameterRule,
     ReleaseRule,
+    Sampling,
     ShareRule,
     StructureRule,
     Study,
@@ -229,7 +230,7 @@ def _schema(table: Table) -> Schema:
 
 
 def _variable(table: Table) -> Variable:
-    table.only("party", "name", "categories", "bins", "integer", "outside", "other", "missing")
+    table.only("party", "name", "categories", "bins", "integer", "representatives", "outside", "other", "missing")
     name = table.value(str, "name")
     if table.has("categories") == table.has("bins"):
         table.fail(
@@ -238,14 +239,16 @@ def _variable(table: Table) -> Variable:
         )
     other = table.value(str, "other") if table.has("other") else None
     missing = _missing(table.table("missing")) if table.has("missing") else None
-    bins = None
-    if table.has("bins"):
-        bins = tuple(edge + 0.0 for edge in table.numbers("bins"))  # -0.0 is 0
+    bins, representatives = (
+        tuple(number + 0.0 for number in table.numbers(key)) if table.has(key) else None  # -0.0 is 0
+        for key in ("bins", "representatives")
+    )
+    if bins is not None:
         appended = [category for category in (other, missing.category if missing else None) if category is not None]
         labels = rules.bin_labels(bins) + tuple(dict.fromkeys(appended))
     else:
         labels = table.strings("categories")
-        for key in ("integer", "outside"):
+        for key in ("integer", "representatives", "outside"):
             if table.has(key):
                 table.fail(key, f"'{name}' has categories; this key goes with bins")
         for key, category in (("other", other), ("missing.category", missing.category if missing else None)):
@@ -259,6 +262,7 @@ def _variable(table: Table) -> Variable:
         labels=labels,
         bins=bins,
         integer=table.value(bool, "integer", False),
+        representatives=representatives,
         outside=cast("Literal['error', 'clamp']", table.choice("outside", ("error", "clamp"), "error")),
         other=other,
         missing=missing,
@@ -475,10 +479,14 @@ def _parameters(table: Table) -> ParameterRule:
 
 
 def _release(table: Table) -> ReleaseRule:
-    table.only("synthetic_records", "seed")
+    table.only("synthetic_records", "sampling", "seed")
     records = table.raw("synthetic_records")
     if records in (None, "common"):
         records = None
     elif isinstance(records, bool) or not isinstance(records, int):
         table.fail("synthetic_records", 'expected "common" or a whole number')
-    return ReleaseRule(synthetic_records=records, seed=table.value(int, "seed", 1))
+    return ReleaseRule(
+        synthetic_records=records,
+        sampling=cast("Sampling", table.choice("sampling", rules.SAMPLING, "systematic")),
+        seed=table.value(int, "seed", 1),
+    )

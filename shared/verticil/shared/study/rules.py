@@ -34,6 +34,7 @@ from verticil.shared.study.vocabulary import (
     MODELS,
     NORMALISE_STEPS,
     PREFERENCES,
+    SAMPLING,
     SCHEMES,
     SCORES,
     check_supported,
@@ -52,6 +53,7 @@ __all__ = [
     "MODELS",
     "NORMALISE_STEPS",
     "PREFERENCES",
+    "SAMPLING",
     "SCHEMES",
     "SCORES",
     "bin_labels",
@@ -177,6 +179,7 @@ def make_variable(
     outside: Literal["error", "clamp"],
     other: str | None,
     missing: Missing | None,
+    representatives: tuple[float, ...] | None = None,
     where: str,
 ) -> Variable:
     """A `Variable`, after checking what it needs: distinct categories of readable text and usable bin edges.
@@ -186,6 +189,8 @@ def make_variable(
     """
     if bins is not None:
         _check_bins(bins, integer=integer, where=where)
+    if representatives is not None:
+        _check_representatives(representatives, bins or (), integer=integer, where=where)
     twice = [label for label, count in Counter(labels).items() if count > 1]
     if twice:
         fail(where, f"category '{twice[0][:MAX_TEXT]}' is declared twice")
@@ -201,10 +206,25 @@ def make_variable(
         labels=labels,
         bins=bins,
         integer=integer,
+        representatives=representatives,
         outside=outside,
         other=other,
         missing=missing,
     )
+
+
+def _check_representatives(
+    representatives: tuple[float, ...], bins: tuple[float, ...], *, integer: bool, where: str
+) -> None:
+    where = f"{where}: representatives"
+    n_bins = max(len(bins) - 1, 0)
+    if len(representatives) != n_bins:
+        fail(where, f"{len(representatives)} numbers, expected one for each of the {n_bins} bins")
+    for number, (value, (low, high)) in enumerate(zip(representatives, itertools.pairwise(bins), strict=True), 1):
+        if not low <= value < high:
+            fail(where, f"number {number} is {value:g}, expected one from {low:g} to below {high:g}, its bin")
+        if integer and not value.is_integer():
+            fail(where, f"number {number} is {value:g}, expected a whole number with integer = true")
 
 
 def _check_bins(bins: tuple[float, ...], *, integer: bool, where: str) -> None:
@@ -350,4 +370,8 @@ class _Rules:
         self.within("parameters.interval_level", parameters.interval_level, 0.5, 0.9999)
         if study.release.synthetic_records is not None:
             self.within("release.synthetic_records", study.release.synthetic_records, 1, 100_000_000)
+        if study.release.sampling not in SAMPLING:
+            self.fail(
+                "release.sampling", f"got '{study.release.sampling[:MAX_TEXT]}', expected one of {', '.join(SAMPLING)}"
+            )
         self.within("release.seed", study.release.seed, 0, MAX_SAFE)

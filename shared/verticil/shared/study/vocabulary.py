@@ -26,6 +26,7 @@ __all__ = [
     "NORMALISE_STEPS",
     "PAIR_METHODS",
     "PREFERENCES",
+    "SAMPLING",
     "SCHEMES",
     "SCORES",
     "check_supported",
@@ -81,6 +82,7 @@ PAIR_METHODS: Final = ("genetic", "order", "tree", "auto")
 MAX_EXACT: Final = 15
 """Most variables that may stand in any order, for the exact search over orders."""
 ESTIMATORS: Final = ("em", "inverse", "clip", "simplex")
+SAMPLING: Final = ("systematic", "independent", "without-replacement")
 NORMALISE_STEPS: Final = ("nfkc", "trim", "casefold", "digits-only")
 
 

@@ -1,0 +1,94 @@
+"""``verticil release sample``: file types, evidence, ways of drawing, the same bytes for a seed, and memory that stays flat."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from verticil.cli.main import main
+from verticil.shared.formats import model_json
+from verticil.shared.model import elimination
+from verticil.shared.release import synthesis
+from verticil.shared.study.vocabulary import SAMPLING
+
+
+@pytest.fixture
+def folder(tmp_path: Path, release_content) -> Path:
+    """A release, of which only the model is there."""
+    context = model_json.ModelContext(
+        study=release_content.study, study_digest="ab" * 32, effective_digest=release_content.effective_digest,
+        n_common=release_content.n_common, search=release_content.search, simulation=True,
+    )  # fmt: skip
+    (tmp_path / "model.json").write_bytes(model_json.write(release_content.network, release_content.marginals, context))
+    return tmp_path
+
+
+def sample(folder: Path, out: str, *arguments: str, n: int = 3000) -> Path:
+    path = folder / out
+    assert main(["release", "sample", str(folder), "-n", str(n), "--out", str(path), *arguments]) == 0
+    return path
+
+
+@pytest.mark.parametrize("method", SAMPLING)
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_the_same_seed_gives_the_same_bytes_in_chunks_of_any_way(folder, monkeypatch, method, suffix):
+    monkeypatch.setattr(synthesis, "CHUNK", 700)
+    arguments = ("--sampling", method, "--given", "smoker=yes")
+    one, two, other = (
+        sample(folder, f"{name}{suffix}", "--seed", seed, *arguments).read_bytes() for name, seed in ("a1", "b1", "c2")
+    )
+    assert one == two
+    assert one != other
+    path = folder / f"a{suffix}"
+    table = pd.read_csv(path) if suffix == ".csv" else pd.read_parquet(path)
+    assert len(table) == 3000
+    assert set(table["smoker"]) == {"yes"}
+
+
+def test_csv_and_parquet_hold_the_same_records(folder):
+    csv = pd.read_csv(sample(folder, "a.csv", "--seed", "4"), dtype=str, keep_default_na=False)
+    parquet = pd.read_parquet(sample(folder, "a.parquet", "--seed", "4")).astype(str)
+    pd.testing.assert_frame_equal(csv, parquet)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_ten_times_the_records_need_no_more_memory(folder, monkeypatch, suffix):
+    """Arrays of numpy and pandas, by tracemalloc: chunks of 2,000 records; a whole table would need ten times as much."""
+    monkeypatch.setattr(synthesis, "CHUNK", 2000)
+    sample(folder, f"first{suffix}", n=1000)  # imports
+    peaks = []
+    for n in (2000, 20_000):
+        tracemalloc.start()
+        sample(folder, f"{n}{suffix}", n=n)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_a_network_too_wide_is_refused_with_what_asked_for_it(folder, monkeypatch, capsys):
+    monkeypatch.setattr(elimination, "MAX_CLIQUE_CELLS", 3)
+    arguments = ["release", "sample", str(folder), "-n", "5", "--out", str(folder / "a.csv"), "--format", "json"]
+    for more, where in (
+        (["--given", "income=>50K"], "--given: "),
+        (["--sampling", "without-replacement"], "--sampling without-replacement: "),
+    ):
+        assert main([*arguments, *more]) == 2
+        message = json.loads(capsys.readouterr().out)["error"]["message"]
+        assert message.startswith(where)
+        assert "expected at most 3" in message
+    assert not (folder / "a.csv").exists()
+
+
+def test_evidence_of_probability_zero_is_refused(folder, capsys):
+    model = json.loads((folder / "model.json").read_text())
+    smoker = next(f for f in model["families"] if f["child"] == "smoker")
+    smoker["probability"] = [[1.0, 0.0] for _ in smoker["probability"]]
+    (folder / "model.json").write_text(json.dumps(model))
+    out = str(folder / "a.csv")
+    assert main(["release", "sample", str(folder), "-n", "5", "--given", "smoker=yes", "--out", out]) == 2
+    assert "probability 0" in capsys.readouterr().err
+    assert not Path(out).exists()
