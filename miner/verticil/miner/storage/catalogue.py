@@ -28,6 +28,7 @@ from verticil.miner.storage.records import (
 )
 from verticil.miner.storage.scores import SCORE_SCHEMA, ScoreTable
 from verticil.miner.storage.store import full_disk_is_an_error
+from verticil.shared.durable import commit
 from verticil.shared.errors import DataFault
 
 __all__ = ["Catalogue"]
@@ -118,6 +119,7 @@ class Catalogue:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._lock = threading.RLock()
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.row_factory = sqlite3.Row
@@ -168,7 +170,8 @@ class Catalogue:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
-                self._connection.execute("COMMIT")
+                with commit(self._path):
+                    self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")

@@ -25,7 +25,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.disk import is_database_full, is_disk_full, sync_directory
+from verticil.shared.disk import is_database_full, is_disk_full
+from verticil.shared.durable import remove, remove_tree, rename, sync_directory, sync_file
 from verticil.shared.errors import DataFault, PeerFault
 
 __all__ = [
@@ -84,7 +85,7 @@ def append_durably(path: Path, offset: int, data: bytes | memoryview) -> None:
             os.ftruncate(descriptor, offset)
             os.lseek(descriptor, offset, os.SEEK_SET)
             _write_all(descriptor, data)
-            os.fsync(descriptor)
+            sync_file(descriptor, path)
         finally:
             os.close(descriptor)
         if offset == 0:
@@ -93,7 +94,7 @@ def append_durably(path: Path, offset: int, data: bytes | memoryview) -> None:
 
 def replace_durably(source: Path, target: Path) -> None:
     """Rename `source` (a synced file, or a folder) to `target`, durably; a file at `target` is replaced."""
-    source.replace(target)
+    rename(source, target)
     sync_directory(target.parent)
     if source.parent != target.parent:
         sync_directory(source.parent)
@@ -110,7 +111,7 @@ def write_durably(path: Path, data: bytes | memoryview) -> None:
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             _write_all(descriptor, data)
-            os.fsync(descriptor)
+            sync_file(descriptor, beside)
         except OSError:
             with contextlib.suppress(OSError):
                 beside.unlink()  # on a full disk every block counts
@@ -123,9 +124,9 @@ def write_durably(path: Path, data: bytes | memoryview) -> None:
 def remove_durably(path: Path) -> None:
     """Remove a file or a folder with all in it; nothing there is fine."""
     if path.is_dir():
-        shutil.rmtree(path)
+        remove_tree(path)
     elif path.exists():
-        path.unlink()
+        remove(path)
     else:
         return
     sync_directory(path.parent)

@@ -7,12 +7,12 @@ written is removed when the spool is opened.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from pathlib import Path
 
 from verticil.party.control.database import disk_fault
 from verticil.shared.disk import replace_file
+from verticil.shared.durable import remove
 from verticil.shared.errors import DataFault
 
 __all__ = ["Spool"]
@@ -79,5 +79,4 @@ class Spool:
 
     def discard(self, sha256: bytes) -> None:
         """Remove bytes that nobody needs any more; the same values can always be made again."""
-        with contextlib.suppress(FileNotFoundError):
-            self.path(sha256).unlink()
+        remove(self.path(sha256))
