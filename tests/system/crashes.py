@@ -204,8 +204,12 @@ class Federation:
         self.learned = kind == "peer-learned"
         tables = folder / "template" / "tables"
         tables.mkdir(parents=True)
-        (tables / "clinic.csv").write_text("id,smoker\n" + "".join(f"p{i},{'yes' if i % 3 else 'no'}\n" for i in range(N)))
-        (tables / "insurer.csv").write_text("id,claims\n" + "".join(f"p{i},{('0', '1-2', '3+')[i % 3]}\n" for i in range(5, N)))
+        (tables / "clinic.csv").write_text(
+            "id,smoker\n" + "".join(f"p{i},{'yes' if i % 3 else 'no'}\n" for i in range(N))
+        )
+        (tables / "insurer.csv").write_text(
+            "id,claims\n" + "".join(f"p{i},{('0', '1-2', '3+')[i % 3]}\n" for i in range(5, N))
+        )
         (folder / "study.toml").write_text(STUDY.format(model=self.model, structure=STRUCTURES[kind]))
         self.study = read_study(folder / "study.toml")
         self.template = provision(
@@ -235,7 +239,8 @@ class Federation:
 
     def live(self, made: Provisioned, dies: Callable[[Death], bool], *, lossy: bool) -> tuple[bool, list[str]]:
         """Run a process until it dies or the study is published: whether it lived, and the steps that it took."""
-        shutil.rmtree(made.root.parent / "release", ignore_errors=True)
+        for taken_home in ("release", "taken"):  # what people fetch, they fetch again
+            shutil.rmtree(made.root.parent / taken_home, ignore_errors=True)
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
