@@ -4,9 +4,9 @@ It runs an in-process federation (`verticil.simulation`), with the clock standin
 processes. A watcher of `verticil.shared.durable` ends the process at a step with ``os._exit``: no ``finally``, no rollback, no
 closing of files; every node dies at once. The next process opens everything from the disk with new objects and goes on.
 
-``chain``: die once at every *site* (a kind of step, called from one place of the code) that is reached, right before and right
-after it, one death after the other within one study, until nothing new is left to die at.
-``each``: for every single step of an undisturbed run, a study of its own that dies once, there.
+In a *chain* it dies once at every *site* (a kind of step, called from one place of the code) that is reached, right before and
+right after it, one death after the other within one study, until nothing new is left to die at. With ``--each N``, every N-th
+single step of an undisturbed run has a study of its own that dies once, there.
 
 With ``--lossy`` the disk forgets at each death whatever was not flushed by then: the bytes of files, new names, renamings,
 removals. (SQLite flushes its own files; they are left alone.)
@@ -76,8 +76,20 @@ STRUCTURES = {
     "peer-learned": '{ method = "tree", score = "mutual-information" }',
 }
 GENERAL = frozenset(
-    "transaction write _transaction _change write_durably append_durably replace_durably remove_durably replace_file write"
-    " write_atomically _write_bytes _grow remove_linkage <lambda> <genexpr>".split()
+    {
+        *(
+            "transaction",
+            "write",
+            "_transaction",
+            "_change",
+            "_grow",
+            "replace_file",
+            "write_atomically",
+            "_write_bytes",
+        ),
+        *("write_durably", "append_durably", "replace_durably", "remove_durably", "remove_linkage"),
+        *("<lambda>", "<genexpr>"),
+    }
 )
 """Functions through which steps of many kinds pass; they do not say where one is."""
 
@@ -254,10 +266,6 @@ class Federation:
         os.close(writing)
         with os.fdopen(reading, encoding="utf-8") as steps:
             taken = steps.read().splitlines()
-        if os.environ.get("DEBUG"):
-            import time
-
-            print(f"{time.monotonic():.2f} {len(taken)} {taken[-1:]}", file=sys.stderr, flush=True)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if status not in {0, DEAD}:
             raise SystemExit(f"a process ended with status {status} after: {taken[-1:]}")
@@ -273,13 +281,13 @@ class Federation:
         return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
 
 
-def chain(federation: Federation, *, lossy: bool) -> dict[str, Any]:
-    """Die at every site once before and once after, in one study."""
+def chain(federation: Federation, *, lossy: bool, moments: frozenset[str]) -> dict[str, Any]:
+    """Die at every site once at each of the moments, in one study."""
     made, died = federation.copy("chain"), set[tuple[str, str]]()
     deaths: list[str] = []
 
     def dies(death: Death) -> bool:
-        return (death.site, death.moment) not in died
+        return death.moment in moments and (death.site, death.moment) not in died
 
     while True:
         lived, taken = federation.live(made, dies, lossy=lossy)
@@ -316,6 +324,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kind", choices=sorted(STRUCTURES), required=True)
     parser.add_argument("--lossy", action="store_true")
+    parser.add_argument("--moments", nargs="+", choices=("before", "after"), default=("before", "after"))
     parser.add_argument("--each", type=int, default=0, help="one study for every so many steps; 0: none")
     options = parser.parse_args()
     federation = Federation(options.folder, options.kind)
@@ -329,7 +338,7 @@ def main() -> None:
     if options.each:
         result["each"] = each(federation, steps, lossy=options.lossy, every=options.each)
     else:
-        result["chain"] = chain(federation, lossy=options.lossy)
+        result["chain"] = chain(federation, lossy=options.lossy, moments=frozenset(options.moments))
     print(json.dumps(result))
 
 

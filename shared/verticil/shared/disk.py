@@ -4,8 +4,8 @@
 again. (A process that is killed in the middle may leave a part.) Nothing is ever overwritten. `replace_file` is for files
 that a program writes for itself.
 
-Whatever must last goes through `verticil.shared.durable`. Streams and databases have their own ways of writing; `is_disk_full` and
-`write_fault` are for all.
+Whatever must last goes through `verticil.shared.durable`. Streams and databases have their own ways of writing;
+`is_disk_full` and `write_fault` are for all.
 """
 
 from __future__ import annotations

@@ -106,14 +106,15 @@ class Coordinator:
         known = {study.study_digest: study.version for study in request.known}
         loop = asyncio.get_running_loop()
         end = loop.time() + min(request.wait_seconds, MAX_WAIT_SECONDS)
-        with self._presence.call(identity.name, request.epoch):
-            while True:
-                generation = self._changes.generation
-                self._presence.check_session(identity.name, request.epoch)
-                tasks = await asyncio.to_thread(self._tasks, identity.name, known)
-                if tasks or self._changes.closed or loop.time() >= end:
-                    return coordinator_pb2.PollReply(tasks=tasks, lease_seconds=LEASE_SECONDS)
-                await self._changes.wait(generation, end - loop.time())
+        if request.epoch or request.wait_seconds:  # else it is a person's tool that looks, and no daemon that lives
+            self._presence.hear(identity.name, request.epoch)
+        while True:
+            generation = self._changes.generation
+            self._presence.check_session(identity.name, request.epoch)
+            tasks = await asyncio.to_thread(self._tasks, identity.name, known)
+            if tasks or self._changes.closed or loop.time() >= end:
+                return coordinator_pb2.PollReply(tasks=tasks, lease_seconds=LEASE_SECONDS)
+            await self._changes.wait(generation, end - loop.time())
 
     def _tasks(self, party: str, known: dict[bytes, int]) -> list[coordinator_pb2.StudyTask]:
         tasks: list[coordinator_pb2.StudyTask] = []

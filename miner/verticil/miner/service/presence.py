@@ -130,9 +130,9 @@ class Presence:
         self._heard[party] = self._monotonic()
 
     @contextlib.contextmanager
-    def call(self, party: str, epoch: int = 0) -> Generator[None]:
+    def call(self, party: str) -> Generator[None]:
         """A call of the party: its arrival begins the lease anew, its end does not, for nobody knows who hears the answer."""
-        self.hear(party, epoch)
+        self.hear(party)
         yield
 
     def check_session(self, party: str, epoch: int) -> None:

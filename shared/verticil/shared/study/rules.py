@@ -63,8 +63,8 @@ __all__ = [
     "edges_from",
     "is_party_name",
     "make_variable",
-    "quorum_from",
     "near_hint",
+    "quorum_from",
     "tiers_from",
 ]
 
