@@ -427,6 +427,16 @@ class Catalogue:
             rows = self._connection.execute("SELECT * FROM upload WHERE study = ?", (study,)).fetchall()
         return tuple(_upload(row) for row in rows)
 
+    def outstanding_bytes(self) -> int:
+        """What is still to come of all lists and artifacts that were begun: room that is promised and not yet used."""
+        query = (
+            "SELECT (SELECT coalesce(sum(size - committed), 0) FROM upload)"
+            " + (SELECT coalesce(sum(size - committed), 0) FROM pseudonyms JOIN study ON study = digest"
+            " WHERE complete = 0 AND linkage_removed = 0)"
+        )
+        with self._lock:
+            return int(self._connection.execute(query).fetchone()[0])
+
     def commit_upload(self, upload_id: str, committed: int) -> None:
         """Record that everything before `committed` is on disk."""
         with self._transaction() as connection:

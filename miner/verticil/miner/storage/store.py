@@ -254,13 +254,14 @@ class Store:
         """For compiled code (NUMBA_CACHE_DIR)."""
         return self.root / "cache"
 
-    def ensure_room(self, what: str, *, needed: int, used: int) -> None:
+    def ensure_room(self, what: str, *, needed: int, used: int, promised: int = 0) -> None:
         """Refuse up front what would break the study's quota or the disk's reserve.
 
         Args:
             what: for the message.
             needed: bytes that are still to be written.
             used: bytes that the study has promised or stored already.
+            promised: bytes that are still to come of what others, of any study, have begun; they need the same disk.
 
         Raises:
             PeerFault: RESOURCE_EXHAUSTED.
@@ -271,9 +272,10 @@ class Store:
                 f"{what}: the study would take {used + needed} bytes at the miner, expected at most {self._quota}",
                 hint="the miner's operator can raise limits.max_bytes_per_study",
             )
-        if (free := self._free_bytes(self.root)) - needed < self._reserve:
+        if (free := self._free_bytes(self.root) - promised) - needed < self._reserve:
             raise PeerFault(
                 "RESOURCE_EXHAUSTED",
-                f"{what}: needs {needed} bytes, the miner's disk has {max(free - self._reserve, 0)} above its reserve",
+                f"{what}: needs {needed} bytes, the miner's disk has {max(free - self._reserve, 0)} above its reserve"
+                f" of {self._reserve}",
                 hint="the miner's operator must free disk space; the upload is tried again by itself",
             )
