@@ -127,7 +127,7 @@ async def run_party(
             f"{config.path.name}: peer: missing, and federation '{config.federation.name}' has no miner",
             hint="say in [peer] where this party serves its peers: listen and advertise",
         )
-    with Site.open(config) as site, contextlib.closing(DaemonLock(config.state_directory)):
+    with await asyncio.to_thread(Site.open, config) as site, contextlib.closing(DaemonLock(config.state_directory)):
         node = Node(
             site=site,
             spool=Spool(config.state_directory / "spool"),
