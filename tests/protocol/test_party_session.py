@@ -40,6 +40,7 @@ from verticil.shared.transport.authority import create_authority, issue
 from verticil.shared.transport.chunks import plain_data
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
+from verticil.shared.transport.remote import _HELLO_SECONDS
 from verticil.shared.transport.signing import SigningKey
 from verticil.wire.v1 import control_pb2, coordinator_pb2
 
@@ -791,8 +792,10 @@ async def test_a_receipt_that_the_miner_did_not_sign_is_refused(federation):
     assert "receipt" in summary.failure.message
 
 
-@pytest.mark.parametrize("code", ["IDENTITY_REFUSED", "VERSION_UNSUPPORTED", "TLS_REFUSED", "CERTIFICATE_INVALID"])
-async def test_what_no_retry_mends_ends_the_daemon(federation, code):
+@pytest.mark.parametrize(
+    "code", ["IDENTITY_REFUSED", "VERSION_UNSUPPORTED", "TLS_REFUSED", "CERTIFICATE_INVALID", "MESSAGE_INVALID"]
+)
+async def test_feature_20_what_no_retry_mends_ends_the_daemon(federation, code):
     def interfere(name: str, wire: Wire) -> None:
         async def refuse(call: str) -> None:
             raise PeerFault(code, "refused")
@@ -931,7 +934,15 @@ async def test_a_full_disk_at_the_party_is_waited_for(federation, monkeypatch):
     assert [row.charged for row in federation.ledger("north")] == pytest.approx([2.0, 2.0])
 
 
-async def test_a_miner_that_is_gone_is_dialled_again(federation):
+def test_feature_20_a_party_is_back_within_half_a_minute():
+    """Network back right after an attempt began: that one may take its ten seconds in vain, then the longest wait follows."""
+    longest = daemon.Backoff(uniform=lambda: 1.0)
+    waits = [longest.next_seconds() for _ in range(50)]
+    assert _HELLO_SECONDS + max(waits) <= 30
+
+
+@pytest.mark.parametrize("code", ["UNREACHABLE", "SESSION_REPLACED"])
+async def test_feature_20_a_miner_that_is_gone_is_dialled_again(federation, code):
     digest = await federation.submit()
     refused: list[str] = []
 
@@ -939,7 +950,7 @@ async def test_a_miner_that_is_gone_is_dialled_again(federation):
         async def gone(call: str) -> None:
             if len(refused) < 3:
                 refused.append(name)
-                raise PeerFault("UNREACHABLE", "nobody there")
+                raise PeerFault(code, "not now")
 
         wire.before = gone
 
