@@ -528,7 +528,7 @@ async def test_a_denial_reaches_the_analyst_and_is_for_good(manual):
 async def test_several_approvers_must_agree_in_the_same_content(manual):
     for name in ("north", "south"):
         manual.set_up(name, approval="manual", policy='approvers = ["a", "b"]\napprovers_needed = 2')
-    await manual.submit()
+    digest = await manual.submit()
     manual.start("north")
     await manual.until_stage("north", "waiting for approval")
     config = manual.config("north")
@@ -538,6 +538,11 @@ async def test_several_approvers_must_agree_in_the_same_content(manual):
     assert not (await asyncio.to_thread(office.approve, config, "trial", "a"))["approved"]
     assert not (await asyncio.to_thread(office.approve, config, "trial", "a"))["approved"]
     await manual.until_stage("north", "waiting for approval (1 so far)")
+    request = control_pb2.GetStudyRequest(study_digest=digest)
+    async with asyncio.timeout(20):  # the others are told how many there are, and not who
+        while (north := (await manual.control().get_study(request)).study.parties[0]).approvers != 1:
+            await asyncio.sleep(0)
+    assert (north.waiting_for, north.approvers_needed, north.stage) == ("approval", 2, "approving")
     # The data change: the first vote was for something else.
     path = manual.root / "north" / "people.csv"
     path.write_text(path.read_text().replace(",yes", ",no", 1))

@@ -61,7 +61,12 @@ async def test_feature_32_a_peer_that_stays_away_is_named_at_the_deadline(
     with pytest.raises(VerticilError) as caught:
         await asyncio.wait_for(
             run_peers(
-                made, read_study(tmp_path / "study.toml"), tmp_path / "release", seeded=True, wrap_peer=between, clock=clock
+                made,
+                read_study(tmp_path / "study.toml"),
+                tmp_path / "release",
+                seeded=True,
+                wrap_peer=between,
+                clock=clock,
             ),
             60,
         )
