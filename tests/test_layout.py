@@ -217,6 +217,52 @@ def test_the_top_level_is_the_agreed_one() -> None:
     }
 
 
+def ways_around_the_seam(source: str) -> list[str]:
+    """Steps by which something becomes durable that do not go through `verticil.shared.durable`."""
+    tree = ast.parse(source)
+    seen_by_the_seam = {
+        id(inner)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.With)
+        and any(
+            isinstance(item.context_expr, ast.Call) and ast.unparse(item.context_expr.func) == "commit"
+            for item in block.items
+        )
+        for inner in ast.walk(block)
+    }
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value == "COMMIT" and id(node) not in seen_by_the_seam:
+            found.append(f"line {node.lineno}: COMMIT")
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            name = ast.unparse(node.func)
+            # str.replace has two arguments and datetime.replace names them; Path.replace and Path.rename have one.
+            moves = node.func.attr in {"replace", "rename"} and len(node.args) == 1 and not node.keywords
+            if name in {"os.fsync", "os.fdatasync", "os.replace", "os.rename"} or moves:
+                found.append(f"line {node.lineno}: {name}")
+    return found
+
+
+def test_every_durable_step_goes_through_the_seam() -> None:
+    """So that the crash test of feature 11 meets every one of them."""
+    for wing in ("shared", "party", "miner"):
+        for path in (ROOT / wing).rglob("*.py"):
+            if path.name != "durable.py" and "wire" not in path.relative_to(ROOT).parts:
+                assert ways_around_the_seam(path.read_text(encoding="utf-8")) == [], path
+    for planted in (
+        "os.fsync(fd)",
+        "os.replace(a, b)",
+        "path.replace(other)",
+        "path.rename(other)",
+        "c.execute('COMMIT')",
+    ):
+        assert len(ways_around_the_seam(planted)) == 1, planted
+    assert (
+        ways_around_the_seam("with commit(path):\n    c.execute('COMMIT')\ntext.replace('a', 'b')\nat.replace(hour=1)")
+        == []
+    )
+
+
 def oversized(paths: list[Path], limit: int = 500) -> list[str]:
     return [str(path) for path in paths if len(path.read_text(encoding="utf-8").splitlines()) > limit]
 

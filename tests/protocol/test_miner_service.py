@@ -40,6 +40,7 @@ from verticil.shared.study.document import (
     GeneticRule,
     LinkageRule,
     ParameterRule,
+    QuorumRule,
     ReleaseRule,
     StructureRule,
     Study,
@@ -771,9 +772,176 @@ async def test_polls_wait_wake_and_tell_only_what_is_new(federation: Federation)
         assert not (await federation.summary(digest)).parties[0].online
         waiting = asyncio.create_task(north.poll(wait=60, known=known))
         await asyncio.sleep(0)
-        assert (await federation.summary(digest)).parties[0].online  # inside a poll
+        assert (await federation.summary(digest)).parties[0].online  # the poll has arrived
         federation.node.changes.close()
         assert not (await asyncio.wait_for(waiting, 10)).tasks
+
+
+async def test_feature_21_online_is_true(federation: Federation) -> None:
+    """A lease is as old as the last thing that arrived; what is left of an earlier session neither keeps nor ends it."""
+
+    async def greet(party: Party, session: int) -> common_pb2.HelloReply:
+        return await party.wire.hello(common_pb2.HelloRequest(protocol_version=1, session=session))
+
+    async def poll(party: Party, epoch: int, *, wait: int = 0) -> coordinator_pb2.PollReply:
+        known = [coordinator_pb2.KnownStudy(study_digest=digest, version=version)]
+        return await party.wire.poll(coordinator_pb2.PollRequest(known=known, wait_seconds=wait, epoch=epoch))
+
+    async with federation.node:
+        digest = await federation.submit(make_study())
+        version = (await federation.summary(digest)).version
+        north = federation.party("north")
+
+        async def status() -> tuple[bool, int]:
+            found = (await federation.summary(digest)).parties[0]
+            return found.online, found.lease_age_seconds
+
+        assert not (await federation.summary(digest)).parties[0].seen
+        first = await greet(north, 7)
+        assert (first.lease_seconds, first.heartbeat_seconds) == (90, 45)
+        assert (await greet(north, 7)).epoch == first.epoch  # the same call, repeated
+        parked = asyncio.create_task(poll(north, first.epoch, wait=60))
+        await asyncio.sleep(0)
+        assert await status() == (True, 0)
+        # The node is gone without a word; its call is still served. Nobody is there, and that is what is said.
+        federation.monotonic += 90
+        assert await status() == (False, 90)
+        # It comes back. The end of the old call, now or ever so late, changes nothing.
+        second = await greet(north, 8)
+        assert second.epoch > first.epoch
+        assert await status() == (True, 0)
+        assert await refused(parked) == "SESSION_REPLACED"
+        assert await status() == (True, 0)
+        federation.monotonic += 60
+        assert (
+            await refused(poll(north, first.epoch)) == "SESSION_REPLACED"
+        )  # of a second daemon with the same certificate
+        assert await status() == (True, 60)
+        await poll(north, second.epoch)
+        assert await status() == (True, 0)
+        # Somebody looks with the party's certificate (`verticil release fetch`): no daemon lives by that.
+        federation.monotonic += 90
+        await north.poll()
+        assert await status() == (False, 90)
+    async with federation.restarted():
+        again = federation.party("north")
+        await poll(again, second.epoch)  # gRPC has repeated the poll by itself at the restarted miner
+        assert (await federation.summary(digest)).parties[0].online
+        assert (await greet(again, 9)).epoch > second.epoch
+
+
+async def test_feature_22_the_status_says_who_blocks_and_why(federation: Federation) -> None:
+    study = make_study()
+
+    async def waited_for() -> dict[str, str]:
+        return {party.party: party.waiting_for for party in (await federation.summary(digest)).parties}
+
+    async with federation.node:
+        digest = await federation.submit(study)
+        north, south, west = federation.parties
+        assert await waited_for() == dict.fromkeys(PARTIES, "approval")
+        votes = coordinator_pb2.Progress(stage="approving", approvers=1, approvers_needed=2)
+        await south.wire.report(coordinator_pb2.ReportRequest(study_digest=digest, progress=votes))
+        await north.approve(study)
+        await west.approve(study)
+        assert await waited_for() == {"north": "", "south": "approval", "west": ""}
+        found = (await federation.summary(digest)).parties[1]
+        assert (found.approvers, found.approvers_needed) == (1, 2)
+        await south.approve(study)
+        assert await waited_for() == dict.fromkeys(PARTIES, "linkage")
+        await north.link(digest)
+        await west.link(digest)
+        assert await waited_for() == {"north": "", "south": "linkage", "west": ""}
+        await south.link(digest)
+        await north.confirm(digest)
+        await west.confirm(digest)
+        assert await waited_for() == {"north": "", "south": "confirmation", "west": ""}
+        await south.confirm(digest)
+        assert await waited_for() == dict.fromkeys(PARTIES, "columns")
+        for unit in study.units_of("north"):
+            await north.upload(digest, unit)
+        assert await waited_for() == {"north": "", "south": "columns", "west": "columns"}
+        failure = common_pb2.ErrorDetail(code="BUDGET_EXCEEDED", message="no", hint="declare stronger noise")
+        await west.wire.report(coordinator_pb2.ReportRequest(study_digest=digest, failure=failure))
+        told = {
+            party.party: (party.failure.code, party.failure.hint)
+            for party in (await federation.summary(digest)).parties
+        }
+        assert told == {"north": ("", ""), "south": ("", ""), "west": ("BUDGET_EXCEEDED", "declare stronger noise")}
+
+
+@pytest.mark.parametrize("stage", ["approval", "linkage", "confirmation", "columns"])
+async def test_feature_32_a_deadline_ends_a_study_and_names_who_is_missing(federation: Federation, stage: str) -> None:
+    study = dataclasses.replace(make_study(), quorum=QuorumRule(deadline_seconds=3600))
+    async with federation.node:
+        digest = await federation.submit(study)
+        present = [federation.party("north"), federation.party("south")]
+        everybody = [*present, federation.party("west")]
+        order = ("approval", "linkage", "confirmation", "columns")
+
+        async def act(party: Party, what: str) -> None:
+            if what == "approval":
+                await party.approve(study)
+            elif what == "linkage":
+                await party.link(digest)
+            elif what == "confirmation":
+                await party.confirm(digest)
+            else:
+                for unit in study.units_of(party.name):
+                    await party.upload(digest, unit)
+
+        for what in order[: order.index(stage) + 1]:
+            for party in present if what == stage else everybody:
+                await act(party, what)
+        assert (await federation.summary(digest)).deadline == (NOW + dt.timedelta(hours=1)).strftime(
+            "%Y-%m-%dT%H:%M:%SZ"
+        )
+        federation.clock.now = NOW + dt.timedelta(minutes=59, seconds=59)
+        await federation.node.conductor.advance(digest)
+        assert (await federation.summary(digest)).state < State.PUBLISHED
+        federation.clock.now = NOW + dt.timedelta(hours=1)
+        federation.node.changes.notify()
+        task = await present[0].until(digest, lambda task: task.failure.code != "")
+        assert (task.state, task.failure.code) == (State.FAILED, "DEADLINE_PASSED")
+        assert f"missing: party 'west' ({stage})" in task.failure.message
+        assert "north" not in task.failure.message
+        told = {party.party: party.failure.code for party in (await federation.summary(digest)).parties}
+        assert told == {"north": "", "south": "", "west": "DEADLINE_PASSED"}
+
+
+async def test_feature_32_a_deadline_does_not_end_what_waits_for_nobody(federation: Federation) -> None:
+    study = dataclasses.replace(make_study(), quorum=QuorumRule(deadline_seconds=3600))
+    async with federation.node:
+        digest = await federation.publish(study)
+        federation.clock.now = NOW + dt.timedelta(hours=2)
+        await federation.node.conductor.advance(digest)
+        assert (await federation.summary(digest)).state == State.PUBLISHED
+
+
+async def test_feature_36_room_is_refused_up_front_and_promised_once(tmp_path: Path, keys: Keys) -> None:
+    """Two uploads at once are not promised the same free bytes; what is refused leaves nothing behind and may come later."""
+    federation = Federation(tmp_path, keys)
+    federation.limits = Limits(disk_reserve_bytes=1000)
+    federation.node.close()
+    federation.node = federation.make()
+    study = make_study()
+    async with federation.node:
+        digest = await federation.to_upload(study)
+        north, south = federation.party("north"), federation.party("south")
+        data = pack(codes_of(0), 3)
+        room = 1000 + len(data) + N_COMMON  # for one artifact and its column, above the reserve
+        federation.free = lambda _path: room + len(data) // 2
+        assert (await north.begin(await north.task(digest), 0, data)).committed_offset == 0
+        other = pack(codes_of(2), 3)
+        with pytest.raises(VerticilError) as caught:
+            await south.begin(await south.task(digest), 2, other)
+        assert caught.value.code == "RESOURCE_EXHAUSTED"
+        assert f"needs {len(other) + N_COMMON} bytes" in caught.value.message
+        assert "reserve of 1000" in caught.value.message
+        assert not federation.node.store.study(digest).staging(2).exists()
+        federation.free = lambda _path: 2**30
+        await north.upload(digest, 0)
+        await south.upload(digest, 2)
 
 
 async def test_versions_are_exchanged(federation: Federation) -> None:

@@ -40,6 +40,7 @@ from verticil.shared.transport.authority import create_authority, issue
 from verticil.shared.transport.chunks import plain_data
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
+from verticil.shared.transport.remote import _HELLO_SECONDS
 from verticil.shared.transport.signing import SigningKey
 from verticil.wire.v1 import control_pb2, coordinator_pb2
 
@@ -527,7 +528,7 @@ async def test_a_denial_reaches_the_analyst_and_is_for_good(manual):
 async def test_several_approvers_must_agree_in_the_same_content(manual):
     for name in ("north", "south"):
         manual.set_up(name, approval="manual", policy='approvers = ["a", "b"]\napprovers_needed = 2')
-    await manual.submit()
+    digest = await manual.submit()
     manual.start("north")
     await manual.until_stage("north", "waiting for approval")
     config = manual.config("north")
@@ -537,6 +538,11 @@ async def test_several_approvers_must_agree_in_the_same_content(manual):
     assert not (await asyncio.to_thread(office.approve, config, "trial", "a"))["approved"]
     assert not (await asyncio.to_thread(office.approve, config, "trial", "a"))["approved"]
     await manual.until_stage("north", "waiting for approval (1 so far)")
+    request = control_pb2.GetStudyRequest(study_digest=digest)
+    async with asyncio.timeout(20):  # the others are told how many there are, and not who
+        while (north := (await manual.control().get_study(request)).study.parties[0]).approvers != 1:
+            await asyncio.sleep(0)
+    assert (north.waiting_for, north.approvers_needed, north.stage) == ("approval", 2, "approving")
     # The data change: the first vote was for something else.
     path = manual.root / "north" / "people.csv"
     path.write_text(path.read_text().replace(",yes", ",no", 1))
@@ -791,8 +797,10 @@ async def test_a_receipt_that_the_miner_did_not_sign_is_refused(federation):
     assert "receipt" in summary.failure.message
 
 
-@pytest.mark.parametrize("code", ["IDENTITY_REFUSED", "VERSION_UNSUPPORTED", "TLS_REFUSED", "CERTIFICATE_INVALID"])
-async def test_what_no_retry_mends_ends_the_daemon(federation, code):
+@pytest.mark.parametrize(
+    "code", ["IDENTITY_REFUSED", "VERSION_UNSUPPORTED", "TLS_REFUSED", "CERTIFICATE_INVALID", "MESSAGE_INVALID"]
+)
+async def test_feature_20_what_no_retry_mends_ends_the_daemon(federation, code):
     def interfere(name: str, wire: Wire) -> None:
         async def refuse(call: str) -> None:
             raise PeerFault(code, "refused")
@@ -931,7 +939,15 @@ async def test_a_full_disk_at_the_party_is_waited_for(federation, monkeypatch):
     assert [row.charged for row in federation.ledger("north")] == pytest.approx([2.0, 2.0])
 
 
-async def test_a_miner_that_is_gone_is_dialled_again(federation):
+def test_feature_20_a_party_is_back_within_half_a_minute():
+    """Network back right after an attempt began: that one may take its ten seconds in vain, then the longest wait follows."""
+    longest = daemon.Backoff(uniform=lambda: 1.0)
+    waits = [longest.next_seconds() for _ in range(50)]
+    assert _HELLO_SECONDS + max(waits) <= 30
+
+
+@pytest.mark.parametrize("code", ["UNREACHABLE", "SESSION_REPLACED"])
+async def test_feature_20_a_miner_that_is_gone_is_dialled_again(federation, code):
     digest = await federation.submit()
     refused: list[str] = []
 
@@ -939,7 +955,7 @@ async def test_a_miner_that_is_gone_is_dialled_again(federation):
         async def gone(call: str) -> None:
             if len(refused) < 3:
                 refused.append(name)
-                raise PeerFault("UNREACHABLE", "nobody there")
+                raise PeerFault(code, "not now")
 
         wire.before = gone
 
@@ -979,7 +995,7 @@ async def test_status_and_check_say_what_there_is(manual):
 
 def test_backoff_is_quick_first_jittered_and_capped() -> None:
     longest = daemon.Backoff(uniform=lambda: 1.0)
-    assert [longest.next_seconds() for _ in range(8)] == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    assert [longest.next_seconds() for _ in range(8)] == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 20.0, 20.0]
     longest.reset()
     assert longest.next_seconds() == 0.5
     assert daemon.Backoff(uniform=lambda: 0.0).next_seconds() == 0.0

@@ -25,6 +25,15 @@ def test_bytes_are_named_by_their_digest_and_stored_once(tmp_path):
     assert (tmp_path / "spool").stat().st_mode & 0o777 == 0o700
 
 
+def test_feature_36_room_is_asked_for_before_anything_is_drawn(tmp_path):
+    spool = Spool(tmp_path / "spool", free_bytes=lambda _path: 2**20 + 5000)
+    spool.ensure_room(5000)
+    with pytest.raises(DataFault) as caught:
+        spool.ensure_room(5001)
+    assert caught.value.code == "DISK_FULL"
+    assert "5001 bytes are to be sent, the disk has 5000 above the reserve of 1048576" in caught.value.message
+
+
 def test_a_damaged_file_is_noticed_and_written_again(tmp_path):
     spool = Spool(tmp_path)
     sha256 = spool.put(b"released")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import math
 import sys
@@ -15,6 +16,7 @@ from rich.table import Table
 
 from verticil.cli.connection import CertificateOption, FederationOption, find_study, open_connection
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
+from verticil.cli.study_status import print_summary, summary_payload, watch
 from verticil.shared.errors import Misuse
 from verticil.shared.study.states import State
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["app", "split_pairs"]
 
 app = typer.Typer(no_args_is_help=True)
+
+_LOOK_SECONDS = 2
 
 
 def split_pairs(pairs: Sequence[str], *, option: str) -> dict[str, Path]:
@@ -43,61 +47,6 @@ def split_pairs(pairs: Sequence[str], *, option: str) -> dict[str, Path]:
             raise Misuse("USAGE", f"{option}: party '{name}' is named twice")
         found[name] = Path(path)
     return found
-
-
-def summary_payload(study: StudySummary) -> dict[str, object]:
-    """A study's status for ``--format json``."""
-    failure = study.failure
-    return {
-        "id": study.study_id,
-        "digest": study.study_digest.hex(),
-        "effective_digest": study.effective_digest.hex() or None,
-        "state": State(study.state).words,
-        "detail": study.stage_detail,
-        "title": study.title,
-        "common_records": study.n_common or None,
-        "failure": {"code": failure.code, "message": failure.message, "hint": failure.hint} if failure.code else None,
-        "parties": [
-            {
-                "party": party.party,
-                "online": party.online,
-                "approved": party.approved,
-                "pseudonyms": party.pseudonyms_complete,
-                "alignment_confirmed": party.alignment_confirmed,
-                "units_received": party.units_received,
-                "units_expected": party.units_expected,
-                "stage": party.stage,
-                "percent": party.percent,
-            }
-            for party in study.parties
-        ],
-    }
-
-
-def print_summary(study: StudySummary) -> None:
-    """A study's status for people: who has done what, and who is waited for."""
-    console = text_console()
-    console.print(f"[bold]{study.study_id}[/]  {State(study.state).words}", end="")
-    console.print(f"  {study.stage_detail}" if study.stage_detail else "", markup=False)
-    console.print(f"digest {study.study_digest.hex()}", style="dim")
-    if study.failure.code:
-        console.print(f"{study.failure.code}: {study.failure.message}", style="red", markup=False)
-        if study.failure.hint:
-            console.print(f"hint: {study.failure.hint}", markup=False)
-    table = Table(box=None, pad_edge=False)
-    for heading in ("party", "online", "approved", "linked", "confirmed", "columns", "now"):
-        table.add_column(heading)
-    for party in study.parties:
-        table.add_row(
-            party.party,
-            *("yes" if flag else "-" for flag in (party.online, party.approved, party.pseudonyms_complete)),
-            "yes" if party.alignment_confirmed else "-",
-            f"{party.units_received} of {party.units_expected}",
-            f"{party.stage} {party.percent} %" if party.stage else "",
-        )
-    console.print(table)
-    if study.n_common:
-        console.print(f"people at all parties: {study.n_common:,}")
 
 
 @app.command("check", epilog="Example: verticil study check study.toml --n 30000 --strict")
@@ -305,12 +254,14 @@ def submit(
 )
 def status(
     study_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the study.")],
-    watch: Annotated[bool, typer.Option("--watch", help="Wait until it is published or has ended.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--watch", help="Show every change until it is published or has ended.")
+    ] = False,
     federation: FederationOption = Path("federation.toml"),
     certificate: CertificateOption = Path("analyst.crt"),
     form: FormatOption = Format.text,
 ) -> None:
-    """Where a study stands: per party what is done, and whom it waits for."""
+    """Where a study stands: per party and stage what is done, who holds it up, and why."""
     from verticil.shared.errors import from_code
     from verticil.wire.v1.common_pb2 import STUDY_STATE_PUBLISHED
     from verticil.wire.v1.control_pb2 import GetStudyRequest
@@ -319,17 +270,23 @@ def status(
         async with open_connection(federation, certificate) as connection:
             control = connection.analyst()
             found = (await control.get_study(GetStudyRequest(study_id=study_id))).study
-            while watch and found.state < STUDY_STATE_PUBLISHED:
-                if form is Format.text:
-                    print_summary(found)
-                request = GetStudyRequest(study_digest=found.study_digest, known_version=found.version, wait_seconds=30)
-                found = (await control.get_study(request)).study
+            if not follow:
+                return found
+            with contextlib.nullcontext() if form is Format.json else watch() as shown:
+                while found.state < STUDY_STATE_PUBLISHED:
+                    if shown is not None:
+                        shown.show(found)
+                    # Progress within a stage is no new version: it is looked for every two seconds.
+                    request = GetStudyRequest(
+                        study_digest=found.study_digest, known_version=found.version, wait_seconds=_LOOK_SECONDS
+                    )
+                    found = (await control.get_study(request)).study
             return found
 
     found = asyncio.run(run())
     if not emit(summary_payload(found), form=form):
         print_summary(found)
-    if watch and found.state > STUDY_STATE_PUBLISHED:
+    if follow and found.state > STUDY_STATE_PUBLISHED:
         failure = found.failure
         error = from_code(
             failure.code or "STUDY_WITHDRAWN", failure.message or "the study has ended", hint=failure.hint

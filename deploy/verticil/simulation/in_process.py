@@ -26,6 +26,8 @@ from verticil.shared.model.network import Network
 from verticil.shared.study.document import Study
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     import pandas as pd
 
     from verticil.miner.evaluation.fidelity import Comparison
@@ -187,6 +189,7 @@ async def run_federation(
     *,
     seeded: bool,
     wrap: Callable[[str, Coordinator], Coordinator] | None = None,
+    clock: Callable[[], dt.datetime] | None = None,
 ) -> int:
     """Serve miner and parties of provisioned folders in this event loop until the study is published and fetched.
 
@@ -196,6 +199,7 @@ async def run_federation(
         release: folder to make.
         seeded: the secrets come from a seed; the manifest says so.
         wrap: as for `simulate`.
+        clock: UTC now, for tests; the machine's when absent.
 
     Returns:
         The number of common people.
@@ -216,6 +220,7 @@ async def run_federation(
     from verticil.simulation.analyst import follow_study
     from verticil.wire.v1 import control_pb2
 
+    now = clock if clock is not None else utc_now
     config = load_miner(made.miner / "miner.toml")
     credentials = load_credentials(config.certificate, config.key, config.federation)
     analyst = load_credentials(
@@ -226,11 +231,12 @@ async def run_federation(
         identity=credentials.identity,
         authority=credentials.ca_pem,
         signer=SigningKey.load(config.signing_key, config.certificate),
-        executor=InlineLearning(clock=utc_now),
+        executor=InlineLearning(clock=now),
         limits=config.limits,
         randomized_days=config.randomized_days,
         simulation=True,
         seed_derived=seeded,
+        clock=now,
     )
     stop = asyncio.Event()
     async with node:
@@ -244,7 +250,7 @@ async def run_federation(
                 line = InMemoryCoordinator(node.coordinator, identity)
                 return wrap(name, line) if wrap is not None else line
 
-            parties.append(asyncio.create_task(run_party(party, dial, stop=stop), name=name))
+            parties.append(asyncio.create_task(run_party(party, dial, stop=stop, clock=now), name=name))
         try:
             digest = (await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))).study_digest
 

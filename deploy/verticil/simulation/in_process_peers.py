@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from verticil.shared.errors import PeerFault
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from verticil.miner.service.node import MinerNode
     from verticil.shared.study.document import Study
     from verticil.shared.transport.coordinator import Coordinator
@@ -63,6 +65,7 @@ async def run_peers(
     seeded: bool,
     wrap: Callable[[str, Coordinator], Coordinator] | None = None,
     wrap_peer: WrapPeer | None = None,
+    clock: Callable[[], dt.datetime] | None = None,
 ) -> int:
     """Serve the parties of provisioned folders in this event loop until every one of them has published.
 
@@ -73,6 +76,7 @@ async def run_peers(
         seeded: the secrets come from a seed; the manifest says so.
         wrap: as for `simulate`.
         wrap_peer: see `WrapPeer`.
+        clock: UTC now, for tests; the machine's when absent.
 
     Returns:
         The number of common people.
@@ -80,13 +84,16 @@ async def run_peers(
     Raises:
         VerticilError: what ended the study or a node.
     """
+    from verticil.shared.transport.pki import utc_now
     from verticil.simulation.peers import load_everywhere, standing, take_home
+
+    now = clock if clock is not None else utc_now
 
     digest = await asyncio.to_thread(load_everywhere, made.parties, study)
     stop = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
-        miner = None if study.structure.parents is not None else await stack.enter_async_context(_miner(made))
-        tasks = _parties(made, miner, stop, seeded=seeded, wrap=wrap, wrap_peer=wrap_peer)
+        miner = None if study.structure.parents is not None else await stack.enter_async_context(_miner(made, now))
+        tasks = _parties(made, miner, stop, seeded=seeded, wrap=wrap, wrap_peer=wrap_peer, clock=now)
         try:
             while not (await asyncio.to_thread(standing, made.parties, digest)).published:
                 for task in tasks:
@@ -108,11 +115,11 @@ async def run_peers(
 
 
 @contextlib.asynccontextmanager
-async def _miner(made: Provisioned) -> AsyncGenerator[MinerNode]:
+async def _miner(made: Provisioned, clock: Callable[[], dt.datetime]) -> AsyncGenerator[MinerNode]:
     from verticil.miner.config import load_miner
     from verticil.miner.service.learning import InlineLearning
     from verticil.miner.service.node import MinerNode
-    from verticil.shared.transport.pki import load_credentials, utc_now
+    from verticil.shared.transport.pki import load_credentials
     from verticil.shared.transport.signing import SigningKey
 
     config = load_miner(made.miner / "miner.toml")
@@ -122,10 +129,11 @@ async def _miner(made: Provisioned) -> AsyncGenerator[MinerNode]:
         identity=credentials.identity,
         authority=credentials.ca_pem,
         signer=SigningKey.load(config.signing_key, config.certificate),
-        executor=InlineLearning(clock=utc_now),
+        executor=InlineLearning(clock=clock),
         limits=config.limits,
         randomized_days=config.randomized_days,
         simulation=True,
+        clock=clock,
     ) as node:
         yield node
 
@@ -138,6 +146,7 @@ def _parties(
     seeded: bool,
     wrap: Callable[[str, Coordinator], Coordinator] | None,
     wrap_peer: WrapPeer | None,
+    clock: Callable[[], dt.datetime],
 ) -> list[asyncio.Task[None]]:
     from verticil.party.config import load_party
     from verticil.party.daemon import run_party
@@ -157,6 +166,14 @@ def _parties(
             return wrap(name, line) if wrap is not None else line
 
         network = _Memory(services, identity, wrap_peer)
-        work = run_party(party, dial if miner else None, peers=network, stop=stop, simulation=True, seed_derived=seeded)
+        work = run_party(
+            party,
+            dial if miner else None,
+            peers=network,
+            stop=stop,
+            simulation=True,
+            seed_derived=seeded,
+            clock=clock,
+        )
         tasks.append(asyncio.create_task(work, name=name))
     return tasks

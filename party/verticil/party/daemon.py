@@ -7,8 +7,8 @@ Promises
   (`verticil.party.peer`). A federation of peers needs no miner, and a party of it dials none.
 - What people of the site write into the database (`party approve`, `party deny`) is noticed within a third of a second.
 - A lost connection is dialled again with exponential backoff and full jitter, at first within half a second, at most 30
-  seconds apart; a study's work goes on from its durable state. Configuration, identity and version errors end the
-  daemon and say so: no retry mends them.
+  seconds apart (attempt and wait together); a study's work goes on from its durable state. Only what may pass by itself is
+  dialled again (`DIALLED_AGAIN`): errors of configuration, identity or version end the daemon and say so.
 - A study that cannot be served (policy, approval, data) is reported to the miner as failed, with code, message and
   hint, and the daemon goes on serving the others. A full disk, or a miner that is busy, is waited for.
 - The process may be killed at any moment; the next one goes on. Two daemons on one state directory are refused.
@@ -23,6 +23,7 @@ import functools
 import hashlib
 import logging
 import os
+import secrets
 from collections.abc import Awaitable, Callable
 from importlib import metadata
 from pathlib import Path
@@ -43,7 +44,7 @@ from verticil.party.peer.network import GrpcNetwork, PeerNetwork
 from verticil.party.peer.node import PeerNode
 from verticil.party.peer.shelf import Shelf
 from verticil.party.peer.steps.turn import Work
-from verticil.party.retry import ENDS_THE_DAEMON, TRIED_AGAIN, Backoff
+from verticil.party.retry import DIALLED_AGAIN, ENDS_THE_DAEMON, TRIED_AGAIN, Backoff
 from verticil.shared import logs
 from verticil.shared.errors import InternalFault, Misuse, PeerFault, VerticilError
 from verticil.shared.release.joint import software_text
@@ -129,7 +130,7 @@ async def run_party(
             f"{config.path.name}: peer: missing, and federation '{config.federation.name}' has no miner",
             hint="say in [peer] where this party serves its peers: listen and advertise",
         )
-    with Site.open(config) as site, contextlib.closing(DaemonLock(config.state_directory)):
+    with await asyncio.to_thread(Site.open, config) as site, contextlib.closing(DaemonLock(config.state_directory)):
         node = Node(
             site=site,
             spool=Spool(config.state_directory / "spool"),
@@ -216,7 +217,7 @@ class PartyNode:
             try:
                 await self._session(coordinator)
             except VerticilError as error:
-                if error.code in ENDS_THE_DAEMON:
+                if error.code not in DIALLED_AGAIN:
                     _log.error("cannot go on: %s", error)
                     await self._beat(connected=False, problem=error.code)
                     raise
@@ -229,11 +230,11 @@ class PartyNode:
 
     async def _session(self, coordinator: Coordinator) -> None:
         """One connection: greet, then poll, work and watch until something breaks it."""
-        await self._greet(coordinator)
+        epoch = await self._greet(coordinator)
         failure: list[VerticilError] = []
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(_caught(self._poll(coordinator, group, failure), failure))
+                group.create_task(_caught(self._poll(coordinator, epoch, group, failure), failure))
         except ExceptionGroup:
             if failure:
                 raise failure[0] from None
@@ -241,9 +242,12 @@ class PartyNode:
         finally:
             self._wake.clear()
 
-    async def _greet(self, coordinator: Coordinator) -> None:
+    async def _greet(self, coordinator: Coordinator) -> int:
+        """Begin a session; returns the epoch of the lease that the miner gives it."""
         request = common_pb2.HelloRequest(
-            protocol_version=PROTOCOL_VERSION, software_version=metadata.version("verticil")
+            protocol_version=PROTOCOL_VERSION,
+            software_version=metadata.version("verticil"),
+            session=secrets.randbits(63) | 1,
         )
         reply = await coordinator.hello(request)
         if reply.protocol_version != PROTOCOL_VERSION:
@@ -259,16 +263,20 @@ class PartyNode:
                 hint="check [miner] endpoint in federation.toml",
             )
         _log.info("connected to the miner")
+        return reply.epoch
 
     # ---- polling
 
-    async def _poll(self, coordinator: Coordinator, group: asyncio.TaskGroup, failure: list[VerticilError]) -> None:
+    async def _poll(
+        self, coordinator: Coordinator, epoch: int, group: asyncio.TaskGroup, failure: list[VerticilError]
+    ) -> None:
         known: dict[bytes, int] = {}  # empty on a new connection: the miner tells everything once
         first = True
         while True:
             request = coordinator_pb2.PollRequest(
                 known=[coordinator_pb2.KnownStudy(study_digest=k, version=v) for k, v in known.items()],
                 wait_seconds=0 if first else POLL_SECONDS,
+                epoch=epoch,
             )
             reply = await coordinator.poll(request)
             first = False

@@ -16,6 +16,7 @@ from verticil.party.control.site import Site
 from verticil.party.control.state import Task
 from verticil.party.peer.steps.publication import release_folder
 from verticil.shared.disk import write_fault
+from verticil.shared.durable import rename
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.canonical import digest as digest_of
@@ -172,8 +173,8 @@ def take_release(config: PartyConfig, study: str, out: Path) -> Facts:
                 shutil.copyfile(path, copy / path.name)
             beside = Path(staging) / "ca.crt"
             beside.write_bytes(authority)
-            copy.replace(out)
-            beside.replace(out.with_name("ca.crt"))
+            rename(copy, out)
+            rename(beside, out.with_name("ca.crt"))
     except OSError as error:
         raise write_fault(error, out) from None
     return {

@@ -6,10 +6,11 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["ENDS_THE_DAEMON", "TRIED_AGAIN", "Backoff"]
+__all__ = ["DIALLED_AGAIN", "ENDS_THE_DAEMON", "TRIED_AGAIN", "Backoff"]
 
 _FIRST_SECONDS: Final = 0.5
-_LONGEST_SECONDS: Final = 30.0
+_LONGEST_SECONDS: Final = 20.0
+"""With the ten seconds that a greeting may take, a party is back within half a minute of the network's return."""
 
 ENDS_THE_DAEMON: Final = frozenset(
     {
@@ -36,6 +37,8 @@ TRIED_AGAIN: Final = frozenset(
     }
 )
 """A study's step that ended so is tried again; with any other code the study has failed at this party."""
+DIALLED_AGAIN: Final = TRIED_AGAIN | {"SESSION_REPLACED", "NOT_READY"}
+"""A connection that ended so is made anew; with any other code the daemon ends: trying again would only fill logs."""
 
 
 class Backoff:

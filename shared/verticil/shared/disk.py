@@ -4,7 +4,8 @@
 again. (A process that is killed in the middle may leave a part.) Nothing is ever overwritten. `replace_file` is for files
 that a program writes for itself.
 
-Streams and databases have their own ways of writing; `is_disk_full` and `write_fault` are for all.
+Whatever must last goes through `verticil.shared.durable`. Streams and databases have their own ways of writing;
+`is_disk_full` and `write_fault` are for all.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from verticil.shared.durable import rename, sync_directory, sync_file
 from verticil.shared.errors import DataFault, Misuse, VerticilError
 
 __all__ = [
@@ -25,7 +27,6 @@ __all__ = [
     "is_database_full",
     "is_disk_full",
     "replace_file",
-    "sync_directory",
     "write_fault",
 ]
 
@@ -92,7 +93,7 @@ def create_files(files: Mapping[Path, tuple[bytes, int]], *, exists_hint: str) -
             with open(descriptor, "wb") as file:
                 file.write(content)
                 file.flush()
-                os.fsync(descriptor)
+                sync_file(descriptor, path)
         for folder in {path.parent for path in made}:
             sync_directory(folder)
     except BaseException as error:
@@ -121,19 +122,10 @@ def replace_file(path: Path, content: bytes, *, part: Path) -> None:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+            sync_file(file.fileno(), part)
+        rename(part, path)
         sync_directory(path.parent)
     except OSError:
         with contextlib.suppress(OSError):
             part.unlink()
         raise
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in `directory` durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -150,6 +150,8 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "STUDY_MISMATCH": ("PeerFault", 5),
     "NOT_READY": ("PeerFault", 5),
     "RESOURCE_EXHAUSTED": ("PeerFault", 5),
+    "SESSION_REPLACED": ("PeerFault", 5),
+    "DEADLINE_PASSED": ("PeerFault", 5),
     # gates
     "RELEASE_INVALID": ("GateFailed", 6),
     "RELEASE_UNTRUSTED": ("GateFailed", 6),

@@ -177,6 +177,7 @@ class Conductor:
             catalogue.expire(digest)
         if state is State.ALIGNING and record.n_common is None:
             self._align(record)
+        session.end_at_deadline(session.record(digest))
         record = session.record(digest)
         return session.state(record), record.version != before
 

@@ -16,7 +16,8 @@ from collections.abc import AsyncGenerator, Callable
 from verticil.miner.service.coordinator import MAX_WAIT_SECONDS, end_of
 from verticil.miner.service.presence import Changes, Presence
 from verticil.miner.service.release import release_parts
-from verticil.miner.service.session import Session
+from verticil.miner.service.session import Session, timestamp
+from verticil.miner.service.standing import deadline, reporting_party
 from verticil.miner.storage.records import StudyRecord
 from verticil.shared.errors import Misuse
 from verticil.shared.study.states import State, is_final
@@ -139,11 +140,15 @@ class Control:
             n_common=(record.n_common or 0) if all_confirmed else 0,
             effective_digest=record.effective_digest,
         )
+        if (end := deadline(study, record)) is not None:
+            summary.deadline = timestamp(end)
+        missing = self._session.missing(record)
+        culprit = reporting_party(study, record.failure) if record.failure is not None else None
         for party in study.parties:
             held = record.lists.get(party)
             units = study.units_of(party)
-            stage, percent = self._presence.progress(record.digest, party)
-            summary.parties.add(
+            progress, age = self._presence.progress(record.digest, party), self._presence.age_seconds(party)
+            told = summary.parties.add(
                 party=party,
                 online=self._presence.online(party),
                 approved=party in record.approvals,
@@ -151,9 +156,20 @@ class Control:
                 alignment_confirmed=party in record.confirmed,
                 units_received=sum(unit in record.columns for unit in units),
                 units_expected=len(units),
-                stage=stage,
-                percent=percent,
+                stage=progress.stage,
+                percent=progress.percent,
+                seen=age is not None,
+                lease_age_seconds=int(age or 0),
+                waiting_for=missing.get(party, ""),
+                approvers=progress.approvers,
+                approvers_needed=progress.approvers_needed,
             )
+            if record.failure is not None and party == culprit:
+                told.failure.code, told.failure.hint = record.failure.code, record.failure.hint
+            elif record.failure is not None and record.failure.code == "DEADLINE_PASSED" and party in missing:
+                told.failure.code = record.failure.code
+            elif party in record.denials:
+                told.failure.code = "STUDY_DENIED"
         detail = end_of(record, state)
         if detail is not None:
             summary.failure.CopyFrom(detail)

@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from importlib.metadata import version
 from typing import Final
 
-from verticil.miner.service.presence import LEASE_SECONDS, Changes, Presence
+from verticil.miner.service.presence import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
 from verticil.miner.service.release import release_parts
 from verticil.miner.service.scores import Scores
 from verticil.miner.service.session import Session, timestamp
@@ -37,7 +37,7 @@ _REPLY_BYTES: Final = 3_500_000
 """A poll's reply stays below the 4 MiB that a peer receives; studies left out follow with the next poll."""
 _STREAMS_OF_ONE_PARTY: Final = 2
 """One that works, and one that the miner does not know yet to be dead."""
-_STAGES: Final = ("reading", "linking", "randomizing", "uploading")
+_STAGES: Final = ("approving", "reading", "linking", "randomizing", "uploading")
 
 
 def _signed(signature: StoredSignature) -> common_pb2.Signed:
@@ -86,25 +86,35 @@ class Coordinator:
                 hint="install the same release of verticil at the party and the miner",
             )
         with self._presence.call(identity.name):
+            epoch = self._presence.greet(identity.name, request.session)
+            self._changes.notify()  # a poll of an earlier session need not wait any longer
             return common_pb2.HelloReply(
                 protocol_version=PROTOCOL_VERSION,
                 software_version=version("verticil"),
                 federation=self._session.identity.federation,
                 lease_seconds=LEASE_SECONDS,
+                epoch=epoch,
+                heartbeat_seconds=HEARTBEAT_SECONDS,
             )
 
     async def Poll(self, identity: Identity, request: coordinator_pb2.PollRequest) -> coordinator_pb2.PollReply:
-        """Answer with the studies whose version is not the one that the party knows; wait for one if there is none."""
+        """Answer with the studies whose version is not the one that the party knows; wait for one if there is none.
+
+        Raises:
+            PeerFault: SESSION_REPLACED, a later session of the same party has begun.
+        """
         known = {study.study_digest: study.version for study in request.known}
         loop = asyncio.get_running_loop()
         end = loop.time() + min(request.wait_seconds, MAX_WAIT_SECONDS)
-        with self._presence.call(identity.name):
-            while True:
-                generation = self._changes.generation
-                tasks = await asyncio.to_thread(self._tasks, identity.name, known)
-                if tasks or self._changes.closed or loop.time() >= end:
-                    return coordinator_pb2.PollReply(tasks=tasks, lease_seconds=LEASE_SECONDS)
-                await self._changes.wait(generation, end - loop.time())
+        if request.epoch or request.wait_seconds:  # else it is a person's tool that looks, and no daemon that lives
+            self._presence.hear(identity.name, request.epoch)
+        while True:
+            generation = self._changes.generation
+            self._presence.check_session(identity.name, request.epoch)
+            tasks = await asyncio.to_thread(self._tasks, identity.name, known)
+            if tasks or self._changes.closed or loop.time() >= end:
+                return coordinator_pb2.PollReply(tasks=tasks, lease_seconds=LEASE_SECONDS)
+            await self._changes.wait(generation, end - loop.time())
 
     def _tasks(self, party: str, known: dict[bytes, int]) -> list[coordinator_pb2.StudyTask]:
         tasks: list[coordinator_pb2.StudyTask] = []
@@ -176,7 +186,13 @@ class Coordinator:
             raise PeerFault(
                 "MESSAGE_INVALID", f"progress: expected one of {', '.join(_STAGES)} and a percent of 0 to 100"
             )
-        self._presence.set_progress(digest, party, progress.stage, progress.percent)
+        told = Progress(
+            stage=progress.stage,
+            percent=progress.percent,
+            approvers=progress.approvers,
+            approvers_needed=progress.approvers_needed,
+        )
+        self._presence.set_progress(digest, party, told)
 
     async def PutPseudonyms(
         self, identity: Identity, requests: AsyncIterator[coordinator_pb2.PutPseudonymsRequest]
@@ -205,6 +221,7 @@ class Coordinator:
             if first.HasField("chunk"):
                 yield first.chunk
             async for request in requests:
+                self._presence.hear(party)
                 yield request.chunk
 
         with self._presence.call(party):
@@ -319,6 +336,7 @@ class Coordinator:
         async def chunks() -> AsyncIterator[common_pb2.Chunk]:
             yield first
             async for chunk in requests:
+                self._presence.hear(party)
                 yield chunk
 
         with self._presence.call(party):

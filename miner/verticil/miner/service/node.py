@@ -99,7 +99,7 @@ class MinerNode:
             clock=clock,
         )
         self.changes = Changes()
-        presence = Presence(monotonic=monotonic)
+        presence = Presence(monotonic=monotonic, first_epoch=int(clock().timestamp()) << 20)
         self.conductor = Conductor(
             self.session,
             self.changes,

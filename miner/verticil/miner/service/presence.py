@@ -1,7 +1,6 @@
 """What the miner knows only while it runs: who is there, what each party is busy with, and that something has changed.
 
-Nothing here is a fact of a study; after a restart all of it comes back with the parties' next calls. Online means that the
-party's lease runs, by the monotonic clock: a call begins a new one, and a late end of an old connection ends none.
+Nothing here is a fact of a study; after a restart all of it comes back with the parties' next calls.
 """
 
 from __future__ import annotations
@@ -9,12 +8,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["LEASE_SECONDS", "Changes", "Presence"]
+from verticil.shared.errors import PeerFault
 
-LEASE_SECONDS: Final = 90
+__all__ = ["HEARTBEAT_SECONDS", "LEASE_SECONDS", "Changes", "Presence", "Progress"]
+
+HEARTBEAT_SECONDS: Final = 45
+LEASE_SECONDS: Final = 2 * HEARTBEAT_SECONDS
 """Longer than the longest poll (60 s), so that a waiting party stays online."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a party says that it is doing for a study, in the words of the wire contract; nothing of it depends on data.
+
+    Attributes:
+        stage: approving, reading, linking, randomizing or uploading; empty: nothing was said.
+        percent: of the stage.
+        approvers, approvers_needed: how many have said yes, and how many must; 0 and 0: not known.
+    """
+
+    stage: str = ""
+    percent: int = 0
+    approvers: int = 0
+    approvers_needed: int = 0
+
+
+_NOTHING: Final = Progress()
 
 
 class Changes:
@@ -52,42 +74,97 @@ class Changes:
 class Presence:
     """Leases and progress of the parties.
 
+    A lease is begun anew whenever something arrives from the party, and by nothing else: how long the miner goes on serving a
+    call says nothing about who is still at the other end. A party is online while its lease is younger than two heartbeats.
+
+    Every connection greets with a session of its own and is given an epoch, higher than any before. From then on the party's
+    earlier sessions count for nothing: what still arrives of them neither keeps the party online nor takes it offline.
+
     Args:
         monotonic: clock in seconds that never jumps.
-        lease_seconds: how long a party counts as online after its last call.
+        first_epoch: the epochs of this process are higher; seconds since 1970 make them higher than those of an earlier one.
+        heartbeat_seconds: how often a party is heard from at the least.
     """
 
-    def __init__(self, *, monotonic: Callable[[], float], lease_seconds: float = LEASE_SECONDS) -> None:
+    def __init__(
+        self,
+        *,
+        monotonic: Callable[[], float],
+        first_epoch: int = 0,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    ) -> None:
         self._monotonic = monotonic
-        self._lease_seconds = lease_seconds
-        self._seen: dict[str, float] = {}
-        self._inside: dict[str, int] = {}
-        self._progress: dict[tuple[bytes, str], tuple[str, int]] = {}
+        self._lease_seconds = 2 * heartbeat_seconds
+        self._epoch = first_epoch
+        self._sessions: dict[str, tuple[int, int]] = {}  # the party's present session and its epoch
+        self._heard: dict[str, float] = {}
+        self._progress: dict[tuple[bytes, str], Progress] = {}
+
+    def greet(self, party: str, session: int) -> int:
+        """A connection begins; the same greeting again (a call that was repeated) has the same epoch.
+
+        Returns:
+            The epoch.
+        """
+        known, epoch = self._sessions.get(party, (0, 0))
+        if not session or session != known:
+            self._epoch = epoch = max(self._epoch, epoch) + 1
+            self._sessions[party] = (session, epoch)
+        self._heard[party] = self._monotonic()
+        return epoch
+
+    def hear(self, party: str, epoch: int = 0) -> None:
+        """Something has arrived from the party.
+
+        Args:
+            party: from whom.
+            epoch: of the session that it belongs to; 0: of none, as from a party of the version before.
+
+        When a later session of the party has begun, the lease stays as it is.
+        """
+        session, known = self._sessions.get(party, (0, 0))
+        if 0 < epoch < known:
+            return
+        if epoch > known:  # given by this miner before it was started anew; the party has not noticed
+            self._sessions[party] = (session, epoch)
+        self._heard[party] = self._monotonic()
 
     @contextlib.contextmanager
     def call(self, party: str) -> Generator[None]:
-        """A call of the party: its lease runs during it and anew from its end."""
-        self._inside[party] = self._inside.get(party, 0) + 1
-        try:
-            yield
-        finally:
-            self._inside[party] -= 1
-            self._seen[party] = self._monotonic()
+        """A call of the party: its arrival begins the lease anew, its end does not, for nobody knows who hears the answer."""
+        self.hear(party)
+        yield
+
+    def check_session(self, party: str, epoch: int) -> None:
+        """Refuse what belongs to an earlier session.
+
+        Raises:
+            PeerFault: SESSION_REPLACED.
+        """
+        if 0 < epoch < self._sessions.get(party, (0, 0))[1]:
+            raise PeerFault(
+                "SESSION_REPLACED",
+                f"party '{party}' has connected anew since",
+                hint="if that was not this daemon, another one runs with this party's certificate: stop one of them",
+            )
+
+    def age_seconds(self, party: str) -> float | None:
+        """The age of the party's lease; None when it was not heard from since the miner started."""
+        heard = self._heard.get(party)
+        return None if heard is None else max(0.0, self._monotonic() - heard)
 
     def online(self, party: str) -> bool:
-        """Whether the party's lease runs."""
-        if self._inside.get(party, 0) > 0:
-            return True
-        seen = self._seen.get(party)
-        return seen is not None and self._monotonic() - seen < self._lease_seconds
+        """Whether the party's lease is younger than two heartbeats."""
+        age = self.age_seconds(party)
+        return age is not None and age < self._lease_seconds
 
-    def set_progress(self, study: bytes, party: str, stage: str, percent: int) -> None:
+    def set_progress(self, study: bytes, party: str, progress: Progress) -> None:
         """What the party says that it is doing."""
-        self._progress[study, party] = (stage, percent)
+        self._progress[study, party] = progress
 
-    def progress(self, study: bytes, party: str) -> tuple[str, int]:
-        """Stage and percent as last reported; empty and 0 before."""
-        return self._progress.get((study, party), ("", 0))
+    def progress(self, study: bytes, party: str) -> Progress:
+        """What the party last said; nothing at all before."""
+        return self._progress.get((study, party), _NOTHING)
 
     def forget(self, study: bytes) -> None:
         """Drop the progress of a study that ended."""

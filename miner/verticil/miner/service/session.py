@@ -12,13 +12,15 @@ applied to the same facts go on where they stopped. All functions block.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from verticil.miner.service import standing
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.intake import Intake
 from verticil.miner.storage.records import Failure, StoredSignature, StudyRecord
@@ -142,25 +144,31 @@ class Session:
 
     def state(self, record: StudyRecord) -> State:
         """The state that follows from the facts and, for a study that is still open, from today's date."""
+        return derive(self._facts(record))
+
+    def stage(self, record: StudyRecord) -> State:
+        """The stage that a study is in, or that it had reached when it ended."""
+        facts = self._facts(record)
+        return derive(dataclasses.replace(facts, denials=frozenset(), failure=None, withdrawn=False, expired=False))
+
+    def _facts(self, record: StudyRecord) -> Facts:
         study = self.proposal(record)
-        return derive(
-            Facts(
-                parties=frozenset(study.parties),
-                approvals=frozenset(record.approvals) if record.effective_digest else frozenset(),
-                denials=frozenset(record.denials),
-                pseudonyms=frozenset(party for party, held in record.lists.items() if held.complete),
-                aligned=record.n_common is not None,
-                confirmed=record.confirmed,
-                units_expected=len(study.units),
-                units_received=len(record.columns),
-                uploading=record.uploading,
-                estimating=record.learning is not None,
-                learning=record.learning == "learning",
-                published=record.published_at is not None,
-                failure=record.failure.code if record.failure else None,
-                withdrawn=record.withdrawn,
-                expired=record.expired or self.overdue(record),
-            )
+        return Facts(
+            parties=frozenset(study.parties),
+            approvals=frozenset(record.approvals) if record.effective_digest else frozenset(),
+            denials=frozenset(record.denials),
+            pseudonyms=frozenset(party for party, held in record.lists.items() if held.complete),
+            aligned=record.n_common is not None,
+            confirmed=record.confirmed,
+            units_expected=len(study.units),
+            units_received=len(record.columns),
+            uploading=record.uploading,
+            estimating=record.learning is not None,
+            learning=record.learning == "learning",
+            published=record.published_at is not None,
+            failure=record.failure.code if record.failure else None,
+            withdrawn=record.withdrawn,
+            expired=record.expired or self.overdue(record),
         )
 
     def overdue(self, record: StudyRecord) -> bool:
@@ -170,6 +178,15 @@ class Session:
             *(_approval(signed.body).expires for signed in record.approvals.values()),
         ]
         return self.clock().astimezone(dt.UTC).date() > min(last)
+
+    def missing(self, record: StudyRecord) -> Mapping[str, str]:
+        """What the study waits for, or waited for when it ended, at which party; see `standing.missing`."""
+        return standing.missing(self.proposal(record), record, self.stage(record))
+
+    def end_at_deadline(self, record: StudyRecord) -> bool:
+        """Fail a study that waits for a party when its deadline has passed; whether it has been failed now."""
+        failure = standing.overdue(self.proposal(record), record, self.state(record), self.clock())
+        return failure is not None and self.catalogue.fail(record.digest, failure)
 
     def minimum(self, record: StudyRecord) -> int:
         """The smallest common count that the study and every recorded approval accept."""
@@ -395,7 +412,7 @@ class Session:
         self.position(record, party)
         if failure.code not in CODES:
             raise PeerFault("MESSAGE_INVALID", "failure: got an unknown code, expected one of the documented codes")
-        message = f"party '{party}': {_printable(failure.message)}"
+        message = standing.reported(party, _printable(failure.message))
         if not is_final(self.state(record)):
             self.catalogue.fail(digest, Failure(code=failure.code, message=message, hint=_printable(failure.hint)))
 

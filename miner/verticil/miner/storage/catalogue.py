@@ -28,6 +28,7 @@ from verticil.miner.storage.records import (
 )
 from verticil.miner.storage.scores import SCORE_SCHEMA, ScoreTable
 from verticil.miner.storage.store import full_disk_is_an_error
+from verticil.shared.durable import commit
 from verticil.shared.errors import DataFault
 
 __all__ = ["Catalogue"]
@@ -118,6 +119,7 @@ class Catalogue:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._lock = threading.RLock()
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.row_factory = sqlite3.Row
@@ -168,7 +170,8 @@ class Catalogue:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
-                self._connection.execute("COMMIT")
+                with commit(self._path):
+                    self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
@@ -423,6 +426,16 @@ class Catalogue:
         with self._lock:
             rows = self._connection.execute("SELECT * FROM upload WHERE study = ?", (study,)).fetchall()
         return tuple(_upload(row) for row in rows)
+
+    def outstanding_bytes(self) -> int:
+        """What is still to come of all lists and artifacts that were begun: room that is promised and not yet used."""
+        query = (
+            "SELECT (SELECT coalesce(sum(size - committed), 0) FROM upload)"
+            " + (SELECT coalesce(sum(size - committed), 0) FROM pseudonyms JOIN study ON study = digest"
+            " WHERE complete = 0 AND linkage_removed = 0)"
+        )
+        with self._lock:
+            return int(self._connection.execute(query).fetchone()[0])
 
     def commit_upload(self, upload_id: str, committed: int) -> None:
         """Record that everything before `committed` is on disk."""

@@ -74,6 +74,7 @@ class Intake:
         self._catalogue = catalogue
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._table = threading.Lock()
+        self._promising = threading.Lock()  # who asks for room sees what everybody before was promised
         self._ended: set[bytes] = set()
 
     @contextlib.contextmanager
@@ -149,11 +150,15 @@ class Intake:
                 )
             return held
         files = self._store.study(record.digest)
-        with self._exclusive(record.digest, files.pseudonyms(study.parties.index(party), complete=False)):
+        path = files.pseudonyms(study.parties.index(party), complete=False)
+        with self._exclusive(record.digest, path), self._promising:
             used = self.used_bytes(record, study) - (held.size if held else 0)
             committed = held.committed if held and (held.size, held.sha256) == (size, sha256) else 0
             self._store.ensure_room(
-                f"pseudonym list of party '{party}'", needed=size - committed, used=used + committed
+                f"pseudonym list of party '{party}'",
+                needed=size - committed,
+                used=used + committed,
+                promised=self._catalogue.outstanding_bytes() - (held.size - held.committed if held else 0),
             )
             files.prepare()
             return self._catalogue.begin_list(record.digest, party, size=size, sha256=sha256)
@@ -239,12 +244,17 @@ class Intake:
             record.digest + unit.to_bytes(4, "big") + size.to_bytes(8, "big") + sha256
         ).hexdigest()[:32]
         files = self._store.study(record.digest)
-        with self._exclusive(record.digest, files.staging(unit)):
+        with self._exclusive(record.digest, files.staging(unit)), self._promising:
             column_bytes = _column_bytes(effective.units[unit], record.n_common)
             earlier = next((item for item in self._catalogue.uploads(record.digest) if item.unit == unit), None)
             used = self.used_bytes(record, effective) - (earlier.size + column_bytes if earlier else 0)
             committed = earlier.committed if earlier and earlier.upload_id == identity else 0
-            self._store.ensure_room(name, needed=size - committed + column_bytes, used=used + committed)
+            self._store.ensure_room(
+                name,
+                needed=size - committed + column_bytes,
+                used=used + committed,
+                promised=self._catalogue.outstanding_bytes() - (earlier.size - earlier.committed if earlier else 0),
+            )
             files.prepare()
             return self._catalogue.begin_upload(record.digest, identity, unit=unit, size=size, sha256=sha256)
 

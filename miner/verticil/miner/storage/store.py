@@ -26,7 +26,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.disk import is_database_full, is_disk_full, sync_directory
+from verticil.shared.disk import is_database_full, is_disk_full
+from verticil.shared.durable import remove, remove_tree, rename, sync_directory, sync_file
 from verticil.shared.errors import DataFault, PeerFault
 
 __all__ = [
@@ -85,7 +86,7 @@ def append_durably(path: Path, offset: int, data: bytes | memoryview) -> None:
             os.ftruncate(descriptor, offset)
             os.lseek(descriptor, offset, os.SEEK_SET)
             _write_all(descriptor, data)
-            os.fsync(descriptor)
+            sync_file(descriptor, path)
         finally:
             os.close(descriptor)
         if offset == 0:
@@ -94,7 +95,7 @@ def append_durably(path: Path, offset: int, data: bytes | memoryview) -> None:
 
 def replace_durably(source: Path, target: Path) -> None:
     """Rename `source` (a synced file, or a folder) to `target`, durably; a file at `target` is replaced."""
-    source.replace(target)
+    rename(source, target)
     sync_directory(target.parent)
     if source.parent != target.parent:
         sync_directory(source.parent)
@@ -111,7 +112,7 @@ def write_durably(path: Path, data: bytes | memoryview) -> None:
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             _write_all(descriptor, data)
-            os.fsync(descriptor)
+            sync_file(descriptor, beside)
         except OSError:
             with contextlib.suppress(OSError):
                 beside.unlink()  # on a full disk every block counts
@@ -124,9 +125,9 @@ def write_durably(path: Path, data: bytes | memoryview) -> None:
 def remove_durably(path: Path) -> None:
     """Remove a file or a folder with all in it; nothing there is fine."""
     if path.is_dir():
-        shutil.rmtree(path)
+        remove_tree(path)
     elif path.exists():
-        path.unlink()
+        remove(path)
     else:
         return
     sync_directory(path.parent)
@@ -266,13 +267,14 @@ class Store:
         """For compiled code (NUMBA_CACHE_DIR)."""
         return self.root / "cache"
 
-    def ensure_room(self, what: str, *, needed: int, used: int) -> None:
+    def ensure_room(self, what: str, *, needed: int, used: int, promised: int = 0) -> None:
         """Refuse up front what would break the study's quota or the disk's reserve.
 
         Args:
             what: for the message.
             needed: bytes that are still to be written.
             used: bytes that the study has promised or stored already.
+            promised: bytes that are still to come of what others, of any study, have begun; they need the same disk.
 
         Raises:
             PeerFault: RESOURCE_EXHAUSTED.
@@ -283,9 +285,10 @@ class Store:
                 f"{what}: the study would take {used + needed} bytes at the miner, expected at most {self._quota}",
                 hint="the miner's operator can raise limits.max_bytes_per_study",
             )
-        if (free := self._free_bytes(self.root)) - needed < self._reserve:
+        if (free := self._free_bytes(self.root) - promised) - needed < self._reserve:
             raise PeerFault(
                 "RESOURCE_EXHAUSTED",
-                f"{what}: needs {needed} bytes, the miner's disk has {max(free - self._reserve, 0)} above its reserve",
+                f"{what}: needs {needed} bytes, the miner's disk has {max(free - self._reserve, 0)} above its reserve"
+                f" of {self._reserve}",
                 hint="the miner's operator must free disk space; the upload is tried again by itself",
             )

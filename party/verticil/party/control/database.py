@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from verticil.shared.disk import is_database_full, is_disk_full
+from verticil.shared.durable import commit
 from verticil.shared.errors import DataFault
 
 __all__ = ["FILE_NAME", "SCHEMA_VERSION", "Cell", "DaemonLock", "Database", "Row", "disk_fault"]
@@ -189,7 +190,8 @@ class Database:
             self._depth += 1
             try:
                 yield
-                self._connection.execute("COMMIT")
+                with commit(self.path):
+                    self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")

@@ -2,7 +2,8 @@
 
 Order rules
 1. After a denial or a failure of this party nothing is sent for the study but the news of it.
-2. Without a recorded approval of this party nothing is sent, not even a pseudonym. The approval goes first.
+2. Without a recorded approval of this party nothing is sent, not even a pseudonym; only how many of its approvers have said
+   yes may be told. The approval goes first.
 3. Pseudonyms go when every party has approved: the miner then tells the effective study, and this party has compared its
    own part with what it approved.
 4. The common list is confirmed when the miner can tell it and this party has recomputed it.

@@ -86,6 +86,7 @@ class Delivery:
         self._digest = digest
         self._holding: Holding | None = None
         self._rows: NDArray[np.int64] | None = None
+        self._told: tuple[Coordinator, int] | None = None
 
     async def step(self, coordinator: Coordinator) -> bool:
         """Do the next step.
@@ -111,6 +112,8 @@ class Delivery:
         if found.step is Step.REST:
             if is_final(State(record.task.state)):
                 self._holding = self._rows = None
+            else:
+                await self._tell_votes(coordinator, record)
             return False
         await actions[found.step](coordinator, record)
         return True
@@ -130,6 +133,16 @@ class Delivery:
         return record, found
 
     # ---- decisions and ends
+
+    async def _tell_votes(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        """Where several people must approve: how many have, so that others see who is waited for."""
+        needed = self._site.config.policy.approvers_needed
+        undecided = record.approval is None and record.denial_sent is None and record.failure is None
+        if needed < 2 or not undecided or self._told == (coordinator, record.n_votes):
+            return
+        progress = coordinator_pb2.Progress(stage="approving", approvers=record.n_votes, approvers_needed=needed)
+        await coordinator.report(coordinator_pb2.ReportRequest(study_digest=record.digest, progress=progress))
+        self._told = (coordinator, record.n_votes)
 
     async def _clear(self, coordinator: Coordinator, record: StudyRecord) -> None:
         del coordinator

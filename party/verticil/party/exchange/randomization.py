@@ -92,13 +92,20 @@ def fill_spool(
 
     Raises:
         Refusal: DATA_CHANGED, EPSILON_INFINITE, BUDGET_EXCEEDED; nothing was drawn.
-        DataFault: DISK_FULL, STATE_CORRUPT.
+        DataFault: DISK_FULL (before anything is drawn, when it can be foreseen), STATE_CORRUPT.
     """
     releases = {index: release for index, release in site.releases(effective, holding).items() if index in units}
     # All of them, before any is drawn.
     assessments = site.ledger.assess(list(releases.values()), site.config.policy)
     made: list[Artifact] = []
     there = site.state.artifacts(record.digest, record.task.effective_digest)
+    channels = [effective.units[index].transition for index in releases if index not in there]
+    spool.ensure_room(
+        sum(
+            artifact.packed_size(len(rows), channel.n_states, codes_per_record=channel.codes_per_record)
+            for channel in channels
+        )
+    )
     for (index, release), assessment in zip(releases.items(), assessments, strict=True):
         if index in there:
             continue

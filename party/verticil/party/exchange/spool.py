@@ -7,18 +7,26 @@ written is removed when the spool is opened.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from verticil.party.control.database import disk_fault
 from verticil.shared.disk import replace_file
+from verticil.shared.durable import remove
 from verticil.shared.errors import DataFault
 
 __all__ = ["Spool"]
 
 _PART = ".part"
 _BLOCK = 1 << 20
+_RESERVE = 1 << 20
+"""Free space that is left to the ledger and the state: what is written there must never fail for lack of room."""
+
+
+def _free_bytes(path: Path) -> int:
+    return shutil.disk_usage(path).free
 
 
 class Spool:
@@ -26,13 +34,15 @@ class Spool:
 
     Args:
         directory: made (0700) when absent.
+        free_bytes: free space on the disk of a path; the operating system's answer unless given.
 
     Raises:
         DataFault: DISK_FULL, STATE_CORRUPT.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, free_bytes: Callable[[Path], int] = _free_bytes) -> None:
         self.directory = directory
+        self._free_bytes = free_bytes
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             for leftover in directory.glob(f"*{_PART}"):
@@ -43,6 +53,21 @@ class Spool:
     def path(self, sha256: bytes) -> Path:
         """Where the bytes with this digest are, if they are."""
         return self.directory / sha256.hex()
+
+    def ensure_room(self, needed: int) -> None:
+        """Refuse up front what would not fit, before anything is drawn for it.
+
+        Raises:
+            DataFault: DISK_FULL, with the numbers.
+        """
+        free = self._free_bytes(self.directory)
+        if free - needed < _RESERVE:
+            raise DataFault(
+                "DISK_FULL",
+                f"{self.directory}: {needed} bytes are to be sent, the disk has {max(free - _RESERVE, 0)} above the"
+                f" reserve of {_RESERVE}",
+                hint="make room there; a running daemon then goes on by itself",
+            )
 
     def put(self, data: bytes) -> bytes:
         """Store bytes; when it returns they are on the disk. Storing the same bytes twice is storing them once.
@@ -79,5 +104,4 @@ class Spool:
 
     def discard(self, sha256: bytes) -> None:
         """Remove bytes that nobody needs any more; the same values can always be made again."""
-        with contextlib.suppress(FileNotFoundError):
-            self.path(sha256).unlink()
+        remove(self.path(sha256))

@@ -10,7 +10,6 @@ Nothing raw comes here: pseudonyms, randomized columns, signed statements.
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,6 +18,7 @@ from typing import cast
 
 from verticil.party.control.database import Database, disk_fault
 from verticil.shared.disk import replace_file
+from verticil.shared.durable import remove, remove_tree
 
 __all__ = ["Item", "Kind", "LostError", "Shelf"]
 
@@ -167,11 +167,11 @@ class Shelf:
                 self.forget(digest, kind, name)
         left = {self.target(digest, kind, name) for kind, name in self.items(digest)}
         if not left:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder, ignore_errors=True)
             return
         for path in folder.iterdir():
             if path not in left:
-                path.unlink(missing_ok=True)
+                remove(path)
 
     def _make(self, folder: Path) -> None:
         try:

@@ -6,7 +6,6 @@ the CSV is UTF-8 with a header, commas, quotes only where they are needed, and l
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import BinaryIO
 import pandas as pd
 
 from verticil.shared.disk import is_disk_full
+from verticil.shared.durable import rename, sync_file
 from verticil.shared.errors import DataFault
 
 __all__ = ["write_atomically", "write_csv", "write_parquet"]
@@ -35,8 +35,8 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
         with staging.open("wb") as file:
             write(file)
             file.flush()
-            os.fsync(file.fileno())
-        staging.replace(path)
+            sync_file(file.fileno(), staging)
+        rename(staging, path)
     except OSError as error:
         if is_disk_full(error):
             raise DataFault(

@@ -24,7 +24,8 @@ import pandas as pd
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from verticil.shared.disk import is_disk_full, sync_directory
+from verticil.shared.disk import is_disk_full
+from verticil.shared.durable import rename, sync_directory
 from verticil.shared.errors import DataFault, Misuse, PeerFault
 from verticil.shared.formats import bif, datapackage, model_json, xmlbif
 from verticil.shared.formats.json_document import Json, to_text
@@ -89,7 +90,7 @@ def write_release(directory: Path, content: ReleaseContent) -> Path:
         _write_bytes(staging / MANIFEST, to_text(_manifest(staging, content)))
         sync_directory(staging)
         _refuse_existing(directory)
-        staging.replace(directory)
+        rename(staging, directory)
         sync_directory(directory.parent)
     except OSError as error:
         if is_disk_full(error):
@@ -157,7 +158,7 @@ def write_signatures(directory: Path, signed: Sequence[SignedStatement], *, ca_c
     # Made beside the folder, not in it: a crash must not leave an unlisted file in a release.
     staging = directory.with_name(f".{directory.name}.{SIGNATURE}")
     _write_bytes(staging, to_text(document))
-    staging.replace(directory / SIGNATURE)
+    rename(staging, directory / SIGNATURE)
     sync_directory(directory)
 
 

@@ -24,6 +24,7 @@ from verticil.shared.study import rules
 from verticil.shared.study.document import (
     LinkageRule,
     ParameterRule,
+    QuorumRule,
     ReleaseRule,
     Sampling,
     ShareRule,
@@ -185,6 +186,8 @@ def _to_json(study: Study) -> Json:
         document["breach"] = {"prior": study.breach.prior, "posterior": study.breach.posterior}
     if (share := study.share) is not None:
         document["share"] = {"epsilon": share.epsilon, "delta": share.delta, "minimum_count": share.minimum_count}
+    if study.quorum is not None:
+        document["quorum"] = {"deadline_seconds": study.quorum.deadline_seconds}
     return document
 
 
@@ -276,6 +279,7 @@ def _study(table: Table) -> Study:
         ),
         breach=rules.breach_from(table, "breach"),
         share=_share(table.table("share")) if table.has("share") else None,
+        quorum=_quorum(table.table("quorum")) if table.has("quorum") else None,
     )
     for part in (linkage, parameters, release, table):
         part.finish()
@@ -365,6 +369,12 @@ def _share(table: Table) -> ShareRule:
     )
     table.finish()
     return share
+
+
+def _quorum(table: Table) -> QuorumRule:
+    quorum = QuorumRule(deadline_seconds=table.value(int, "deadline_seconds"))
+    table.finish()
+    return quorum
 
 
 def _two_level(table: Table) -> TwoLevel:

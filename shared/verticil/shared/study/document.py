@@ -28,6 +28,7 @@ __all__ = [
     "LinkageRule",
     "OrderRule",
     "ParameterRule",
+    "QuorumRule",
     "ReleaseRule",
     "Sampling",
     "ShareRule",
@@ -204,6 +205,13 @@ class ReleaseRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumRule:
+    """When waiting for a party ends: so many seconds after the study was submitted (Model I: loaded) its part must be there."""
+
+    deadline_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShareRule:
     """What is done to a party's own statistics before it shares parameters; Model I only (methods.md section 4, Model I-DP).
 
@@ -235,6 +243,7 @@ class Study:
         structure, parameters, release: what is learned and published.
         breach: what no unit may allow; None: the study has no such rule.
         share: Model I: what is done before parameters are shared; None in Model II only.
+        quorum: when a study that waits for a party ends; None: on its last valid day.
     """
 
     id: str
@@ -251,6 +260,7 @@ class Study:
     release: ReleaseRule
     breach: Breach | None = None
     share: ShareRule | None = None
+    quorum: QuorumRule | None = None
 
     def units_of(self, party: str) -> tuple[int, ...]:
         """Indices of the units that `party` owns."""

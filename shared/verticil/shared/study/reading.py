@@ -57,7 +57,7 @@ def read_study(path: Path) -> Study:
     table = read_toml(path, code="STUDY_INVALID")
     table.only(
         "schema", "id", "title", "purpose", "model", "expires", "party", "linkage", "variable",
-        "randomization_default", "randomization", "allocate", "breach", "structure", "share", "parameters", "release",
+        "randomization_default", "randomization", "allocate", "breach", "structure", "share", "parameters", "release", "quorum",
     )  # fmt: skip
     model = table.choice("model", rules.MODELS, "central")
     rules.check_supported(rules.MODELS, model, where=f"{table.source}: model")
@@ -78,6 +78,7 @@ def read_study(path: Path) -> Study:
         release=_release(table.table("release", optional=True)),
         breach=rules.breach_from(table, "breach"),
         share=_share(table, model),
+        quorum=rules.quorum_from(table, "quorum"),
     )
     rules.check(study, source=table.source)
     return study

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Final, Protocol, cast
 
 from verticil.shared.disk import write_fault
+from verticil.shared.durable import rename, sync_directory, sync_file
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.transport.chunks import plain_data
 from verticil.wire.v1 import common_pb2
@@ -65,7 +65,9 @@ async def fetch_release(source: ReleaseSource, study_digest: bytes, target: Path
         if target.exists():
             target.rmdir()
         staging.chmod(0o755)
-        os.replace(staging, target)
+        sync_directory(staging)
+        rename(staging, target)
+        sync_directory(target.parent)
     except OSError as error:
         raise write_fault(error, target) from None
     finally:
@@ -122,6 +124,6 @@ async def _file(source: ReleaseSource, digest: bytes, name: str, folder: Path, *
             if offset > size or idle >= ATTEMPTS:
                 raise PeerFault("ARTIFACT_INVALID", f"{name}: got {offset} bytes, expected {size}")
         file.flush()
-        os.fsync(file.fileno())
+        sync_file(file.fileno(), folder / name)
     if hasher.digest() != announced or (expected is not None and hasher.hexdigest() != expected):
         raise PeerFault("ARTIFACT_INVALID", f"{name}: its SHA-256 is not the announced one")

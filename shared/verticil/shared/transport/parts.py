@@ -22,7 +22,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol, TypeAlias
 
-from verticil.shared.disk import sync_directory, write_fault
+from verticil.shared.disk import write_fault
+from verticil.shared.durable import remove, rename, sync_directory, sync_file
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.transport.chunks import ChunkReader, make_chunks
 from verticil.shared.transport.client import retriable
@@ -192,10 +193,10 @@ class _File:
         holds = self._hasher.digest() == self._sha256
         if holds:
             file.flush()
-            os.fsync(file.fileno())
-            os.replace(partial, self._target)
+            sync_file(file.fileno(), partial)
+            rename(partial, self._target)
         else:
-            partial.unlink()
+            remove(partial)
         self.close()
         sync_directory(self._target.parent)
         return holds

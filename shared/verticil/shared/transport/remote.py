@@ -28,6 +28,8 @@ from verticil.wire.v1 import (
 
 __all__ = ["GrpcControl", "GrpcCoordinator", "GrpcPeer", "check_health"]
 
+_HELLO_SECONDS: Final = 10
+"""Short: where nobody answers, the next attempt is worth more than waiting on."""
 _CALL_SECONDS: Final = 30.0
 _WAIT_MARGIN_SECONDS: Final = 15.0
 
@@ -62,7 +64,7 @@ class GrpcCoordinator:
 
     async def hello(self, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
         """See `Coordinator.hello`."""
-        return await self._connection.unary(self._stub.Hello, request, timeout_seconds=_CALL_SECONDS)
+        return await self._connection.unary(self._stub.Hello, request, timeout_seconds=_HELLO_SECONDS)
 
     async def poll(self, request: coordinator_pb2.PollRequest) -> coordinator_pb2.PollReply:
         """See `Coordinator.poll`."""

@@ -86,6 +86,7 @@ _STATUS: Final[dict[str, grpc.StatusCode]] = {
     "NOT_OWNER": grpc.StatusCode.PERMISSION_DENIED,
     "CHUNK_CORRUPT": grpc.StatusCode.ABORTED,
     "OFFSET_MISMATCH": grpc.StatusCode.ABORTED,
+    "SESSION_REPLACED": grpc.StatusCode.ABORTED,
     "INTERNAL": grpc.StatusCode.INTERNAL,
 }
 _FAMILY_STATUS: Final[dict[str, grpc.StatusCode]] = {

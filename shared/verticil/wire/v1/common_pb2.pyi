@@ -192,17 +192,21 @@ class HelloRequest(_message.Message):
 
     PROTOCOL_VERSION_FIELD_NUMBER: _builtins.int
     SOFTWARE_VERSION_FIELD_NUMBER: _builtins.int
+    SESSION_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     software_version: _builtins.str
+    session: _builtins.int
+    """names this connection among the caller's: random, anew for each; 0: the caller tells none"""
     def __init__(
         self,
         *,
         protocol_version: _builtins.int = ...,
         software_version: _builtins.str = ...,
+        session: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["protocol_version", b"protocol_version", "software_version", b"software_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["protocol_version", b"protocol_version", "session", b"session", "software_version", b"software_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -216,10 +220,16 @@ class HelloReply(_message.Message):
     SOFTWARE_VERSION_FIELD_NUMBER: _builtins.int
     FEDERATION_FIELD_NUMBER: _builtins.int
     LEASE_SECONDS_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_SECONDS_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     software_version: _builtins.str
     federation: _builtins.str
     lease_seconds: _builtins.int
+    epoch: _builtins.int
+    """of the caller's lease: higher than that of any earlier connection; 0: there are no leases"""
+    heartbeat_seconds: _builtins.int
+    """be heard from at least as often; the lease is twice as long"""
     def __init__(
         self,
         *,
@@ -227,10 +237,12 @@ class HelloReply(_message.Message):
         software_version: _builtins.str = ...,
         federation: _builtins.str = ...,
         lease_seconds: _builtins.int = ...,
+        epoch: _builtins.int = ...,
+        heartbeat_seconds: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["federation", b"federation", "lease_seconds", b"lease_seconds", "protocol_version", b"protocol_version", "software_version", b"software_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "federation", b"federation", "heartbeat_seconds", b"heartbeat_seconds", "lease_seconds", b"lease_seconds", "protocol_version", b"protocol_version", "software_version", b"software_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

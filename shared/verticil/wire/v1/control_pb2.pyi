@@ -105,6 +105,12 @@ class PartyStatus(_message.Message):
     UNITS_EXPECTED_FIELD_NUMBER: _builtins.int
     STAGE_FIELD_NUMBER: _builtins.int
     PERCENT_FIELD_NUMBER: _builtins.int
+    LEASE_AGE_SECONDS_FIELD_NUMBER: _builtins.int
+    SEEN_FIELD_NUMBER: _builtins.int
+    WAITING_FOR_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    APPROVERS_FIELD_NUMBER: _builtins.int
+    APPROVERS_NEEDED_FIELD_NUMBER: _builtins.int
     party: _builtins.str
     online: _builtins.bool
     """its lease runs"""
@@ -115,6 +121,20 @@ class PartyStatus(_message.Message):
     units_expected: _builtins.int
     stage: _builtins.str
     percent: _builtins.int
+    lease_age_seconds: _builtins.int
+    """since the party was last heard from; with `seen` only"""
+    seen: _builtins.bool
+    """since the miner started"""
+    waiting_for: _builtins.str
+    """what the study waits for at this party, from a closed list of words; empty: nothing"""
+    approvers: _builtins.int
+    """who have said yes there, while the approval is waited for"""
+    approvers_needed: _builtins.int
+    """0: not known"""
+    @_builtins.property
+    def failure(self) -> _common_pb2.ErrorDetail:
+        """of this party, when it is one that ended the study"""
+
     def __init__(
         self,
         *,
@@ -127,10 +147,16 @@ class PartyStatus(_message.Message):
         units_expected: _builtins.int = ...,
         stage: _builtins.str = ...,
         percent: _builtins.int = ...,
+        lease_age_seconds: _builtins.int = ...,
+        seen: _builtins.bool = ...,
+        waiting_for: _builtins.str = ...,
+        failure: _common_pb2.ErrorDetail | None = ...,
+        approvers: _builtins.int = ...,
+        approvers_needed: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "online", b"online", "party", b"party", "percent", b"percent", "pseudonyms_complete", b"pseudonyms_complete", "stage", b"stage", "units_expected", b"units_expected", "units_received", b"units_received"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "approvers", b"approvers", "approvers_needed", b"approvers_needed", "failure", b"failure", "lease_age_seconds", b"lease_age_seconds", "online", b"online", "party", b"party", "percent", b"percent", "pseudonyms_complete", b"pseudonyms_complete", "seen", b"seen", "stage", b"stage", "units_expected", b"units_expected", "units_received", b"units_received", "waiting_for", b"waiting_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -150,6 +176,7 @@ class StudySummary(_message.Message):
     FAILURE_FIELD_NUMBER: _builtins.int
     PARTIES_FIELD_NUMBER: _builtins.int
     EFFECTIVE_DIGEST_FIELD_NUMBER: _builtins.int
+    DEADLINE_FIELD_NUMBER: _builtins.int
     study_id: _builtins.str
     study_digest: _builtins.bytes
     version: _builtins.int
@@ -159,6 +186,8 @@ class StudySummary(_message.Message):
     """of estimation and search, never data-dependent"""
     n_common: _builtins.int
     effective_digest: _builtins.bytes
+    deadline: _builtins.str
+    """UTC, ISO 8601; empty: the study declares none"""
     @_builtins.property
     def failure(self) -> _common_pb2.ErrorDetail: ...
     @_builtins.property
@@ -176,10 +205,11 @@ class StudySummary(_message.Message):
         failure: _common_pb2.ErrorDetail | None = ...,
         parties: _abc.Iterable[Global___PartyStatus] | None = ...,
         effective_digest: _builtins.bytes = ...,
+        deadline: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["effective_digest", b"effective_digest", "failure", b"failure", "n_common", b"n_common", "parties", b"parties", "stage_detail", b"stage_detail", "state", b"state", "study_digest", b"study_digest", "study_id", b"study_id", "title", b"title", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "effective_digest", b"effective_digest", "failure", b"failure", "n_common", b"n_common", "parties", b"parties", "stage_detail", b"stage_detail", "state", b"state", "study_digest", b"study_digest", "study_id", b"study_id", "title", b"title", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -47,8 +47,11 @@ class PollRequest(_message.Message):
 
     KNOWN_FIELD_NUMBER: _builtins.int
     WAIT_SECONDS_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
     wait_seconds: _builtins.int
     """at most 60"""
+    epoch: _builtins.int
+    """of the lease, from Hello; 0: the party knows none"""
     @_builtins.property
     def known(self) -> _containers.RepeatedCompositeFieldContainer[Global___KnownStudy]: ...
     def __init__(
@@ -56,10 +59,11 @@ class PollRequest(_message.Message):
         *,
         known: _abc.Iterable[Global___KnownStudy] | None = ...,
         wait_seconds: _builtins.int = ...,
+        epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["known", b"known", "wait_seconds", b"wait_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "known", b"known", "wait_seconds", b"wait_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -223,18 +227,26 @@ class Progress(_message.Message):
 
     STAGE_FIELD_NUMBER: _builtins.int
     PERCENT_FIELD_NUMBER: _builtins.int
+    APPROVERS_FIELD_NUMBER: _builtins.int
+    APPROVERS_NEEDED_FIELD_NUMBER: _builtins.int
     stage: _builtins.str
-    """reading | linking | randomizing | uploading"""
+    """approving | reading | linking | randomizing | uploading"""
     percent: _builtins.int
+    approvers: _builtins.int
+    """with approving: how many have said yes"""
+    approvers_needed: _builtins.int
+    """with approving"""
     def __init__(
         self,
         *,
         stage: _builtins.str = ...,
         percent: _builtins.int = ...,
+        approvers: _builtins.int = ...,
+        approvers_needed: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["percent", b"percent", "stage", b"stage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approvers", b"approvers", "approvers_needed", b"approvers_needed", "percent", b"percent", "stage", b"stage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

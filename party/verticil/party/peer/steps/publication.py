@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,7 @@ from verticil.party.control.site import Site
 from verticil.party.peer.calls import PeerFailedError, all_of
 from verticil.party.peer.shelf import Kind
 from verticil.party.peer.steps.turn import Turn, Work
+from verticil.shared.durable import remove, remove_tree
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.release.bundle import MANIFEST, SIGNATURE, write_release, write_signatures
 from verticil.shared.release.joint import assemble
@@ -36,7 +36,7 @@ def release_folder(site: Site, digest: bytes) -> Path:
 
 def drop_release(site: Site, digest: bytes) -> None:
     """Remove what was assembled of a study that ended without a release."""
-    shutil.rmtree(release_folder(site, digest), ignore_errors=True)
+    remove_tree(release_folder(site, digest), ignore_errors=True)
 
 
 async def assemble_release(work: Work, turn: Turn) -> None:
@@ -72,7 +72,7 @@ def _assemble(work: Work, turn: Turn) -> None:
     folder = release_folder(work.node.site, turn.digest)
     try:
         folder.parent.mkdir(mode=0o700, exist_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)  # written by a process that was killed before it signed
+        remove_tree(folder, ignore_errors=True)  # written by a process that was killed before it signed
         write_release(folder, content)
     except OSError as error:
         raise disk_fault(error, folder) from None
@@ -131,7 +131,7 @@ async def publish(work: Work, turn: Turn) -> None:
             common_pb2.Signed.FromString(work.shelf.read(turn.digest, Kind.SIGNATURE, name))
             for name in turn.study.parties
         ]
-        (folder / SIGNATURE).unlink(missing_ok=True)
+        remove(folder / SIGNATURE)
         try:
             write_signatures(folder, signed, ca_certificate=work.node.authority)
         except OSError as error:

@@ -13,6 +13,7 @@ CPU work and the disk's waits happen in worker threads, one study at a time.
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
@@ -20,7 +21,7 @@ from typing import Final
 
 from verticil.party.control import approval
 from verticil.party.control.site import AUTOMATIC
-from verticil.party.control.state import StudyRecord
+from verticil.party.control.state import StudyRecord, stamp
 from verticil.party.exchange.randomization import agreement
 from verticil.party.peer.calls import PeerFailedError, WaitedForError, all_of
 from verticil.party.peer.session import Facts, Plan, Step, plan
@@ -114,7 +115,13 @@ class PeerStudy:
             return await self._failed(failed.error)
         if waiting is None:
             return Outcome.DONE
-        self._waiting, self._waited_for = found.step, waiting
+        return await self._wait(record, found.step, waiting)
+
+    async def _wait(self, record: StudyRecord, step: Step, waiting: str) -> Outcome:
+        """Show who is waited for, unless the study's deadline has passed."""
+        if (late := self._overdue(record, waiting)) is not None:
+            return await self._failed(late)
+        self._waiting, self._waited_for = step, waiting
         await asyncio.to_thread(self._site.state.show, self._digest, waiting, at=self._work.node.clock())
         return Outcome.WAITING
 
@@ -166,6 +173,20 @@ class PeerStudy:
         )
 
     # ---- ends
+
+    def _overdue(self, record: StudyRecord, waiting: str) -> PeerFault | None:
+        """What ends a study that is still waiting after its deadline; it runs from when this party heard of the study."""
+        quorum = approval.parsed(record.task.proposal).quorum
+        if quorum is None:
+            return None
+        end = dt.datetime.fromisoformat(record.seen_at) + dt.timedelta(seconds=quorum.deadline_seconds)
+        if self._work.node.clock() < end:
+            return None
+        return PeerFault(
+            "DEADLINE_PASSED",
+            f"study '{record.study_id}': at {stamp(end)} '{self._work.me}' could not go on: {waiting}",
+            hint="find out what held it up, and load the study again under a new id, with a later [quorum] deadline",
+        )
 
     async def _failed(self, error: VerticilError) -> Outcome:
         _log.error("the study has ended: %s", error)

@@ -1,0 +1,212 @@
+"""What ``verticil study status`` shows: per party and stage who holds the study up, and why.
+
+Everything is made of the miner's closed lists of words, counts and ages; nothing that is shown depends on anybody's data.
+With ``--watch`` a terminal shows one table that changes; anything else gets one line for each change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from verticil.cli.output import text_console
+from verticil.shared.study.states import State
+
+if TYPE_CHECKING:
+    from verticil.wire.v1.control_pb2 import PartyStatus, StudySummary
+
+__all__ = ["LineWatch", "Watch", "age_text", "print_summary", "summary_payload", "watch", "why"]
+
+_DONE: Final = "ok"
+_NOTHING: Final = "-"
+
+
+def age_text(seconds: int) -> str:
+    """An age for people.
+
+    >>> age_text(9), age_text(200), age_text(9000), age_text(200_000)
+    ('9 s', '3 min', '2 h', '2 d')
+    """
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def _online(party: PartyStatus) -> str:
+    if party.online:
+        return f"yes ({age_text(party.lease_age_seconds)})"
+    return f"no ({age_text(party.lease_age_seconds)})" if party.seen else "no (never)"
+
+
+def why(party: PartyStatus) -> str:
+    """What the study waits for at a party, in words; empty: nothing."""
+    if party.failure.code:
+        return f"failed: {party.failure.code}" + (f" ({party.failure.hint})" if party.failure.hint else "")
+    if not party.waiting_for:
+        return ""
+    progress = f"{party.stage}, {party.percent} %" if party.percent else party.stage
+    words = {
+        "approval": f"waiting for approval{_votes(party)}",
+        "linkage": progress if party.stage in {"reading", "linking"} else "waiting for its pseudonyms",
+        "confirmation": "waiting for it to confirm the common list",
+        "columns": progress if party.stage in {"randomizing", "uploading"} else "waiting for its columns",
+    }
+    text = words.get(party.waiting_for, f"waiting: {party.waiting_for}")
+    if party.online:
+        return text
+    heard = (
+        f"last heard of {age_text(party.lease_age_seconds)} ago"
+        if party.seen
+        else "not heard of since the miner started"
+    )
+    return f"{text}; offline, {heard}"
+
+
+def _votes(party: PartyStatus) -> str:
+    return f" ({party.approvers} of {party.approvers_needed})" if party.approvers_needed else ""
+
+
+def _stages(party: PartyStatus) -> tuple[str, str, str, str]:
+    """What the table says in the columns approve, link, confirm and send."""
+    percent = f"{party.percent} %"
+    approve = _DONE if party.approved else (_votes(party).strip(" ()") or _NOTHING)
+    link = _DONE if party.pseudonyms_complete else (percent if party.stage == "linking" else _NOTHING)
+    confirm = _DONE if party.alignment_confirmed else _NOTHING
+    if party.units_expected and party.units_received == party.units_expected:
+        send = _DONE
+    elif party.stage == "uploading":
+        send = percent
+    else:
+        send = f"{party.units_received} of {party.units_expected}" if party.units_received else _NOTHING
+    return approve, link, confirm, send
+
+
+def summary_payload(study: StudySummary) -> dict[str, object]:
+    """A study's status for ``--format json``."""
+    failure = study.failure
+    return {
+        "id": study.study_id,
+        "digest": study.study_digest.hex(),
+        "effective_digest": study.effective_digest.hex() or None,
+        "state": State(study.state).words,
+        "detail": study.stage_detail,
+        "title": study.title,
+        "deadline": study.deadline or None,
+        "common_records": study.n_common or None,
+        "failure": {"code": failure.code, "message": failure.message, "hint": failure.hint} if failure.code else None,
+        "parties": [_party_payload(party) for party in study.parties],
+    }
+
+
+def _party_payload(party: PartyStatus) -> Mapping[str, object]:
+    return {
+        "party": party.party,
+        "online": party.online,
+        "lease_age_seconds": party.lease_age_seconds if party.seen else None,
+        "approved": party.approved,
+        "approvers": party.approvers if party.approvers_needed else None,
+        "approvers_needed": party.approvers_needed or None,
+        "pseudonyms": party.pseudonyms_complete,
+        "alignment_confirmed": party.alignment_confirmed,
+        "units_received": party.units_received,
+        "units_expected": party.units_expected,
+        "stage": party.stage,
+        "percent": party.percent,
+        "waiting_for": party.waiting_for or None,
+        "failure": {"code": party.failure.code, "hint": party.failure.hint} if party.failure.code else None,
+        "why": why(party),
+    }
+
+
+def _rendered(study: StudySummary) -> RenderableType:
+    parts: list[RenderableType] = [Text.assemble((study.study_id, "bold"), f"  {_state(study)}")]
+    parts.append(Text(f"digest {study.study_digest.hex()}", style="dim"))
+    if study.deadline:
+        parts.append(Text(f"every party's part must be there by {study.deadline}", style="dim"))
+    if study.failure.code:
+        parts.append(Text(f"{study.failure.code}: {study.failure.message}", style="red"))
+        if study.failure.hint:
+            parts.append(Text(f"hint: {study.failure.hint}"))
+    table = Table(box=None, pad_edge=False)
+    for heading in ("party", "online", "approve", "link", "confirm", "send", "now"):
+        table.add_column(heading)
+    for party in study.parties:
+        table.add_row(*(Text(cell) for cell in (party.party, _online(party), *_stages(party), why(party))))
+    parts.append(table)
+    if study.n_common:
+        parts.append(Text(f"people at all parties: {study.n_common:,}"))
+    return Group(*parts)
+
+
+def _state(study: StudySummary) -> str:
+    return State(study.state).words + (f"  {study.stage_detail}" if study.stage_detail else "")
+
+
+def print_summary(study: StudySummary) -> None:
+    """A study's status for people: who has done what, and who is waited for."""
+    text_console().print(_rendered(study))
+
+
+class Watch(Protocol):
+    """Shows a study while it goes on. Use it as a context manager."""
+
+    def __enter__(self) -> Watch: ...
+    def __exit__(self, *_: object) -> None: ...
+    def show(self, study: StudySummary) -> None:
+        """What has become of the study."""
+        ...
+
+
+class LiveWatch:
+    """One table on a terminal."""
+
+    def __init__(self) -> None:
+        self._live = Live(console=text_console(), auto_refresh=False, transient=True)
+
+    def __enter__(self) -> LiveWatch:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.__exit__(None, None, None)
+
+    def show(self, study: StudySummary) -> None:
+        """Put the table in the place of the last one."""
+        self._live.update(_rendered(study), refresh=True)
+
+
+class LineWatch:
+    """One line for each change of the study or of what is waited for at a party."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, str] = {}
+
+    def __enter__(self) -> LineWatch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, study: StudySummary) -> None:
+        """Print what has changed since the last time."""
+        console = text_console()
+        for line in self.lines(study):
+            console.print(line, markup=False)
+
+    def lines(self, study: StudySummary) -> Iterator[str]:
+        """The lines that `show` prints."""
+        for name, text in ((study.study_id, _state(study)), *((party.party, why(party)) for party in study.parties)):
+            if self._said.get(name, "") != text:
+                self._said[name] = text
+                yield f"{name}: {text or 'nothing is waited for'}"
+
+
+def watch() -> Watch:
+    """What fits where the answer goes to."""
+    return LiveWatch() if text_console().is_terminal else LineWatch()

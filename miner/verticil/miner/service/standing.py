@@ -1,0 +1,77 @@
+"""Who holds a study up: what is missing of each party, from durable facts alone.
+
+A closed list of words, so that what the analyst is told can depend on nobody's data. Pure functions.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Final
+
+from verticil.miner.storage.records import Failure, StudyRecord
+from verticil.shared.study.document import Study
+from verticil.shared.study.states import State
+
+__all__ = ["deadline", "missing", "overdue", "reported", "reporting_party"]
+
+APPROVAL: Final = "approval"
+LINKAGE: Final = "linkage"
+CONFIRMATION: Final = "confirmation"
+COLUMNS: Final = "columns"
+
+
+def missing(study: Study, record: StudyRecord, stage: State) -> Mapping[str, str]:
+    """What the study waits for at each party that it waits for, in the study's order.
+
+    Args:
+        study: as proposed.
+        record: its facts.
+        stage: the state; of a study that has ended, the last stage that it reached.
+
+    Returns:
+        Party -> approval, linkage (its pseudonyms), confirmation (of the common list) or columns.
+    """
+    found: dict[str, str] = {}
+    for party in study.parties:
+        held = record.lists.get(party)
+        if stage is State.AWAITING_APPROVAL and party not in record.approvals:
+            found[party] = APPROVAL
+        elif stage is State.ALIGNING and (held is None or not held.complete):
+            found[party] = LINKAGE
+        elif stage is State.ALIGNING and record.n_common is not None and party not in record.confirmed:
+            found[party] = CONFIRMATION
+        elif stage in {State.PREPARING, State.UPLOADING} and not record.columns.keys() >= set(study.units_of(party)):
+            found[party] = COLUMNS
+    return found
+
+
+def deadline(study: Study, record: StudyRecord) -> dt.datetime | None:
+    """Until when every party must have given its part; None: the study declares none."""
+    if study.quorum is None:
+        return None
+    return dt.datetime.fromisoformat(record.submitted_at) + dt.timedelta(seconds=study.quorum.deadline_seconds)
+
+
+def overdue(study: Study, record: StudyRecord, stage: State, now: dt.datetime) -> Failure | None:
+    """How a study ends whose deadline has passed while it waits for a party; None: it has not, or it waits for none."""
+    end = deadline(study, record)
+    absent = missing(study, record, stage)
+    if end is None or now < end or not absent:
+        return None
+    listed = ", ".join(f"party '{party}' ({what})" for party, what in absent.items())
+    return Failure(
+        code="DEADLINE_PASSED",
+        message=f"at {end:%Y-%m-%dT%H:%M:%SZ}, in the stage {stage.words}, there was missing: {listed}",
+        hint="find out what holds the party up, and submit the study again under a new id, with a later [quorum] deadline",
+    )
+
+
+def reported(party: str, text: str) -> str:
+    """The message of a failure that a party reported."""
+    return f"party '{party}': {text}"
+
+
+def reporting_party(study: Study, failure: Failure) -> str | None:
+    """The party that reported a failure; None: it is the miner's own."""
+    return next((party for party in study.parties if failure.message.startswith(reported(party, ""))), None)

@@ -1,0 +1,346 @@
+"""A program that lets a whole federation die, again and again, at the steps by which anything becomes durable.
+
+It runs an in-process federation (`verticil.simulation`), with the clock standing still and one state on the disk, in forked
+processes. A watcher of `verticil.shared.durable` ends the process at a step with ``os._exit``: no ``finally``, no rollback, no
+closing of files; every node dies at once. The next process opens everything from the disk with new objects and goes on.
+
+In a *chain* it dies once at every *site* (a kind of step, called from one place of the code) that is reached, right before and
+right after it, one death after the other within one study, until nothing new is left to die at. With ``--each N``, every N-th
+single step of an undisturbed run has a study of its own that dies once, there.
+
+With ``--lossy`` the disk forgets at each death whatever was not flushed by then: the bytes of files, new names, renamings,
+removals. (SQLite flushes its own files; they are left alone.)
+
+Prints one JSON object: the sites, the deaths, the digests of every release. Run by test_crash_everywhere.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import datetime as dt
+import hashlib
+import json
+import os
+import shutil
+import sys
+import threading
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+# Every life is a fork of this process; what is imported here need not be imported five hundred times.
+import pandas as pd  # noqa: F401
+import pyarrow.parquet as pq  # noqa: F401
+
+import verticil.miner.service.node
+import verticil.party.daemon
+import verticil.shared.release.report.page
+import verticil.shared.transport.fetch
+import verticil.shared.transport.in_memory
+import verticil.simulation.analyst  # noqa: F401
+from verticil.shared import durable
+from verticil.shared.study.reading import read_study
+from verticil.simulation.in_process import run_federation
+from verticil.simulation.in_process_peers import run_peers
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision
+
+DEAD = 86
+"""Exit status of a process that died as planned."""
+MOST_DEATHS = 500
+N = 60
+
+STUDY = """schema = 1
+id = "crash"
+title = "Crash"
+purpose = "test"
+model = "{model}"
+expires = 2099-12-31
+party = [{{ name = "clinic" }}, {{ name = "insurer" }}]
+linkage = {{ minimum_common_records = 10 }}
+variable = [
+  {{ party = "clinic", name = "smoker", categories = ["no", "yes"] }},
+  {{ party = "insurer", name = "claims", categories = ["0", "1-2", "3+"] }},
+]
+randomization_default = {{ scheme = "symmetric", epsilon = 3.0 }}
+structure = {structure}
+release = {{ synthetic_records = 50, seed = 7 }}
+"""
+STRUCTURES = {
+    "central": '{ method = "given", parents = { claims = ["smoker"] } }',
+    "peer": '{ method = "given", parents = { claims = ["smoker"] } }',
+    "peer-learned": '{ method = "tree", score = "mutual-information" }',
+}
+GENERAL = frozenset(
+    {
+        *(
+            "transaction",
+            "write",
+            "_transaction",
+            "_change",
+            "_grow",
+            "replace_file",
+            "write_atomically",
+            "_write_bytes",
+        ),
+        *("write_durably", "append_durably", "replace_durably", "remove_durably", "remove_linkage"),
+        *("<lambda>", "<genexpr>"),
+    }
+)
+"""Functions through which steps of many kinds pass; they do not say where one is."""
+
+
+def frames(frame: FrameType | None) -> Iterator[str]:
+    """Where the program is: functions of the project, innermost first."""
+    while frame is not None:
+        module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+        if module.startswith("verticil.") and module != durable.__name__ and name not in GENERAL:
+            yield f"{module.rsplit('.', 1)[-1]}.{name}"
+        frame = frame.f_back
+
+
+@dataclasses.dataclass
+class Death:
+    """A step at which a process is to die."""
+
+    site: str
+    number: int  # of the site's steps in one process, from 1
+    moment: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.moment} {self.site} #{self.number}"
+
+
+class Disk:
+    """What a disk may forget: everything that was not flushed when the power went."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.sizes = {path: path.stat().st_size for path in root.rglob("*") if path.is_file()}
+        self.names = set(root.rglob("*"))
+        self.touched: set[Path] = set()
+        self.renamed: list[tuple[Path, Path, Path | None]] = []
+        self.removed: list[tuple[Path, Path]] = []
+        self.number = 0
+
+    def _keep(self, path: Path) -> Path | None:
+        if not path.exists():
+            return None
+        self.number += 1
+        place = self.root / f".kept-{os.getpid()}-{self.number}"
+        if path.is_dir():
+            shutil.copytree(path, place)
+        else:
+            shutil.copy2(path, place)
+        return place
+
+    def see(self, step: durable.Step) -> None:
+        path, before = step.path, step.moment == "before"
+        if step.kind == "sync-file":
+            self.touched.add(path)
+            if not before:
+                self.sizes[path] = path.stat().st_size
+        elif step.kind == "rename" and step.source is not None:
+            if before:
+                self.renamed.append((step.source, path, self._keep(path)))
+            else:
+                self.touched.add(path)
+                self.sizes[path] = self.sizes.get(step.source, 0)
+        elif step.kind == "remove" and before:
+            if (kept := self._keep(path)) is not None:
+                self.removed.append((path, kept))
+        elif step.kind == "sync-directory" and not before:
+            self.names |= {path, *path.iterdir()}
+            self.renamed = [item for item in self.renamed if item[1].parent != path]
+            self.removed = [item for item in self.removed if item[0].parent != path]
+
+    def forget(self) -> None:
+        for source, target, kept in reversed(self.renamed):
+            if target.exists() and not source.exists():
+                target.rename(source)
+                self.touched.discard(target)
+            if kept is not None and not target.exists():
+                kept.rename(target)
+        for path, kept in self.removed:
+            if not path.exists():
+                kept.rename(path)
+        for path in self.touched:
+            if not path.is_file():
+                continue
+            if path not in self.names:
+                path.unlink()
+            elif path.stat().st_size > self.sizes.get(path, 0):
+                os.truncate(path, self.sizes.get(path, 0))
+
+
+class Watcher:
+    """Names every step, and dies at the one that `dies` picks."""
+
+    def __init__(self, made: Provisioned, dies: Callable[[Death], bool], report: int, *, lossy: bool) -> None:
+        self.made, self.dies, self.report = made, dies, report
+        self.seen: Counter[tuple[str, str]] = Counter()
+        self.lock = threading.Lock()
+        self.disk = Disk(made.root) if lossy else None
+
+    def node(self, path: Path) -> str:
+        if path.is_relative_to(self.made.miner):
+            return "miner"
+        parties = self.made.parties.values()
+        return "party" if any(path.is_relative_to(folder) for folder in parties) else "analyst"
+
+    def __call__(self, step: durable.Step) -> None:
+        where = list(frames(sys._getframe(1)))[:2]
+        site = f"{self.node(step.path)} {step.kind} {' < '.join(where)}"
+        with self.lock:
+            self.seen[site, step.moment] += 1
+            if self.disk is not None:
+                self.disk.see(step)
+            death = Death(site, self.seen[site, step.moment], step.moment)
+            os.write(self.report, f"{death.key}\n".encode())
+            if self.dies(death):
+                if self.disk is not None:
+                    self.disk.forget()
+                os._exit(DEAD)
+
+
+class Federation:
+    """A provisioned federation, copied for every life that it shall live."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.folder, self.model = folder, kind.split("-", maxsplit=1)[0]
+        self.learned = kind == "peer-learned"
+        tables = folder / "template" / "tables"
+        tables.mkdir(parents=True)
+        (tables / "clinic.csv").write_text(
+            "id,smoker\n" + "".join(f"p{i},{'yes' if i % 3 else 'no'}\n" for i in range(N))
+        )
+        (tables / "insurer.csv").write_text(
+            "id,claims\n" + "".join(f"p{i},{('0', '1-2', '3+')[i % 3]}\n" for i in range(5, N))
+        )
+        (folder / "study.toml").write_text(STUDY.format(model=self.model, structure=STRUCTURES[kind]))
+        self.study = read_study(folder / "study.toml")
+        self.template = provision(
+            folder / "template" / "federation",
+            federation="crash",
+            sites=[Site(name=name, table=tables / f"{name}.csv", id_column="id") for name in ("clinic", "insurer")],
+            limits=OPEN_LIMITS,
+            endpoint="localhost:1" if self.model == "central" or self.learned else None,
+            listen="127.0.0.1:0",
+            hosts=("localhost",),
+            seed=1,
+            peers={"clinic": "localhost:2", "insurer": "localhost:3"} if self.model == "peer" else None,
+        )
+        self.now = dt.datetime.now(dt.UTC).replace(microsecond=0)
+
+    def copy(self, name: str) -> Provisioned:
+        shutil.copytree(self.folder / "template", self.folder / name)
+        root, old = self.folder / name / "federation", self.template
+        return dataclasses.replace(
+            old,
+            root=root,
+            miner=root / old.miner.relative_to(old.root),
+            parties={party: root / place.relative_to(old.root) for party, place in old.parties.items()},
+            analyst=root / old.analyst.relative_to(old.root),
+            ca_certificate=root / old.ca_certificate.relative_to(old.root),
+        )
+
+    def live(self, made: Provisioned, dies: Callable[[Death], bool], *, lossy: bool) -> tuple[bool, list[str]]:
+        """Run a process until it dies or the study is published: whether it lived, and the steps that it took."""
+        for taken_home in ("release", "taken"):  # what people fetch, they fetch again
+            shutil.rmtree(made.root.parent / taken_home, ignore_errors=True)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            try:
+                self._be(made, Watcher(made, dies, writing, lossy=lossy))
+                os._exit(0)
+            except BaseException:  # noqa: BLE001 (whatever it is, this process ends here)
+                traceback.print_exc()
+                os._exit(1)
+        os.close(writing)
+        with os.fdopen(reading, encoding="utf-8") as steps:
+            taken = steps.read().splitlines()
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status not in {0, DEAD}:
+            raise SystemExit(f"a process ended with status {status} after: {taken[-1:]}")
+        return status == 0, taken
+
+    def _be(self, made: Provisioned, watcher: Watcher) -> None:
+        run: Any = run_peers if self.model == "peer" else run_federation
+        with durable.watched(watcher):
+            asyncio.run(run(made, self.study, made.root.parent / "release", seeded=True, clock=lambda: self.now))
+
+    def digests(self, made: Provisioned) -> dict[str, str]:
+        folder = made.root.parent / "release"
+        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def chain(federation: Federation, *, lossy: bool, moments: frozenset[str]) -> dict[str, Any]:
+    """Die at every site once at each of the moments, in one study."""
+    made, died = federation.copy("chain"), set[tuple[str, str]]()
+    deaths: list[str] = []
+
+    def dies(death: Death) -> bool:
+        return death.moment in moments and (death.site, death.moment) not in died
+
+    while True:
+        lived, taken = federation.live(made, dies, lossy=lossy)
+        if lived:
+            return {"deaths": deaths, "digests": federation.digests(made)}
+        moment, rest = taken[-1].split(" ", maxsplit=1)
+        died.add((rest.rsplit(" #", maxsplit=1)[0], moment))
+        deaths.append(taken[-1])
+        if len(deaths) > MOST_DEATHS:
+            raise SystemExit(f"{len(deaths)} deaths and no end, the last at {deaths[-3:]}")
+
+
+def each(federation: Federation, steps: list[str], *, lossy: bool, every: int) -> dict[str, Any]:
+    """For every single step (or every so many) one study that dies there."""
+    different: dict[str, dict[str, str]] = {}
+    missed: list[str] = []
+    releases: set[str] = set()
+    for number, key in enumerate(steps[::every]):
+        made = federation.copy(f"each-{number}")
+        lived, _ = federation.live(made, lambda death, key=key: death.key == key, lossy=lossy)  # type: ignore[misc]
+        if lived:  # the parties' turns differ from run to run, so some steps are taken a little more or less often
+            missed.append(key)
+        else:
+            federation.live(made, lambda _death: False, lossy=False)
+        digests = federation.digests(made)
+        releases.add(json.dumps(digests))
+        different[key] = digests
+        shutil.rmtree(made.root.parent)
+    return {"deaths": len(different) - len(missed), "missed": missed, "releases": [json.loads(one) for one in releases]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--kind", choices=sorted(STRUCTURES), required=True)
+    parser.add_argument("--lossy", action="store_true")
+    parser.add_argument("--moments", nargs="+", choices=("before", "after"), default=("before", "after"))
+    parser.add_argument("--each", type=int, default=0, help="one study for every so many steps; 0: none")
+    options = parser.parse_args()
+    federation = Federation(options.folder, options.kind)
+    calm = federation.copy("undisturbed")
+    _, steps = federation.live(calm, lambda _death: False, lossy=False)
+    result: dict[str, Any] = {
+        "undisturbed": federation.digests(calm),
+        "steps": len(steps),
+        "sites": sorted({key.split(" ", maxsplit=1)[1].rsplit(" #", maxsplit=1)[0] for key in steps}),
+    }
+    if options.each:
+        result["each"] = each(federation, steps, lossy=options.lossy, every=options.each)
+    else:
+        result["chain"] = chain(federation, lossy=options.lossy, moments=frozenset(options.moments))
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Feature 11: whatever is durable is so at once or not at all. A federation that dies at every step publishes the same release.
+
+The steps are found by running: every flush, renaming, removal and commit of every node goes through `verticil.shared.durable`, so
+a step that somebody adds is died at without a word here. `crashes.py` says how. The clock stands still, so that a release that is
+the same is the same in every byte: manifest, receipts and signature too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("crashes.py")
+
+
+def run(folder: Path, cache: Path, *options: str) -> dict[str, Any]:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), str(folder), *options], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+def check(found: dict[str, Any], *, moments: int) -> None:
+    chain = found["chain"]
+    print(f"{found['steps']} steps at {len(found['sites'])} sites, {len(chain['deaths'])} deaths in one study")
+    print(*chain["deaths"], sep="\n")
+    assert len(found["sites"]) >= 30
+    died_at = {(moment, site.rsplit(" #")[0]) for moment, site in (death.split(" ", 1) for death in chain["deaths"])}
+    assert len(died_at) == len(chain["deaths"])
+    # what a few runs take or leave by their timing is no more than that
+    assert len({site for _, site in died_at} & set(found["sites"])) >= 0.9 * len(found["sites"])
+    assert len(chain["deaths"]) >= 0.9 * moments * len(found["sites"])
+    assert chain["digests"] == found["undisturbed"]
+
+
+def test_feature_11_a_study_that_dies_after_every_kind_of_step_publishes_the_same(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    cache = tmp_path_factory.getbasetemp() / "numba"
+    check(run(tmp_path, cache, "--kind", "central", "--moments", "after"), moments=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("disk", ["keeps", "forgets"])
+@pytest.mark.parametrize("kind", ["central", "peer", "peer-learned"])
+def test_feature_11_before_and_after_and_on_a_disk_that_forgets(
+    kind: str, disk: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    cache = tmp_path_factory.getbasetemp() / "numba"
+    check(run(tmp_path, cache, "--kind", kind, *(["--lossy"] if disk == "forgets" else [])), moments=2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("kind", ["central", "peer"])
+def test_feature_11_each_step_by_itself(kind: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    cache = tmp_path_factory.getbasetemp() / "numba"
+    found = run(tmp_path, cache, "--kind", kind, "--each", "1")
+    each = found["each"]
+    print(f"{found['steps']} steps, {each['deaths']} deaths in as many studies, {len(each['missed'])} not reached")
+    assert each["deaths"] >= 0.8 * found["steps"]
+    assert each["releases"] == [found["undisturbed"]]

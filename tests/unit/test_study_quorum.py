@@ -1,0 +1,70 @@
+"""Feature 32 in the study document: a deadline, read strictly, in the digest only of studies that declare one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from verticil.shared.errors import Misuse, PeerFault
+from verticil.shared.study import canonical
+from verticil.shared.study.document import QuorumRule
+from verticil.shared.study.reading import read_study
+
+STUDY = """schema = 1
+id = "small"
+purpose = "test"
+expires = 2099-12-31
+party = [{{ name = "clinic" }}, {{ name = "insurer" }}]
+variable = [
+  {{ party = "clinic", name = "ward", categories = ["a", "b"] }},
+  {{ party = "insurer", name = "claims", categories = ["0", "1"] }},
+]
+randomization_default = {{ scheme = "symmetric", epsilon = 2.0 }}
+{quorum}
+"""
+
+
+def read(tmp_path: Path, quorum: str):
+    (tmp_path / "study.toml").write_text(STUDY.format(quorum=quorum))
+    return read_study(tmp_path / "study.toml")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90min", 5400), ("72h", 259_200), ("14d", 1_209_600)])
+def test_feature_32_a_deadline_is_read_and_comes_back_from_the_bytes(tmp_path, text, seconds):
+    study = read(tmp_path, f'quorum = {{ deadline = "{text}" }}')
+    assert study.quorum == QuorumRule(deadline_seconds=seconds)
+    assert canonical.from_bytes(canonical.to_bytes(study)) == study
+
+
+def test_feature_32_only_studies_with_a_deadline_have_it_in_their_digest(tmp_path):
+    without, with_one = read(tmp_path, ""), read(tmp_path, 'quorum = { deadline = "72h" }')
+    assert "quorum" not in json.loads(canonical.to_bytes(without))
+    assert canonical.digest(without) != canonical.digest(with_one)
+    assert canonical.digest(dataclasses.replace(with_one, quorum=None)) == canonical.digest(without)
+
+
+@pytest.mark.parametrize(
+    ("quorum", "code", "words"),
+    [
+        ("quorum = { deadline = 72 }", "STUDY_INVALID", "deadline"),
+        ('quorum = { deadline = "72" }', "STUDY_INVALID", "min, h, d"),
+        ('quorum = { deadline = "0h" }', "STUDY_INVALID", "min, h, d"),
+        ('quorum = { deadline = "9999d" }', "STUDY_INVALID", "quorum.deadline"),
+        ("quorum = {}", "STUDY_INVALID", "deadline"),
+        ('quorum = { deadline = "72h", dead = 1 }', "STUDY_INVALID", "dead"),
+        ('quorum = { deadline = "72h", min = 1 }', "STUDY_UNSUPPORTED", "every party"),
+    ],
+)
+def test_feature_32_a_deadline_that_is_none_is_refused(tmp_path, quorum, code, words):
+    with pytest.raises(Misuse, match=words) as caught:
+        read(tmp_path, quorum)
+    assert caught.value.code == code
+
+
+def test_feature_32_bytes_of_a_peer_are_checked_too(tmp_path):
+    study = read(tmp_path, 'quorum = { deadline = "72h" }')
+    with pytest.raises(PeerFault, match=r"quorum\.deadline"):
+        canonical.from_bytes(canonical.to_bytes(dataclasses.replace(study, quorum=QuorumRule(deadline_seconds=1))))

@@ -1,0 +1,95 @@
+"""Feature 22: what ``study status`` says of who holds a study up."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from verticil.cli import study_status
+from verticil.cli.output import jsonable
+from verticil.shared.study.states import State
+from verticil.wire.v1 import common_pb2, control_pb2
+
+
+def party(name: str = "city", **facts: object) -> control_pb2.PartyStatus:
+    usual: dict[str, object] = {"online": True, "seen": True, "units_expected": 2}
+    return control_pb2.PartyStatus(party=name, **(usual | facts))  # type: ignore[arg-type]
+
+
+def study(*parties: control_pb2.PartyStatus, state: State = State.UPLOADING) -> control_pb2.StudySummary:
+    return control_pb2.StudySummary(
+        study_id="readmission", study_digest=b"\x7c" * 32, state=state, parties=parties, deadline="2026-11-24T10:00:00Z"
+    )  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"waiting_for": "approval"}, "waiting for approval"),
+        ({"waiting_for": "approval", "approvers": 1, "approvers_needed": 2}, "waiting for approval (1 of 2)"),
+        ({"waiting_for": "linkage", "stage": "reading"}, "reading"),
+        ({"waiting_for": "linkage", "stage": "linking", "percent": 40}, "linking, 40 %"),
+        ({"waiting_for": "linkage"}, "waiting for its pseudonyms"),
+        ({"waiting_for": "confirmation"}, "waiting for it to confirm the common list"),
+        ({"waiting_for": "columns", "stage": "randomizing"}, "randomizing"),
+        ({"waiting_for": "columns", "stage": "uploading", "percent": 63}, "uploading, 63 %"),
+        ({"waiting_for": "columns", "stage": "linking", "percent": 100}, "waiting for its columns"),
+        ({"stage": "uploading", "percent": 100}, ""),
+        ({"online": False}, ""),
+        (
+            {"waiting_for": "columns", "online": False, "lease_age_seconds": 200},
+            "waiting for its columns; offline, last heard of 3 min ago",
+        ),
+        (
+            {"waiting_for": "approval", "online": False, "seen": False},
+            "waiting for approval; offline, not heard of since the miner started",
+        ),
+        (
+            {"failure": common_pb2.ErrorDetail(code="BUDGET_EXCEEDED", hint="declare stronger noise")},
+            "failed: BUDGET_EXCEEDED (declare stronger noise)",
+        ),
+    ],
+)
+def test_feature_22_why_a_study_waits(facts: dict[str, object], words: str) -> None:
+    assert study_status.why(party(**facts)) == words
+
+
+def test_feature_22_one_table_of_parties_and_stages(capsys: pytest.CaptureFixture[str]) -> None:
+    done = {"approved": True, "pseudonyms_complete": True, "alignment_confirmed": True}
+    study_status.print_summary(
+        study(
+            party("st-anna", **done, units_received=2),
+            party(
+                "city", approvers=1, approvers_needed=2, waiting_for="approval", online=False, lease_age_seconds=7200
+            ),
+            party("insurer", **done, units_received=1, stage="uploading", percent=63, waiting_for="columns"),
+        )
+    )
+    lines = capsys.readouterr().out.splitlines()
+    cells = {line.split()[0]: line.split() for line in lines}
+    assert cells["party"] == ["party", "online", "approve", "link", "confirm", "send", "now"]
+    assert cells["st-anna"] == ["st-anna", "yes", "(0", "s)", "ok", "ok", "ok", "ok"]
+    assert cells["city"][1:7] == ["no", "(2", "h)", "1", "of", "2"]
+    assert cells["insurer"][4:] == ["ok", "ok", "ok", "63", "%", "uploading,", "63", "%"]
+    assert any("2026-11-24T10:00:00Z" in line for line in lines)
+
+
+def test_feature_22_a_watch_that_is_no_terminal_prints_a_line_for_each_change() -> None:
+    watch = study_status.LineWatch()
+    first = study(party("city", waiting_for="approval"), state=State.AWAITING_APPROVAL)
+    assert list(watch.lines(first)) == ["readmission: awaiting approval", "city: waiting for approval"]
+    assert list(watch.lines(first)) == []
+    sending = study(party("city", waiting_for="columns", stage="uploading", percent=5))
+    assert list(watch.lines(sending)) == ["readmission: uploading", "city: uploading, 5 %"]
+    done = study(party("city"))
+    assert list(watch.lines(done)) == ["city: nothing is waited for"]
+
+
+def test_feature_22_json_says_the_same() -> None:
+    payload = study_status.summary_payload(study(party("city", waiting_for="columns", lease_age_seconds=3)))
+    shown = json.loads(json.dumps(jsonable(payload)))
+    assert shown["deadline"] == "2026-11-24T10:00:00Z"
+    (city,) = shown["parties"]
+    assert (city["waiting_for"], city["why"], city["lease_age_seconds"]) == ("columns", "waiting for its columns", 3)
+    assert city["failure"] is None
