@@ -29,7 +29,13 @@ MINER: Final = "the miner"
 
 _log = logging.getLogger(__name__)
 
-_WAITED_FOR: Final = TRIED_AGAIN | {"NOT_READY", "TLS_REFUSED", "CERTIFICATE_INVALID", "VERSION_UNSUPPORTED"}
+_WAITED_FOR: Final = TRIED_AGAIN | {
+    "NOT_READY",
+    "TLS_REFUSED",
+    "CERTIFICATE_INVALID",
+    "CERTIFICATE_REVOKED",
+    "VERSION_UNSUPPORTED",
+}
 """Time, or people at the other side, mend these; the study need not end."""
 
 
