@@ -781,7 +781,7 @@ async def test_versions_are_exchanged(federation: Federation) -> None:
         north = federation.party("north")
         reply = await north.wire.hello(common_pb2.HelloRequest(protocol_version=1, software_version="0"))
         assert (reply.federation, reply.protocol_version) == ("trial", 1)
-        assert await refused(north.wire.hello(common_pb2.HelloRequest(protocol_version=2))) == "VERSION_UNSUPPORTED"
+        assert await refused(north.wire.hello(common_pb2.HelloRequest(protocol_version=4))) == "VERSION_UNSUPPORTED"
 
 
 async def test_release_files_are_served_by_their_listed_name_only(federation: Federation) -> None:

@@ -65,7 +65,10 @@ app.add_typer(
     epilog="Example: verticil release verify release --ca ca.crt",
 )
 app.add_typer(
-    pki.app, name="pki", help="Certificates, for trials.", epilog="Example: verticil pki init --federation hearts"
+    pki.app,
+    name="pki",
+    help="Certificates: the coordinator's authority, and each site's own.",
+    epilog="Example: verticil pki init --federation hearts",
 )
 app.add_typer(
     linkage.app,
