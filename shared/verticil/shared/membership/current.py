@@ -14,14 +14,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from verticil.shared.config import Federation
 from verticil.shared.errors import VerticilError
 from verticil.shared.transport.followed import EVERY_SECONDS, FollowedFiles
-from verticil.shared.transport.pki import Credentials, key_files, load_credentials, utc_now
+from verticil.shared.transport.pki import Credentials, key_files, load_credentials, read_certificates, utc_now
 
-__all__ = ["WARN_DAYS", "FollowedCredentials", "expiry_warning", "expiry_words"]
+__all__ = ["WARN_DAYS", "FollowedCredentials", "certificate_facts", "expiry_warning", "expiry_words"]
 
 WARN_DAYS: Final = (1, 7, 30)
 """Days before the end of a certificate at which a node warns, ascending."""
@@ -53,6 +54,28 @@ def expiry_words(not_after: dt.datetime, at: dt.datetime) -> str:
         return "has expired"
     hours = int((not_after - at) / dt.timedelta(hours=1))
     return f"ends in {hours // 24} days" if hours >= 48 else f"ends in {hours} hours"
+
+
+def certificate_facts(certificate: Path, at: dt.datetime) -> dict[str, object] | None:
+    """What a status tells of a node's certificate; None when there is none that can be read.
+
+    Args:
+        certificate: the node's certificate file.
+        at: now.
+
+    Returns:
+        ``valid_until``, ``seconds_left``, ``words`` for people, and ``warning``: 30, 7, 1, 0 (expired) or None.
+    """
+    try:
+        not_after = read_certificates(certificate)[0].not_valid_after_utc
+    except VerticilError:
+        return None
+    return {
+        "valid_until": not_after.isoformat(),
+        "seconds_left": round((not_after - at).total_seconds()),
+        "words": expiry_words(not_after, at),
+        "warning": expiry_warning(not_after, at),
+    }
 
 
 class FollowedCredentials:

@@ -40,6 +40,7 @@ __all__ = [
     "Connection",
     "client_channel",
     "dial_peer",
+    "is_loopback",
     "retriable",
 ]
 
@@ -139,7 +140,7 @@ def client_channel(
     options: list[tuple[str, int | str]] = [*CLIENT_OPTIONS]
     if server_name is not None:
         options.append(("grpc.ssl_target_name_override", server_name))
-    if _is_loopback(split_endpoint(endpoint)[0]):
+    if is_loopback(split_endpoint(endpoint)[0]):
         options.append(("grpc.enable_http_proxy", 0))  # a site's proxy cannot reach this machine's own ports
     secure = grpc.ssl_channel_credentials(
         credentials.ca_pem if trusted is None else trusted, credentials.key_pem, credentials.chain_pem
@@ -147,7 +148,8 @@ def client_channel(
     return grpc.aio.secure_channel(endpoint, secure, options=options)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine; no proxy is used for it."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
