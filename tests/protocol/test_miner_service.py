@@ -32,6 +32,8 @@ from verticil.miner.service.node import MinerNode
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import VerticilError
 from verticil.shared.formats.artifact import pack
+from verticil.shared.membership.register import revoke
+from verticil.shared.membership.revocation import DenyList
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
@@ -47,7 +49,8 @@ from verticil.shared.study.document import (
     Unit,
 )
 from verticil.shared.study.states import State
-from verticil.shared.transport.authority import create_authority, issue
+from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
+from verticil.shared.transport.authority import create_authority, issue, open_authority
 from verticil.shared.transport.fetch import fetch_release
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
@@ -265,6 +268,7 @@ class Federation:
         self.limits = Limits(disk_reserve_bytes=0)
         self.free: Callable[[Path], int] = lambda _path: 2**40
         self.monotonic = 0.0
+        self.revocations: Revocations = NOBODY_REVOKED
         self.node = self.make()
 
     def make(self) -> MinerNode:
@@ -279,6 +283,7 @@ class Federation:
             clock=self.clock,
             monotonic=lambda: self.monotonic,
             free_bytes=lambda path: self.free(path),
+            revocations=self.revocations,
         )
 
     def party(self, name: str) -> Party:
@@ -288,8 +293,8 @@ class Federation:
     def parties(self) -> list[Party]:
         return [self.party(name) for name in PARTIES]
 
-    def control(self, name: str = "anna") -> InMemoryControl:
-        return InMemoryControl(self.node.control, Identity(federation="trial", role=Role.ANALYST, name=name))
+    def control(self, name: str = "anna", role: Role = Role.ANALYST) -> InMemoryControl:
+        return InMemoryControl(self.node.control, Identity(federation="trial", role=role, name=name))
 
     async def submit(self, study: Study, analyst: str = "anna") -> bytes:
         request = control_pb2.SubmitStudyRequest(proposal=canonical.to_bytes(study))
@@ -949,7 +954,55 @@ async def test_versions_are_exchanged(federation: Federation) -> None:
         north = federation.party("north")
         reply = await north.wire.hello(common_pb2.HelloRequest(protocol_version=1, software_version="0"))
         assert (reply.federation, reply.protocol_version) == ("trial", 1)
-        assert await refused(north.wire.hello(common_pb2.HelloRequest(protocol_version=2))) == "VERSION_UNSUPPORTED"
+        assert await refused(north.wire.hello(common_pb2.HelloRequest(protocol_version=4))) == "VERSION_UNSUPPORTED"
+
+
+async def test_feature_37_a_consumer_is_told_of_published_studies_only(federation: Federation) -> None:
+    """An auditor sees where every study stands and takes nothing; a consumer knows of no study before it is published."""
+    consumer, auditor = federation.control("registry", Role.CONSUMER), federation.control("court", Role.AUDITOR)
+
+    async def seen(control: InMemoryControl) -> list[str]:
+        async def fetch() -> None:
+            async for _ in control.get_release(common_pb2.GetReleaseRequest(study_digest=digest, path="manifest.json")):
+                pass
+
+        listed = (await control.list_studies(control_pb2.ListStudiesRequest())).studies
+        found = await refused(control.get_study(control_pb2.GetStudyRequest(study_digest=digest)))
+        return [str(len(listed)), found, await refused(fetch())]
+
+    async with federation.node:
+        study = make_study()
+        digest = await federation.to_upload(study)
+        assert await seen(consumer) == ["0", "STUDY_UNKNOWN", "STUDY_UNKNOWN"]
+        assert await seen(auditor) == ["1", "accepted", "IDENTITY_REFUSED"]
+        for party in federation.parties:
+            for unit in study.units_of(party.name):
+                await party.upload(digest, unit)
+        await federation.party("north").until(digest, lambda task: task.state == State.PUBLISHED)
+        assert await seen(consumer) == ["1", "accepted", "accepted"]
+        assert await seen(auditor) == ["1", "accepted", "IDENTITY_REFUSED"]
+        cancel = control_pb2.CancelStudyRequest(study_digest=digest)
+        for reader in (consumer, auditor):
+            assert await refused(reader.cancel_study(cancel)) == "IDENTITY_REFUSED"
+            assert await refused(reader.submit_study(control_pb2.SubmitStudyRequest())) == "IDENTITY_REFUSED"
+
+
+async def test_feature_29_parties_are_told_a_newer_deny_list(federation: Federation, tmp_path: Path) -> None:
+    create_authority(tmp_path / "ca", "trial")
+    for name in ("one", "two"):
+        issue(tmp_path / "ca", name, Role.PARTY, tmp_path / name)
+        path, _, _ = revoke(open_authority(tmp_path / "ca"), name)
+    federation.node.close()
+    federation.revocations = DenyList((tmp_path / "ca" / "ca.crt").read_bytes(), [path])
+    federation.node = federation.make()
+    newest = federation.revocations.newer_than(0)
+    assert newest
+    async with federation.node:
+        wire = federation.party("north").wire
+        for number, told in ((0, newest), (1, newest), (2, b"")):
+            hello = common_pb2.HelloRequest(protocol_version=2, deny_list_number=number)
+            assert (await wire.hello(hello)).deny_list == told
+            assert (await wire.poll(coordinator_pb2.PollRequest(deny_list_number=number))).deny_list == told
 
 
 async def test_release_files_are_served_by_their_listed_name_only(federation: Federation) -> None:

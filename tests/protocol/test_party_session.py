@@ -19,6 +19,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from verticil.miner.config import Limits
 from verticil.miner.service.job import LearningJob, Progress
@@ -32,14 +34,16 @@ from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import PartyState
 from verticil.party.records.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
 from verticil.shared.errors import DataFault, PeerFault, Refusal
+from verticil.shared.membership.revocation import make_list, number_of, parse_list
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.authority import create_authority, issue
+from verticil.shared.transport.authority import create_authority, issue, open_authority
 from verticil.shared.transport.chunks import plain_data
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
+from verticil.shared.transport.pki import utc_now
 from verticil.shared.transport.remote import _HELLO_SECONDS
 from verticil.shared.transport.signing import SigningKey
 from verticil.wire.v1 import control_pb2, coordinator_pb2
@@ -798,9 +802,17 @@ async def test_a_receipt_that_the_miner_did_not_sign_is_refused(federation):
 
 
 @pytest.mark.parametrize(
-    "code", ["IDENTITY_REFUSED", "VERSION_UNSUPPORTED", "TLS_REFUSED", "CERTIFICATE_INVALID", "MESSAGE_INVALID"]
+    "code",
+    [
+        "IDENTITY_REFUSED",
+        "VERSION_UNSUPPORTED",
+        "TLS_REFUSED",
+        "CERTIFICATE_INVALID",
+        "CERTIFICATE_REVOKED",
+        "MESSAGE_INVALID",
+    ],
 )
-async def test_feature_20_what_no_retry_mends_ends_the_daemon(federation, code):
+async def test_feature_20_what_no_retry_mends_ends_the_daemon_and_says_so(federation, code, caplog):
     def interfere(name: str, wire: Wire) -> None:
         async def refuse(call: str) -> None:
             raise PeerFault(code, "refused")
@@ -812,6 +824,35 @@ async def test_feature_20_what_no_retry_mends_ends_the_daemon(federation, code):
         await daemon.run_party(federation.config("north"), lambda: federation.wire("north"), stop=asyncio.Event())
     assert caught.value.code == code
     assert len(federation.wires["north"]) == 1
+    assert "cannot go on: " + code in caplog.text
+    assert office.status(federation.config("north"))["daemon"]["problem"] == code
+
+
+async def test_feature_29_a_party_keeps_the_deny_list_that_the_miner_tells(federation, tmp_path, caplog):
+    """Told in Hello and in each poll; one that the authority did not sign changes nothing, and the daemon goes on."""
+    now = utc_now()
+    create_authority(tmp_path / "twin", "trial")
+    forged, genuine = (
+        make_list(open_authority(folder), {number: now}, number=number, at=now).public_bytes(Encoding.DER)
+        for folder, number in ((tmp_path / "twin", 9), (federation.pki / "ca", 4))
+    )
+
+    def interfere(name: str, wire: Wire) -> None:
+        def falsify(call: str, reply: object) -> object:
+            if call in {"hello", "poll"}:
+                reply.deny_list = forged if call == "hello" else genuine
+            return reply
+
+        wire.falsify = falsify
+
+    federation.interfere = interfere
+    digest = await federation.submit()
+    federation.start()
+    await finished(federation, digest)
+    kept = federation.root / "north" / "state" / "revoked.crl"
+    authority = x509.load_pem_x509_certificate((federation.pki / "ca" / "ca.crt").read_bytes())
+    assert number_of(parse_list(kept.read_bytes(), authority, what="kept")) == 4
+    assert "not signed by the federation's authority" in caplog.text
 
 
 async def test_two_daemons_on_one_state_are_refused(federation):

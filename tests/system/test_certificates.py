@@ -21,8 +21,9 @@ from verticil.shared.errors import VerticilError
 from verticil.shared.transport.authority import create_authority, issue
 from verticil.shared.transport.client import Connection
 from verticil.shared.transport.identity import Role
-from verticil.shared.transport.pki import load_credentials
+from verticil.shared.transport.pki import load_credentials, read_certificates
 from verticil.shared.transport.remote import GrpcControl, GrpcCoordinator
+from verticil.shared.transport.signing import SigningKey
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
 TABLES = ("approval", "denial", "pseudonyms", "confirmation", "upload", "stored_column")
@@ -116,6 +117,29 @@ async def test_a_party_acts_only_as_itself(miner: Any) -> None:
     assert await refusal(miner, clinic, lambda line: GrpcControl(line).list_studies(listing)) == "IDENTITY_REFUSED"
     assert await refusal(miner, clinic, poll) == "accepted"
     assert set(stored(miner).values()) == {0}
+
+
+async def test_feature_07_a_party_that_speaks_for_another_is_refused_and_noted(miner: Any) -> None:
+    """The insurer's connection, with a statement that the clinic really signed, and one that only says so."""
+    clinic, insurer = miner.made.parties["clinic"], miner.made.parties["insurer"]
+    by_clinic, by_insurer = (
+        SigningKey.load(node / "pki" / f"{name}.sign", node / "pki" / f"{name}.crt").sign(b'{"party":"clinic"}')
+        for node, name in ((clinic, "clinic"), (insurer, "insurer"))
+    )
+    credentials = credentials_of(insurer, "insurer")
+    codes = []
+    for signed in (by_clinic, by_insurer):
+        report = coordinator_pb2.ReportRequest(study_digest=miner.digest, approval=signed)
+        codes.append(await refusal(miner, credentials, lambda line, r=report: GrpcCoordinator(line).report(r)))
+    assert codes[0] == "IDENTITY_REFUSED"
+    assert codes[1] != "accepted"
+    assert set(stored(miner).values()) == {0}
+    serial = read_certificates(insurer / "pki" / "insurer.crt")[0].serial_number
+    (line,) = [line for line in miner.log("miner").splitlines() if "IDENTITY_REFUSED" in line]
+    assert "Coordinator/Report by verticil://trial/party/insurer" in line  # who really called, and with what
+    assert f"{serial:x}" in line
+    assert '"level": "warning"' in line
+    assert "'clinic', expected 'insurer'" in line
 
 
 def test_a_daemon_with_another_partys_certificate_does_not_start(miner: Any) -> None:

@@ -26,7 +26,7 @@ def blocks(kind: str) -> list[tuple[str, str]]:
 
 def test_every_block_is_run_by_something() -> None:
     assert len(FENCE.findall(README)) == len(BLOCK.findall(README))
-    assert len(blocks("run")) == 10
+    assert len(blocks("run")) == 11
 
 
 def test_the_two_commands_install_what_they_then_run() -> None:

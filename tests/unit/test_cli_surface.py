@@ -31,7 +31,7 @@ def test_the_commands_are_the_agreed_ones() -> None:
         "party init", "party run", "party check", "party status", "party approve", "party deny", "party load", "party release",
         "miner init", "miner run",
         "release fetch", "release verify", "release sample",
-        "pki init", "pki issue",
+        "pki init", "pki issue", "pki request", "pki sign", "pki install", "pki renew", "pki revoke", "pki list", "doctor",
         "linkage new-key", "linkage check",
     }  # fmt: skip
 

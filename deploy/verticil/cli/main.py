@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import Abort, TyperException
 
-from verticil.cli import demo, health, linkage, miner, party, pki, release, reproduce, simulate, study
+from verticil.cli import demo, doctor, health, linkage, miner, party, pki, release, reproduce, simulate, study
 from verticil.cli.output import Format, report, report_error
 from verticil.shared.disk import is_disk_full
 from verticil.shared.errors import DataFault, VerticilError
@@ -40,6 +40,7 @@ app.command(name="reproduce", epilog="Example: verticil reproduce ma-sivakumar -
     reproduce.reproduce
 )
 app.command(name="healthcheck", epilog="Example: verticil healthcheck --config miner.toml")(health.healthcheck)
+app.command(name="doctor", epilog="Example: verticil doctor party.toml")(doctor.doctor)
 app.add_typer(
     study.app,
     name="study",
@@ -65,7 +66,10 @@ app.add_typer(
     epilog="Example: verticil release verify release --ca ca.crt",
 )
 app.add_typer(
-    pki.app, name="pki", help="Certificates, for trials.", epilog="Example: verticil pki init --federation hearts"
+    pki.app,
+    name="pki",
+    help="Certificates: the coordinator's authority, and each site's own.",
+    epilog="Example: verticil pki init --federation hearts",
 )
 app.add_typer(
     linkage.app,

@@ -223,6 +223,9 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
     alive = "running" if daemon["running"] else "not running"
     link = f", {daemon['link']}" if daemon["connected"] else f", not connected {daemon['problem']}".rstrip()
     console.print(f"[bold]{facts['party']}[/]  daemon {alive}{link}")
+    certificate = cast("Mapping[str, object] | None", facts["certificate"])
+    if certificate is not None and certificate["warning"] is not None:
+        console.print(f"the certificate {certificate['words']}: verticil pki renew", style="yellow", markup=False)
     free = cast("int", facts["disk_free_bytes"])
     if free < _LITTLE_ROOM_BYTES:
         console.print(

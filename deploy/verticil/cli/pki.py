@@ -1,18 +1,20 @@
-"""``verticil pki``: a certificate authority for trials, all keys made in one place.
+"""``verticil pki``: the federation's certificate authority, and at each site the way to a certificate of it.
 
-In production every site makes its own key and only its certificate request travels; that flow is not in this version, which
-is why these commands say "for trials".
+At the coordinator: `init`, `sign`, `list`, `revoke`. At a site: `request`, `install`, `renew` (`verticil.cli.pki_site`);
+its private keys are made there and stay there. `issue` makes a node's keys beside the authority's, for trials.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from verticil.cli import pki_site
 from verticil.cli.output import Format, FormatOption, emit, text_console
+from verticil.cli.pki_site import RoleChoice
 from verticil.shared.errors import Misuse, VerticilError
 from verticil.shared.transport.identity import is_name
 
@@ -21,12 +23,7 @@ __all__ = ["app"]
 app = typer.Typer(no_args_is_help=True)
 
 
-class RoleChoice(StrEnum):
-    """Roles a certificate can carry."""
-
-    party = "party"
-    miner = "miner"
-    analyst = "analyst"
+CaOption = Annotated[Path, typer.Option("--ca", help="Folder of the authority.")]
 
 
 @app.command(
@@ -46,7 +43,7 @@ def init(
     days: Annotated[int, typer.Option(min=1, max=3650, help="Validity of the authority.")] = 365,
     form: FormatOption = Format.text,
 ) -> None:
-    """Make a certificate authority and federation.toml (for trials: every key is made on this machine)."""
+    """Make a certificate authority and federation.toml. Whoever has ca.key decides who is in the federation: keep it offline."""
     from verticil.cli.files import write_federation
     from verticil.shared.config import load_federation
     from verticil.shared.transport.authority import create_authority
@@ -83,9 +80,10 @@ def init(
     if emit(payload, form=form):
         return
     console = text_console()
-    console.print(f"authority of federation [bold]{federation}[/] in {out} (for trials)")
+    console.print(f"authority of federation [bold]{federation}[/] in {out}")
     console.print(f"CA SHA-256  {ca_sha256}")
-    console.print(f"give every site {path} and {out / 'ca.crt'}; keep {out / 'ca.key'} to yourself")
+    console.print(f"send every site {path}; tell it the SHA-256 by telephone; keep {out / 'ca.key'} to yourself")
+    console.print("next, at each site: verticil pki request NAME --role ROLE --federation federation.toml")
 
 
 def _peers(options: list[str]) -> dict[str, str]:
@@ -104,7 +102,7 @@ def _peers(options: list[str]) -> dict[str, str]:
 def issue(
     name: Annotated[str, typer.Argument(help="Name in the certificate; for a party its name in studies.")],
     role: Annotated[RoleChoice, typer.Option(help="What the holder may do.")],
-    ca: Annotated[Path, typer.Option(help="Folder of the authority.")] = Path("pki"),
+    ca: CaOption = Path("pki"),
     out: Annotated[Path | None, typer.Option(help="Folder for the files; default: the authority's.")] = None,
     host: Annotated[
         list[str] | None,
@@ -133,3 +131,147 @@ def issue(
     console.print(
         f"certificate {issued.certificate}\nkeys        {issued.key}, {issued.signing_key} (readable by their owner only)"
     )
+
+
+@app.command("sign", epilog="Example: verticil pki sign clinic.req --ca pki --role party")
+def sign(
+    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="NAME.req, as the site sent it.")],
+    ca: CaOption = Path("pki"),
+    role: Annotated[RoleChoice | None, typer.Option(help="The role that the request must ask for.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the answer; default: NAME.signed beside the request.")
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, max=825, help="Validity.")] = 90,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="The site starts anew with other keys; its name is taken already.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; the key hash was compared already.")] = False,
+    form: FormatOption = Format.text,
+) -> None:
+    """Sign a site's request: shows name, role and key hash, and asks. A renewal by the holder of the old key needs no answer."""
+    from verticil.shared.membership.register import check_request, sign_request
+    from verticil.shared.membership.request import read_request
+    from verticil.shared.transport.authority import open_authority
+    from verticil.shared.transport.identity import Role
+    from verticil.shared.transport.pki import utc_now
+
+    authority, asked = open_authority(ca), read_request(request)
+    expected = None if role is None else Role(role.value)
+    renewal = check_request(authority, asked, replace=replace, role=expected, at=utc_now())
+    target = out or request.with_suffix(".signed")
+    if form is Format.text:
+        console = text_console()
+        console.print(f"name      [bold]{asked.identity.name}[/]")
+        console.print(f"role      [bold]{asked.identity.role}[/]")
+        console.print(f"hosts     {', '.join(asked.hosts) or 'none: this node serves nobody'}", markup=False)
+        console.print(f"key hash  {asked.key_hash}")
+        if renewal:
+            console.print("renewal, signed with the key of the certificate in use")
+    if not (yes or renewal):
+        if form is Format.json or not sys.stdin.isatty():
+            raise Misuse(
+                "USAGE",
+                f"sign: nobody has confirmed key hash {asked.key_hash}",
+                hint="compare it with the site by telephone, then give --yes",
+            )
+        typer.confirm("does the site read you the same key hash by telephone?", abort=True)
+    entry = sign_request(authority, asked, target, days=days, replace=replace, role=expected)
+    payload = {
+        "identity": str(entry.identity),
+        "serials": [f"{serial:x}" for serial in entry.serials],
+        "key_hash": asked.key_hash,
+        "renewal": renewal,
+        "not_after": entry.not_after.isoformat(),
+        "signed": str(target),
+    }
+    if not emit(payload, form=form):
+        console = text_console()
+        console.print(f"signed until {entry.not_after:%Y-%m-%d}, serial {entry.serials[0]:x}")
+        console.print(f"send {target} back; at the site: verticil pki install {target.name} --fingerprint SHA256")
+
+
+@app.command("list", epilog="Example: verticil pki list --ca pki")
+def list_issued(ca: CaOption = Path("pki"), form: FormatOption = Format.text) -> None:
+    """All certificates that the authority issued: name, role, serial, end, revoked or not."""
+    from rich.table import Table
+
+    from verticil.shared.membership.current import expiry_warning, expiry_words
+    from verticil.shared.membership.register import entries
+    from verticil.shared.transport.pki import utc_now
+
+    now = utc_now()
+    rows = [
+        {
+            "name": entry.identity.name,
+            "role": entry.identity.role.value,
+            "serial": f"{entry.serials[0]:x}",
+            "signing_serial": f"{entry.serials[-1]:x}",
+            "not_after": entry.not_after.isoformat(),
+            "expires": expiry_words(entry.not_after, now),
+            "warning": expiry_warning(entry.not_after, now) is not None,
+            "revoked_at": None if entry.revoked_at is None else entry.revoked_at.isoformat(),
+        }
+        for entry in entries(ca)
+    ]
+    if emit({"certificates": rows}, form=form):
+        return
+    shown = Table(box=None, pad_edge=False)
+    for heading in ("name", "role", "serial", "valid until", ""):
+        shown.add_column(heading, no_wrap=True)
+    for row in rows:
+        note = "revoked" if row["revoked_at"] else str(row["expires"]) if row["warning"] else ""
+        shown.add_row(
+            str(row["name"]),
+            str(row["role"]),
+            str(row["serial"]),
+            str(row["not_after"])[:10],
+            note,
+            style="dim" if note == "revoked" else "",
+        )
+    text_console().print(shown)
+
+
+@app.command("revoke", epilog="Example: verticil pki revoke clinic --ca pki --yes")
+def revoke(
+    target: Annotated[
+        str, typer.Argument(metavar="SERIAL|NAME|FILE", help="Serial in hex, a node's name, or a certificate (.crt).")
+    ],
+    ca: CaOption = Path("pki"),
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    form: FormatOption = Format.text,
+) -> None:
+    """Put certificates on the signed deny-list. It cannot be taken back; the site joins anew with new keys."""
+    from verticil.shared.membership.register import revoke as revoke_certificates
+    from verticil.shared.transport.authority import open_authority
+
+    authority = open_authority(ca)
+    if not yes:
+        if form is Format.json or not sys.stdin.isatty():
+            raise Misuse("USAGE", f"revoke: nobody has confirmed '{target[:80]}'", hint="give --yes")
+        typer.confirm(f"revoke {target} for good?", abort=True)
+    path, matching, n_serials = revoke_certificates(authority, target)
+    payload = {
+        "deny_list": str(path),
+        "serials": n_serials,
+        "revoked": [
+            {"identity": str(entry.identity), "serials": [f"{serial:x}" for serial in entry.serials]}
+            for entry in matching
+        ],
+    }
+    if emit(payload, form=form):
+        return
+    console = text_console()
+    for entry in matching:
+        console.print(f"revoked [bold]{entry.identity}[/], serial {entry.serials[0]:x}")
+    console.print(f"{n_serials} serials on the deny-list {path}")
+    console.print(
+        "put it beside the ca.crt that the miner reads: it refuses them within a minute, and tells the parties"
+    )
+    console.print("without a miner: beside every party's ca.crt")
+
+
+app.command("request", epilog="Example: verticil pki request clinic --role party --dir clinic/pki")(pki_site.request)
+app.command("install", epilog="Example: verticil pki install clinic.signed --dir clinic/pki --fingerprint 3f9a")(
+    pki_site.install
+)
+app.command("renew", epilog="Example: verticil pki renew clinic/pki/clinic.crt --new-keys")(pki_site.renew)

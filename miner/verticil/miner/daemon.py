@@ -1,8 +1,9 @@
 """The miner as a daemon: configuration and credentials, the node, the port, an orderly end.
 
-It dials nobody. Before it listens it has checked its certificate, its keys and that nobody else uses the state directory. When
-`stop` is set it says NOT_SERVING, answers those who wait in a poll, gives running calls their grace, stops learning (which
-begins anew at the next start) and closes the catalogue. Being killed instead loses nothing that was acknowledged.
+It dials nobody. Renewed certificates and a new deny-list are taken up while it runs. Before it listens it has checked its
+certificate, its keys and that nobody else uses the state directory. When `stop` is set it says NOT_SERVING, answers those
+who wait in a poll, gives running calls their grace, stops learning (which begins anew at the next start) and closes the
+catalogue. Being killed instead loses nothing that was acknowledged.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from verticil.miner.service.learning import SpawnedLearning
 from verticil.miner.service.node import MinerNode
 from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse
+from verticil.shared.membership.current import FollowedCredentials
+from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.transport.identity import Role
 from verticil.shared.transport.metrics import Metrics
 from verticil.shared.transport.pki import load_credentials
@@ -83,6 +86,11 @@ async def run_miner(
     """
     credentials = load_credentials(config.certificate, config.key, config.federation, role=Role.MINER, name=config.name)
     signer = SigningKey.load(config.signing_key, config.certificate)
+    revocations = DenyList(
+        credentials.ca_pem,
+        [config.federation.ca_certificate.with_name(FILE_NAME)],
+        kept=config.state_directory / FILE_NAME,
+    )
     node = MinerNode(
         config.state_directory,
         identity=credentials.identity,
@@ -96,15 +104,16 @@ async def run_miner(
         limits=config.limits,
         randomized_days=config.randomized_days,
         seed_derived=seed_derived,
+        revocations=revocations,
     )
+    followed = FollowedCredentials(credentials, config.federation)
     metrics = Metrics()
-    metrics.read(
-        functools.partial(miner_gauges, node.session, node.presence, config.state_directory, credentials.not_after)
-    )
+    metrics.read(functools.partial(miner_gauges, node.session, node.presence, config.state_directory, followed))
     server = RpcServer(
         config.listen,
-        credentials,
+        followed,
         [bind_coordinator(node.coordinator), bind_control(node.control)],
+        revocations=revocations,
         idle_timeout_seconds=config.federation.idle_timeout_seconds,
         metrics=metrics,
     )

@@ -6,6 +6,7 @@ Promises
 - With ``[peer]`` in party.toml it serves its peers (Model I) and works on the studies that its operator loaded
   (`verticil.party.peer`). A federation of peers needs no miner, and a party of it dials none.
 - What people of the site write into the database (`party approve`, `party deny`) is noticed within a third of a second.
+- Renewed certificates and a new deny-list are taken up while it runs.
 - A lost connection is dialled again with exponential backoff and full jitter, at first within half a second, at most 30
   seconds apart (attempt and wait together); a study's work goes on from its durable state. Only what may pass by itself is
   dialled again (`DIALLED_AGAIN`): errors of configuration, identity or version end the daemon and say so.
@@ -25,7 +26,6 @@ import logging
 import os
 import secrets
 from collections.abc import Awaitable, Callable
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -39,7 +39,7 @@ from verticil.party.exchange.delivery import Delivery, Node
 from verticil.party.exchange.disclosure import outward
 from verticil.party.exchange.spool import Spool
 from verticil.party.gauges import party_gauges
-from verticil.party.peer.calls import PROTOCOL_VERSION, Peers
+from verticil.party.peer.calls import Peers
 from verticil.party.peer.network import GrpcNetwork, PeerNetwork
 from verticil.party.peer.node import PeerNode
 from verticil.party.peer.shelf import Shelf
@@ -47,17 +47,21 @@ from verticil.party.peer.steps.turn import Work
 from verticil.party.retry import DIALLED_AGAIN, ENDS_THE_DAEMON, TRIED_AGAIN, Backoff
 from verticil.shared import logs
 from verticil.shared.errors import InternalFault, Misuse, PeerFault, VerticilError
+from verticil.shared.membership.current import FollowedCredentials
+from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.release.joint import software_text
 from verticil.shared.study.states import State
+from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
 from verticil.shared.transport.client import Connection
 from verticil.shared.transport.coordinator import Coordinator
 from verticil.shared.transport.errors_on_wire import from_detail, to_detail, without_text
 from verticil.shared.transport.identity import Role
 from verticil.shared.transport.metrics import Metrics
-from verticil.shared.transport.pki import Credentials, load_credentials, utc_now
+from verticil.shared.transport.pki import CredentialSource, load_credentials, utc_now
 from verticil.shared.transport.remote import GrpcCoordinator
 from verticil.shared.transport.signing import SigningKey
-from verticil.wire.v1 import common_pb2, coordinator_pb2
+from verticil.shared.transport.version import greet
+from verticil.wire.v1 import coordinator_pb2
 
 __all__ = ["Backoff", "CoordinatorFactory", "PartyNode", "dial", "probe", "run_party"]
 
@@ -73,11 +77,14 @@ _LARGEST_VERSION: Final = 2**63 - 1
 _log = logging.getLogger(__name__)
 
 
-def dial(config: PartyConfig, credentials: Credentials) -> Coordinator:
+def dial(config: PartyConfig, credentials: CredentialSource, revocations: Revocations = NOBODY_REVOKED) -> Coordinator:
     """A connection to the miner over gRPC with mutual TLS. Call it in the event loop that uses it."""
     federation = config.federation
     connection = Connection(
-        federation.miner_endpoint, credentials, idle_timeout_seconds=federation.idle_timeout_seconds
+        federation.miner_endpoint,
+        credentials,
+        idle_timeout_seconds=federation.idle_timeout_seconds,
+        revocations=revocations,
     )
     return GrpcCoordinator(connection)
 
@@ -116,14 +123,20 @@ async def run_party(
     )
     require_marked_authority(config, is_demo=credentials.is_demo)
     signing_key = SigningKey.load(config.signing_key, config.certificate)
+    followed = FollowedCredentials(credentials, config.federation, clock=clock)
+    revocations = DenyList(
+        credentials.ca_pem,
+        [config.federation.ca_certificate.with_name(FILE_NAME)],
+        kept=config.state_directory / FILE_NAME,
+    )
     if coordinator_factory is None:
         # Compiled kernels belong to the daemon's own folder: the program's may be read-only.
         os.environ.setdefault("NUMBA_CACHE_DIR", str(config.state_directory / "cache"))
     if coordinator_factory is None and config.federation.endpoint is not None:
-        coordinator_factory = functools.partial(dial, config, credentials)
+        coordinator_factory = functools.partial(dial, config, followed, revocations)
     metrics = Metrics()
     if peers is None and config.peer is not None:
-        peers = GrpcNetwork(config, config.peer, credentials, metrics)
+        peers = GrpcNetwork(config, config.peer, followed, revocations, metrics)
     if coordinator_factory is None and peers is None:
         raise Misuse(
             "CONFIG_INVALID",
@@ -135,6 +148,7 @@ async def run_party(
             site=site,
             spool=Spool(config.state_directory / "spool"),
             signing_key=signing_key,
+            revocations=revocations,
             authority=credentials.ca_pem,
             clock=clock,
         )
@@ -143,7 +157,7 @@ async def run_party(
             work = Work(
                 node=node,
                 shelf=Shelf(config.state_directory / "peer", site.database),
-                peers=Peers(peers, config.federation.name, clock),
+                peers=Peers(peers, config.federation.name, clock, revocations),
                 coordinator=coordinator_factory,
                 software=software_text(),
                 simulation=simulation,
@@ -152,7 +166,7 @@ async def run_party(
             between = PeerNode(work, peers, started=started)
         with contextlib.ExitStack() as ending, logs.fields(party=config.name):
             if config.metrics is not None:
-                metrics.read(functools.partial(party_gauges, site, credentials.not_after))
+                metrics.read(functools.partial(party_gauges, site, followed))
                 ending.callback(metrics.serve(config.metrics).close)
             await PartyNode(node, coordinator_factory, peers=between).run(stop)
 
@@ -244,26 +258,27 @@ class PartyNode:
 
     async def _greet(self, coordinator: Coordinator) -> int:
         """Begin a session; returns the epoch of the lease that the miner gives it."""
-        request = common_pb2.HelloRequest(
-            protocol_version=PROTOCOL_VERSION,
-            software_version=metadata.version("verticil"),
-            session=secrets.randbits(63) | 1,
+        number, session = self._node.revocations.number(), secrets.randbits(63) | 1
+        reply = await greet(
+            coordinator.hello, who="the miner", at=self._node.clock, deny_list_number=number, session=session
         )
-        reply = await coordinator.hello(request)
-        if reply.protocol_version != PROTOCOL_VERSION:
-            raise PeerFault(
-                "VERSION_UNSUPPORTED",
-                f"the miner speaks protocol version {reply.protocol_version}, expected {PROTOCOL_VERSION}",
-                hint="install the same release of verticil at both",
-            )
         if reply.federation != self._node.site.config.federation.name:
             raise Misuse(
                 "CONFIG_INVALID",
                 f"the miner serves federation '{reply.federation}', expected '{self._node.site.config.federation.name}'",
                 hint="check [miner] endpoint in federation.toml",
             )
+        await self._hear_of_revoked(reply.deny_list)
         _log.info("connected to the miner")
         return reply.epoch
+
+    async def _hear_of_revoked(self, deny_list: bytes) -> None:
+        """Take the deny-list that the miner tells; a list that is not the authority's changes nothing."""
+        if deny_list:
+            try:
+                await asyncio.to_thread(self._node.revocations.offer, deny_list)
+            except PeerFault as fault:
+                _log.warning("from the miner: %s", fault)
 
     # ---- polling
 
@@ -277,10 +292,12 @@ class PartyNode:
                 known=[coordinator_pb2.KnownStudy(study_digest=k, version=v) for k, v in known.items()],
                 wait_seconds=0 if first else POLL_SECONDS,
                 epoch=epoch,
+                deny_list_number=self._node.revocations.number(),
             )
             reply = await coordinator.poll(request)
             first = False
             self._backoff.reset()
+            await self._hear_of_revoked(reply.deny_list)
             await self._beat(connected=True)
             for task in reply.tasks:
                 fresh = task.study_digest not in known

@@ -11,16 +11,17 @@ from collections.abc import Iterator
 from verticil.party.control.site import Site
 from verticil.shared.study.states import State
 from verticil.shared.transport.metrics import Gauge
+from verticil.shared.transport.pki import CredentialSource
 
 __all__ = ["party_gauges"]
 
 
-def party_gauges(site: Site, certificate_not_after: dt.datetime) -> Iterator[Gauge]:
+def party_gauges(site: Site, credentials: CredentialSource) -> Iterator[Gauge]:
     """The numbers of this moment.
 
     Args:
         site: the opened state.
-        certificate_not_after: when the TLS certificate ends, UTC.
+        credentials: the site's own, as they are by now.
     """
     heartbeat = site.state.heartbeat()
     if heartbeat is not None:
@@ -66,5 +67,5 @@ def party_gauges(site: Site, certificate_not_after: dt.datetime) -> Iterator[Gau
     yield Gauge(
         name="certificate_not_after_seconds",
         help="When the TLS certificate ends, in seconds since 1970.",
-        values={(): certificate_not_after.timestamp()},
+        values={(): credentials.current().not_after.timestamp()},
     )

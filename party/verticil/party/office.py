@@ -26,6 +26,7 @@ from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.membership.current import certificate_facts
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
@@ -130,6 +131,7 @@ def status(config: PartyConfig, *, at: dt.datetime | None = None) -> Facts:
                 "link": linked_to(config),
                 "problem": "" if beat is None else beat.problem,
             },
+            "certificate": certificate_facts(config.certificate, now),
             "disk_free_bytes": shutil.disk_usage(config.state_directory).free,
             "studies": [_study_status(config, record) for record in site.state.studies()],
             "ledger": [

@@ -16,6 +16,7 @@ ENDS_THE_DAEMON: Final = frozenset(
     {
         "CONFIG_INVALID",
         "CERTIFICATE_INVALID",
+        "CERTIFICATE_REVOKED",
         "IDENTITY_REFUSED",
         "TLS_REFUSED",
         "VERSION_UNSUPPORTED",

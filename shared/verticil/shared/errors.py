@@ -138,6 +138,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "DEADLINE": ("PeerFault", 5),
     "TLS_REFUSED": ("PeerFault", 5),
     "CERTIFICATE_INVALID": ("PeerFault", 5),
+    "CERTIFICATE_REVOKED": ("PeerFault", 5),
     "IDENTITY_REFUSED": ("PeerFault", 5),
     "PARTY_UNKNOWN": ("PeerFault", 5),
     "NOT_OWNER": ("PeerFault", 5),

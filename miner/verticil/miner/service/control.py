@@ -1,4 +1,7 @@
-"""The service for analysts and consumers: submit, look, withdraw, fetch.
+"""The service for analysts, consumers and auditors: submit, look, withdraw, fetch.
+
+A consumer is told of published studies only; any other one does not exist for them. Who may call what at all is decided before
+(`verticil.shared.transport.access`).
 
 What is shown of a study in progress is who has done what, never anything that depends on data but the final common count,
 and that only once every party has accepted it.
@@ -21,10 +24,14 @@ from verticil.miner.service.standing import deadline, reporting_party
 from verticil.miner.storage.records import StudyRecord
 from verticil.shared.errors import Misuse
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.identity import Identity
+from verticil.shared.transport.identity import Identity, Role
 from verticil.wire.v1 import common_pb2, control_pb2
 
 __all__ = ["Control"]
+
+
+def _unknown() -> Misuse:
+    return Misuse("STUDY_UNKNOWN", "study: no study with this id at this miner", hint="verticil study list shows all")
 
 
 def _wire_state(state: State) -> common_pb2.StudyState.ValueType:
@@ -80,10 +87,8 @@ class Control:
         def look() -> control_pb2.StudySummary:
             digest = request.study_digest or self._session.catalogue.newest(request.study_id)
             if digest is None:
-                raise Misuse(
-                    "STUDY_UNKNOWN", "study: no study with this id at this miner", hint="verticil study list shows all"
-                )
-            return self._summary(self._session.record(digest))
+                raise _unknown()
+            return self._shown(self._session.record(digest), identity)
 
         while True:
             generation = self._changes.generation
@@ -98,7 +103,8 @@ class Control:
         """All studies, oldest first."""
 
         def look() -> list[control_pb2.StudySummary]:
-            return [self._summary(self._session.record(digest)) for digest in self._session.catalogue.digests()]
+            records = [self._session.record(digest) for digest in self._session.catalogue.digests()]
+            return [self._summary(record) for record in records if self._is_told_of(record, identity)]
 
         return control_pb2.ListStudiesReply(studies=await asyncio.to_thread(look))
 
@@ -123,9 +129,24 @@ class Control:
         self, identity: Identity, request: common_pb2.GetReleaseRequest
     ) -> AsyncGenerator[common_pb2.ReleasePart, None]:
         """Stream a file of a published release."""
+        if identity.role is Role.CONSUMER:
+
+            def look() -> None:
+                if not self._is_told_of(self._session.record(request.study_digest), identity):
+                    raise _unknown()
+
+            await asyncio.to_thread(look)
         async with contextlib.aclosing(release_parts(self._session, request)) as parts:
             async for part in parts:
                 yield part
+
+    def _is_told_of(self, record: StudyRecord, identity: Identity) -> bool:
+        return identity.role is not Role.CONSUMER or self._session.state(record) is State.PUBLISHED
+
+    def _shown(self, record: StudyRecord, identity: Identity) -> control_pb2.StudySummary:
+        if not self._is_told_of(record, identity):
+            raise _unknown()
+        return self._summary(record)
 
     def _summary(self, record: StudyRecord) -> control_pb2.StudySummary:
         study, state = self._session.proposal(record), self._session.state(record)

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator
-from importlib.metadata import version
 from typing import Final
 
 from verticil.miner.service.presence import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
@@ -25,13 +24,14 @@ from verticil.miner.service.transfer import receive, send
 from verticil.miner.storage.records import Failure, StoredColumn, StoredSignature, StudyRecord, Upload
 from verticil.shared.errors import PeerFault
 from verticil.shared.study.states import State, is_final
+from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
 from verticil.shared.transport.chunks import ChunkReader
 from verticil.shared.transport.identity import Identity
+from verticil.shared.transport.version import answer_hello
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
-__all__ = ["MAX_WAIT_SECONDS", "PROTOCOL_VERSION", "Coordinator"]
+__all__ = ["MAX_WAIT_SECONDS", "Coordinator"]
 
-PROTOCOL_VERSION: Final = 1
 MAX_WAIT_SECONDS: Final = 60
 _REPLY_BYTES: Final = 3_500_000
 """A poll's reply stays below the 4 MiB that a peer receives; studies left out follow with the next poll."""
@@ -52,12 +52,21 @@ class Coordinator:
         changes: wakes pollers, and is told of changes.
         presence: leases and progress.
         scores: answers for studies between peers.
+        revocations: the deny-list, which parties are told.
         max_concurrent_uploads: streams received at the same time; others wait for their turn.
     """
 
     def __init__(
-        self, session: Session, changes: Changes, presence: Presence, scores: Scores, *, max_concurrent_uploads: int
+        self,
+        session: Session,
+        changes: Changes,
+        presence: Presence,
+        scores: Scores,
+        *,
+        max_concurrent_uploads: int,
+        revocations: Revocations = NOBODY_REVOKED,
     ) -> None:
+        self._revocations = revocations
         self._session = session
         self._scores = scores
         self._changes = changes
@@ -79,23 +88,18 @@ class Coordinator:
         Raises:
             PeerFault: VERSION_UNSUPPORTED.
         """
-        if request.protocol_version != PROTOCOL_VERSION:
-            raise PeerFault(
-                "VERSION_UNSUPPORTED",
-                f"protocol version {request.protocol_version}, expected {PROTOCOL_VERSION}",
-                hint="install the same release of verticil at the party and the miner",
-            )
+        reply = answer_hello(
+            request,
+            federation=self._session.identity.federation,
+            lease_seconds=LEASE_SECONDS,
+            at=self._session.clock(),
+            deny_list=self._revocations.newer_than(request.deny_list_number),
+        )
         with self._presence.call(identity.name):
-            epoch = self._presence.greet(identity.name, request.session)
+            reply.epoch = self._presence.greet(identity.name, request.session)
+            reply.heartbeat_seconds = HEARTBEAT_SECONDS
             self._changes.notify()  # a poll of an earlier session need not wait any longer
-            return common_pb2.HelloReply(
-                protocol_version=PROTOCOL_VERSION,
-                software_version=version("verticil"),
-                federation=self._session.identity.federation,
-                lease_seconds=LEASE_SECONDS,
-                epoch=epoch,
-                heartbeat_seconds=HEARTBEAT_SECONDS,
-            )
+            return reply
 
     async def Poll(self, identity: Identity, request: coordinator_pb2.PollRequest) -> coordinator_pb2.PollReply:
         """Answer with the studies whose version is not the one that the party knows; wait for one if there is none.
@@ -113,7 +117,8 @@ class Coordinator:
             self._presence.check_session(identity.name, request.epoch)
             tasks = await asyncio.to_thread(self._tasks, identity.name, known)
             if tasks or self._changes.closed or loop.time() >= end:
-                return coordinator_pb2.PollReply(tasks=tasks, lease_seconds=LEASE_SECONDS)
+                deny_list = self._revocations.newer_than(request.deny_list_number)
+                return coordinator_pb2.PollReply(tasks=tasks, lease_seconds=LEASE_SECONDS, deny_list=deny_list)
             await self._changes.wait(generation, end - loop.time())
 
     def _tasks(self, party: str, known: dict[bytes, int]) -> list[coordinator_pb2.StudyTask]:

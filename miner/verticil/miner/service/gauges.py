@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -12,12 +11,13 @@ from verticil.miner.service.presence import Presence
 from verticil.miner.service.session import Session
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.metrics import Gauge
+from verticil.shared.transport.pki import CredentialSource
 
 __all__ = ["miner_gauges"]
 
 
 def miner_gauges(
-    session: Session, presence: Presence, directory: Path, certificate_not_after: dt.datetime
+    session: Session, presence: Presence, directory: Path, credentials: CredentialSource
 ) -> Iterator[Gauge]:
     """The numbers of this moment.
 
@@ -25,7 +25,7 @@ def miner_gauges(
         session: the studies.
         presence: who is there. Only parties of studies that have not ended are told.
         directory: state directory, for the disk.
-        certificate_not_after: when the TLS certificate ends, UTC.
+        credentials: the miner's own, as they are by now.
     """
     states: Counter[State] = Counter()
     parties: set[str] = set()
@@ -54,5 +54,5 @@ def miner_gauges(
     yield Gauge(
         name="certificate_not_after_seconds",
         help="When the TLS certificate ends, in seconds since 1970.",
-        values={(): certificate_not_after.timestamp()},
+        values={(): credentials.current().not_after.timestamp()},
     )

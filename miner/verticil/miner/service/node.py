@@ -31,6 +31,7 @@ from verticil.miner.service.scores import Scores
 from verticil.miner.service.session import Session
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.store import Store
+from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
 from verticil.shared.transport.identity import Identity
 from verticil.shared.transport.signing import SigningKey
 
@@ -57,6 +58,7 @@ class MinerNode:
         free_bytes: free space on the disk of a path; the operating system's answer unless given.
         simulation: releases say that everything ran on one machine.
         seed_derived: releases say that the parties' secrets come from a seed.
+        revocations: the deny-list, which parties are told.
 
     Raises:
         DataFault: STATE_LOCKED, another miner uses the directory; STATE_CORRUPT.
@@ -77,6 +79,7 @@ class MinerNode:
         free_bytes: Callable[[Path], int] | None = None,
         simulation: bool = False,
         seed_derived: bool = False,
+        revocations: Revocations = NOBODY_REVOKED,
     ) -> None:
         self.store = Store(
             directory,
@@ -120,7 +123,12 @@ class MinerNode:
             checkpoints=self.store.searches,
         )
         self.coordinator = Coordinator(
-            self.session, self.changes, presence, self.scores, max_concurrent_uploads=limits.max_concurrent_uploads
+            self.session,
+            self.changes,
+            presence,
+            self.scores,
+            max_concurrent_uploads=limits.max_concurrent_uploads,
+            revocations=revocations,
         )
         self.control = Control(self.session, self.changes, presence, detail=self.conductor.detail)
         self.presence = presence

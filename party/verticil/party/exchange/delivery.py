@@ -38,6 +38,7 @@ from verticil.party.records.linkage import common_from_bitmap
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.states import State, is_final
+from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
 from verticil.shared.transport.coordinator import Coordinator
 from verticil.shared.transport.errors_on_wire import to_detail
 from verticil.shared.transport.identity import Role
@@ -59,6 +60,7 @@ class Node:
         site: opened state.
         spool: released bytes.
         signing_key: signs approvals.
+        revocations: the deny-list.
         authority: certificate of the federation's CA, PEM.
         clock: UTC now.
         heavy: held during CPU work, so that studies take turns.
@@ -67,6 +69,7 @@ class Node:
     site: Site
     spool: Spool
     signing_key: SigningKey
+    revocations: Revocations = NOBODY_REVOKED
     authority: bytes
     clock: Callable[[], dt.datetime]
     heavy: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -11,25 +11,30 @@ import asyncio
 import datetime as dt
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from importlib import metadata
 from typing import Final, TypeVar
 
 from verticil.party.peer.network import PeerNetwork
 from verticil.party.retry import TRIED_AGAIN
 from verticil.shared.errors import PeerFault, VerticilError, from_code
+from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
 from verticil.shared.transport.peer import Peer
-from verticil.wire.v1 import common_pb2
+from verticil.shared.transport.version import greet
 
-__all__ = ["MINER", "PROTOCOL_VERSION", "PeerFailedError", "Peers", "WaitedForError", "all_of"]
+__all__ = ["MINER", "PeerFailedError", "Peers", "WaitedForError", "all_of"]
 
 T = TypeVar("T")
 
-PROTOCOL_VERSION: Final = 1
 MINER: Final = "the miner"
 
 _log = logging.getLogger(__name__)
 
-_WAITED_FOR: Final = TRIED_AGAIN | {"NOT_READY", "TLS_REFUSED", "CERTIFICATE_INVALID", "VERSION_UNSUPPORTED"}
+_WAITED_FOR: Final = TRIED_AGAIN | {
+    "NOT_READY",
+    "TLS_REFUSED",
+    "CERTIFICATE_INVALID",
+    "CERTIFICATE_REVOKED",
+    "VERSION_UNSUPPORTED",
+}
 """Time, or people at the other side, mend these; the study need not end."""
 
 
@@ -56,9 +61,17 @@ class Peers:
         network: how peers are reached.
         federation: its name.
         clock: UTC now.
+        revocations: the deny-list, to which peers' newer ones are added.
     """
 
-    def __init__(self, network: PeerNetwork, federation: str, clock: Callable[[], dt.datetime]) -> None:
+    def __init__(
+        self,
+        network: PeerNetwork,
+        federation: str,
+        clock: Callable[[], dt.datetime],
+        revocations: Revocations = NOBODY_REVOKED,
+    ) -> None:
+        self._revocations = revocations
         self._network = network
         self._federation = federation
         self._clock = clock
@@ -130,20 +143,17 @@ class Peers:
         return await call(peer)
 
     async def _greet(self, name: str, peer: Peer) -> None:
-        request = common_pb2.HelloRequest(
-            protocol_version=PROTOCOL_VERSION, software_version=metadata.version("verticil")
-        )
-        reply = await peer.hello(request)
-        if reply.protocol_version != PROTOCOL_VERSION:
-            raise PeerFault(
-                "VERSION_UNSUPPORTED",
-                f"protocol version {reply.protocol_version}, expected {PROTOCOL_VERSION}",
-                hint="install the same release of verticil at all parties",
-            )
+        number = self._revocations.number()
+        reply = await greet(peer.hello, who=f"party '{name}'", at=self._clock, deny_list_number=number)
         if reply.federation != self._federation:
             raise PeerFault(
                 "IDENTITY_REFUSED", f"it serves federation '{reply.federation}', expected '{self._federation}'"
             )
+        if reply.deny_list:
+            try:
+                await asyncio.to_thread(self._revocations.offer, reply.deny_list)
+            except PeerFault as fault:
+                _log.warning("from '%s': %s", name, fault)
         _log.info("connected to '%s'", name)
 
     async def close(self) -> None:

@@ -10,11 +10,12 @@ from typing import Final, Protocol
 
 from verticil.party.config import PartyConfig, PeerRule
 from verticil.shared.errors import Misuse
+from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
 from verticil.shared.transport.client import dial_peer
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.metrics import Metrics
 from verticil.shared.transport.peer import Peer, PeerService
-from verticil.shared.transport.pki import Credentials, check_serves
+from verticil.shared.transport.pki import CredentialSource, check_serves
 from verticil.shared.transport.remote import GrpcPeer
 from verticil.shared.transport.server import RpcServer, bind_peer
 
@@ -47,13 +48,20 @@ class GrpcNetwork:
     Args:
         config: party.toml and federation.toml: where the peers are.
         rule: where this party listens.
-        credentials: ours.
+        credentials: ours, read once or followed.
+        revocations: the deny-list by which peers are refused.
         metrics: count the calls of peers.
     """
 
     def __init__(
-        self, config: PartyConfig, rule: PeerRule, credentials: Credentials, metrics: Metrics | None = None
+        self,
+        config: PartyConfig,
+        rule: PeerRule,
+        credentials: CredentialSource,
+        revocations: Revocations = NOBODY_REVOKED,
+        metrics: Metrics | None = None,
     ) -> None:
+        self._revocations = revocations
         self._federation = config.federation
         self._rule = rule
         self._credentials = credentials
@@ -74,7 +82,15 @@ class GrpcNetwork:
             )
         identity = Identity(federation=self._federation.name, role=Role.PARTY, name=name)
         timeout = self._federation.idle_timeout_seconds
-        return GrpcPeer(dial_peer(address, self._credentials, identity, idle_timeout_seconds=timeout))
+        return GrpcPeer(
+            dial_peer(
+                address,
+                self._credentials,
+                identity,
+                idle_timeout_seconds=timeout,
+                revocations=self._revocations,
+            )
+        )
 
     @contextlib.asynccontextmanager
     async def serve(self, service: PeerService) -> AsyncGenerator[int]:
@@ -84,11 +100,12 @@ class GrpcNetwork:
             Misuse: CONFIG_INVALID, the port is taken or the address is none of this machine.
             PeerFault: CERTIFICATE_INVALID, ours is none for servers.
         """
-        check_serves(self._credentials)
+        check_serves(self._credentials.current())
         server = RpcServer(
             self._rule.listen,
             self._credentials,
             [bind_peer(service)],
+            revocations=self._revocations,
             idle_timeout_seconds=self._federation.idle_timeout_seconds,
             metrics=self._metrics,
         )

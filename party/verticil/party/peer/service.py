@@ -22,7 +22,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from importlib import metadata
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
@@ -31,7 +30,6 @@ from verticil.party.control.state import StudyRecord
 from verticil.party.exchange.delivery import Node
 from verticil.party.exchange.disclosure import outward
 from verticil.party.exchange.randomization import Agreed, agreement, enter_in_ledger
-from verticil.party.peer.calls import PROTOCOL_VERSION
 from verticil.party.peer.shelf import Item, Kind, LostError, Shelf
 from verticil.party.peer.structure import known_structure
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
@@ -42,6 +40,7 @@ from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.errors_on_wire import to_detail
 from verticil.shared.transport.identity import Identity
 from verticil.shared.transport.parts import send_parts
+from verticil.shared.transport.version import answer_hello
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 __all__ = ["Answers"]
@@ -73,18 +72,13 @@ class Answers:
         Raises:
             PeerFault: VERSION_UNSUPPORTED.
         """
-        if request.protocol_version != PROTOCOL_VERSION:
-            raise PeerFault(
-                "VERSION_UNSUPPORTED",
-                f"protocol version {request.protocol_version}, expected {PROTOCOL_VERSION}",
-                hint="install the same release of verticil at all parties",
-            )
         del identity
-        return common_pb2.HelloReply(
-            protocol_version=PROTOCOL_VERSION,
-            software_version=metadata.version("verticil"),
+        return answer_hello(
+            request,
             federation=self._site.config.federation.name,
             lease_seconds=LEASE_SECONDS,
+            at=self._node.clock(),
+            deny_list=self._node.revocations.newer_than(request.deny_list_number),
         )
 
     async def GetStudyDigest(

@@ -1,21 +1,26 @@
-"""Which role may call what. A method that is not in the table may be called by nobody.
+"""Who may call what: the roles of each method, and the certificates that count no more.
 
-Only role and federation are decided here, for gRPC and for the in-memory transport alike; whether a party belongs to a study or
-owns a unit is the service's to decide.
+A method that is not in the table may be called by nobody. Only role, federation and revocation are decided here, for gRPC
+and for the in-memory transport alike; whether a party belongs to a study or owns a unit is the service's to decide, and so
+is that a consumer sees published studies only. A party works on studies; an analyst proposes them; a consumer takes what is
+published; an auditor looks at where studies stand and takes nothing; a miner calls nobody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from verticil.shared.errors import PeerFault
 from verticil.shared.transport.identity import Identity, Role
 
-__all__ = ["ROLES", "check_access"]
+__all__ = ["NOBODY_REVOKED", "ROLES", "RefusedCall", "Revocations", "check_access", "check_revoked"]
 
 _PARTY: Final = frozenset({Role.PARTY})
 _ANALYST: Final = frozenset({Role.ANALYST})
+_READERS: Final = frozenset({Role.ANALYST, Role.CONSUMER, Role.AUDITOR})
+_TAKERS: Final = frozenset({Role.ANALYST, Role.CONSUMER})
 _ANYONE: Final = frozenset(Role)
 
 ROLES: Final[Mapping[str, frozenset[Role]]] = {
@@ -30,10 +35,10 @@ ROLES: Final[Mapping[str, frozenset[Role]]] = {
     "/verticil.wire.v1.Coordinator/GetRelease": _PARTY,
     "/verticil.wire.v1.Coordinator/PutScores": _PARTY,
     "/verticil.wire.v1.Control/SubmitStudy": _ANALYST,
-    "/verticil.wire.v1.Control/GetStudy": _ANALYST,
-    "/verticil.wire.v1.Control/ListStudies": _ANALYST,
+    "/verticil.wire.v1.Control/GetStudy": _READERS,
+    "/verticil.wire.v1.Control/ListStudies": _READERS,
     "/verticil.wire.v1.Control/CancelStudy": _ANALYST,
-    "/verticil.wire.v1.Control/GetRelease": _ANALYST,
+    "/verticil.wire.v1.Control/GetRelease": _TAKERS,
     "/verticil.wire.v1.Peer/Hello": _PARTY,
     "/verticil.wire.v1.Peer/GetStudyDigest": _PARTY,
     "/verticil.wire.v1.Peer/GetPseudonyms": _PARTY,
@@ -44,6 +49,83 @@ ROLES: Final[Mapping[str, frozenset[Role]]] = {
     "/grpc.health.v1.Health/Watch": _ANYONE,
 }
 """Full method name -> roles. The health methods serve the nodes' own probes; a probe needs a certificate, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedCall:
+    """A call that was refused for who its caller is, or claims to be; for an audit.
+
+    Attributes:
+        caller: the identity in its certificate; empty when there is none.
+        serial: of its certificate, lower-case hex; empty when there is none.
+        method: full name of the method.
+        code: of the error that it was told.
+        message: of that error.
+    """
+
+    caller: str
+    serial: str
+    method: str
+    code: str
+    message: str
+
+
+class Revocations(Protocol):
+    """The deny-list that a node goes by (`verticil.shared.membership.revocation.DenyList`). Fast, and safe in several threads."""
+
+    def serials(self) -> frozenset[int]:
+        """Serial numbers of certificates that count no more."""
+        ...
+
+    def number(self) -> int:
+        """Number of the list; 0 without one."""
+        ...
+
+    def newer_than(self, number: int) -> bytes:
+        """The list, DER, for somebody who has the one with that number; empty when theirs is as new."""
+        ...
+
+    def offer(self, encoded: bytes) -> bool:
+        """Take a list that somebody tells, if it is newer and the authority's; whether it was taken.
+
+        Raises:
+            PeerFault: CERTIFICATE_INVALID, the authority did not sign it.
+        """
+        ...
+
+
+class _NobodyRevoked:
+    def serials(self) -> frozenset[int]:
+        return frozenset()
+
+    def number(self) -> int:
+        return 0
+
+    def newer_than(self, number: int) -> bytes:
+        del number
+        return b""
+
+    def offer(self, encoded: bytes) -> bool:
+        del encoded
+        return False
+
+
+NOBODY_REVOKED: Final[Revocations] = _NobodyRevoked()
+"""Where there is no authority that could revoke: within one process, and in tests."""
+
+
+def check_revoked(serial: int, identity: Identity, revocations: Revocations) -> None:
+    """Refuse a certificate that the authority has revoked.
+
+    Raises:
+        PeerFault: CERTIFICATE_REVOKED.
+    """
+    if serial in revocations.serials():
+        raise PeerFault(
+            "CERTIFICATE_REVOKED",
+            f"the certificate of {identity} with serial {serial:x} was revoked by the authority",
+            hint="its holder makes new keys and has them signed: verticil pki request",
+        )
 
 
 def check_access(

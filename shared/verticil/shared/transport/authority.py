@@ -1,11 +1,11 @@
-"""The authority of a federation and what it issues: keys and certificates made in one place, for trials and the demo.
+"""The authority of a federation: its own key and certificate, and the certificates that it makes for others' keys.
 
-Whoever runs this sees every private key that it makes, which is what one wants for a demonstration and not for three
-hospitals: there, each site makes its own keys and has them signed (a later version). Files: ``ca.crt``, ``ca.key``; for a
-node ``NAME.crt`` (TLS certificate, then signing certificate), ``NAME.key`` (TLS, ECDSA P-256) and ``NAME.sign``
-(Ed25519). Private files are made with mode 0600 and never overwritten. Profiles follow RFC 5280; every certificate of a
-node carries its identity as its only URI, TLS certificates of servers also DNS and IP names, and `peer_host`, by which a
-caller makes sure that it speaks to that node and to no other.
+`issue` makes a node's keys, too, so whoever runs it sees every private key: that is for trials and the demonstration. In a real
+federation each site makes its own keys and has them signed (`verticil.shared.membership`). Files: ``ca.crt``, ``ca.key``, and
+``issued/`` with every certificate that was made; for a node ``NAME.crt`` (TLS certificate, then signing certificate),
+``NAME.key`` (TLS, ECDSA P-256) and ``NAME.sign`` (Ed25519). Private files are made with mode 0600 and never overwritten.
+Profiles follow RFC 5280; every certificate of a node carries its identity as its only URI, TLS certificates of servers also DNS
+and IP names, and `peer_host`, by which a caller makes sure that it speaks to that node and to no other.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from verticil.shared.disk import create_files
@@ -32,12 +32,29 @@ from verticil.shared.transport.pki import (
     SIGNING_PURPOSE,
     certificate_sha256,
     check_validity,
+    identity_of,
+    load_private_key,
     read_certificates,
-    read_private_file,
     utc_now,
 )
 
-__all__ = ["IssuedFiles", "create_authority", "issue"]
+__all__ = [
+    "ISSUED",
+    "Authority",
+    "IssuedFiles",
+    "certify",
+    "chain_pem",
+    "create_authority",
+    "host_name",
+    "issue",
+    "open_authority",
+    "private_pem",
+    "record",
+    "subject_of",
+]
+
+ISSUED: Final = "issued"
+"""Folder beside ``ca.crt``: one file for each issuance, public."""
 
 _NEVER: Final = "keys are never overwritten; move the old files away"
 _SKEW: Final = dt.timedelta(minutes=5)  # sites' clocks differ; a certificate begins a little before it is made
@@ -108,10 +125,42 @@ def create_authority(
     certificate = builder.sign(key, hashes.SHA256())
     directory.mkdir(parents=True, exist_ok=True)
     create_files(
-        {files[0]: (_private_pem(key), 0o600), files[1]: (certificate.public_bytes(Encoding.PEM), 0o644)},
+        {files[0]: (private_pem(key), 0o600), files[1]: (certificate.public_bytes(Encoding.PEM), 0o644)},
         exists_hint=_NEVER,
     )
     return certificate_sha256(certificate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authority:
+    """An authority that can sign: its folder, its certificate and, with it, its private key.
+
+    Attributes:
+        directory: the folder of `create_authority`.
+        certificate: ``ca.crt``.
+        key: ``ca.key``.
+        federation: the federation's name.
+    """
+
+    directory: Path
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey = field(repr=False)
+    federation: str
+
+
+def open_authority(directory: Path, *, at: dt.datetime | None = None) -> Authority:
+    """Read an authority's certificate and key, and check that they can be used now.
+
+    Raises:
+        Misuse: FILE_MISSING without an authority.
+        DataFault: SECRET_MISSING without its key.
+        PeerFault: CERTIFICATE_INVALID when it has expired or the files do not belong together.
+    """
+    certificate = read_certificates(directory / "ca.crt")[0]
+    key = _authority_key(directory / "ca.key", certificate)
+    check_validity(certificate, at=utc_now() if at is None else at, what=str(directory / "ca.crt"))
+    federation = str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+    return Authority(directory=directory, certificate=certificate, key=key, federation=federation)
 
 
 def issue(
@@ -124,7 +173,7 @@ def issue(
     days: int = 90,
     at: dt.datetime | None = None,
 ) -> IssuedFiles:
-    """Make a node's keys and certificates in `out`.
+    """Make a node's keys and certificates in `out`, all on this machine: for trials.
 
     Args:
         authority: the folder of `create_authority`.
@@ -142,63 +191,123 @@ def issue(
         DataFault: SECRET_MISSING without the authority's key; DISK_FULL, there are no files then.
         PeerFault: CERTIFICATE_INVALID when the authority has expired or its files do not belong together.
     """
-    issuer = read_certificates(authority / "ca.crt")[0]
-    issuer_key = _authority_key(authority / "ca.key", issuer)
-    starts, ends = _lifetime(days, at)
-    check_validity(issuer, at=starts + _SKEW, what=str(authority / "ca.crt"))
-    ends = min(ends, issuer.not_valid_after_utc)
-    federation = str(issuer.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+    issuer = open_authority(authority, at=at)
     try:
-        identity = Identity(federation=federation, role=role, name=name)
+        identity = Identity(federation=issuer.federation, role=role, name=name)
     except ValueError as error:
         raise Misuse("CONFIG_INVALID", str(error)) from None
-    if role is Role.MINER and not hosts:
-        raise Misuse(
-            "CONFIG_INVALID", f"miner '{name}': no host, expected at least one", hint="name the host that parties dial"
-        )
+    tls_key, signing_key = ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()
+    issued = certify(issuer, identity, tls_key.public_key(), signing_key.public_key(), hosts=hosts, days=days, at=at)
     files = IssuedFiles(
-        certificate=out / f"{name}.crt", key=out / f"{name}.key", signing_key=out / f"{name}.sign", not_after=ends
+        certificate=out / f"{name}.crt",
+        key=out / f"{name}.key",
+        signing_key=out / f"{name}.sign",
+        not_after=issued[0].not_valid_after_utc,
     )
     _refuse_existing((files.key, files.signing_key, files.certificate))
-
-    subject = x509.Name(
-        [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, federation),
-            x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, role.value),
-            x509.NameAttribute(NameOID.COMMON_NAME, name),
-        ]
+    out.mkdir(parents=True, exist_ok=True)
+    create_files(
+        {
+            files.key: (private_pem(tls_key), 0o600),
+            files.signing_key: (private_pem(signing_key), 0o600),
+            files.certificate: (chain_pem(issued), 0o644),
+            **record(issuer, issued),
+        },
+        exists_hint=_NEVER,
     )
+    return files
+
+
+def certify(
+    authority: Authority,
+    identity: Identity,
+    tls_key: ec.EllipticCurvePublicKey,
+    signing_key: ed25519.Ed25519PublicKey,
+    *,
+    hosts: Sequence[str] = (),
+    days: int = 90,
+    at: dt.datetime | None = None,
+) -> tuple[x509.Certificate, x509.Certificate]:
+    """Make a node's two certificates for its two public keys; nothing is written.
+
+    Args:
+        authority: who signs.
+        identity: whose certificates; of the authority's federation.
+        tls_key: for connections.
+        signing_key: for statements.
+        hosts: as for `issue`.
+        days: how long they are valid, at most as long as the authority is.
+        at: the time that counts as now.
+
+    Returns:
+        The TLS certificate and the signing certificate.
+
+    Raises:
+        Misuse: CONFIG_INVALID for a bad lifetime or host, a miner without hosts, or an identity of another federation.
+    """
+    starts, ends = _lifetime(days, at)
+    ends = min(ends, authority.certificate.not_valid_after_utc)
+    if identity.federation != authority.federation:
+        raise Misuse(
+            "CONFIG_INVALID",
+            f"federation: got '{identity.federation}', expected '{authority.federation}'",
+            hint="this authority signs for its own federation only",
+        )
+    if identity.role is Role.MINER and not hosts:
+        raise Misuse(
+            "CONFIG_INVALID",
+            f"miner '{identity.name}': no host, expected at least one",
+            hint="name the host that parties dial: --host HOST",
+        )
     uri = x509.UniformResourceIdentifier(identity.uri)
-    tls_key, signing_key = ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()
     own = [x509.DNSName(peer_host(identity))] if hosts else []
-    tls_names, signing_names = [uri, *own, *map(_host, hosts)], [uri]
+    tls_names, signing_names = [uri, *own, *map(host_name, hosts)], [uri]
     tls_purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])]
-    chain = b""
-    for public, names, purposes in (
-        (tls_key.public_key(), tls_names, tls_purposes),
-        (signing_key.public_key(), signing_names, [SIGNING_PURPOSE]),
-    ):
-        certificate = (
-            _builder(subject, issuer.subject, public, starts, ends)
+
+    def signed(
+        public: ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey,
+        names: Sequence[x509.GeneralName],
+        purposes: Sequence[x509.ObjectIdentifier],
+    ) -> x509.Certificate:
+        return (
+            _builder(subject_of(identity), authority.certificate.subject, public, starts, ends)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(authority=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
-            .sign(issuer_key, hashes.SHA256())
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False
+            )
+            .sign(authority.key, hashes.SHA256())
         )
-        chain += certificate.public_bytes(Encoding.PEM)
-    out.mkdir(parents=True, exist_ok=True)
-    create_files(
-        {
-            files.key: (_private_pem(tls_key), 0o600),
-            files.signing_key: (_private_pem(signing_key), 0o600),
-            files.certificate: (chain, 0o644),
-        },
-        exists_hint=_NEVER,
+
+    return signed(tls_key, tls_names, tls_purposes), signed(signing_key, signing_names, [SIGNING_PURPOSE])
+
+
+def subject_of(identity: Identity) -> x509.Name:
+    """The subject name of an identity's certificates: for people; nothing is decided by it."""
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, identity.federation),
+            x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, identity.role.value),
+            x509.NameAttribute(NameOID.COMMON_NAME, identity.name),
+        ]
     )
-    return files
+
+
+def record(authority: Authority, issued: Sequence[x509.Certificate]) -> dict[Path, tuple[bytes, int]]:
+    """The file by which the authority remembers what it issued, for `create_files` together with what else is written."""
+    folder = authority.directory / ISSUED
+    folder.mkdir(parents=True, exist_ok=True)
+    identity = identity_of(issued[0])
+    path = folder / f"{identity.role}-{identity.name}-{issued[0].serial_number:x}.crt"
+    return {path: (chain_pem(issued), 0o644)}
+
+
+def chain_pem(certificates: Sequence[x509.Certificate]) -> bytes:
+    """Certificates as one PEM file."""
+    return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
 
 
 def _lifetime(days: int, at: dt.datetime | None) -> tuple[dt.datetime, dt.datetime]:
@@ -209,12 +318,7 @@ def _lifetime(days: int, at: dt.datetime | None) -> tuple[dt.datetime, dt.dateti
 
 
 def _authority_key(path: Path, issuer: x509.Certificate) -> ec.EllipticCurvePrivateKey:
-    try:
-        key = load_pem_private_key(read_private_file(path, what="authority's key"), password=None)
-    except (ValueError, TypeError):
-        raise PeerFault(
-            "CERTIFICATE_INVALID", f"{path}: expected a private key in PEM form without a password"
-        ) from None
+    key = load_private_key(path, what="authority's key")
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != issuer.public_key():
         raise PeerFault("CERTIFICATE_INVALID", f"{path}: not the private key of ca.crt beside it")
     return key
@@ -252,7 +356,12 @@ def _usage(*, authority: bool) -> x509.KeyUsage:
     )
 
 
-def _host(text: str) -> x509.GeneralName:
+def host_name(text: str) -> x509.GeneralName:
+    """A host as an alternative name of a certificate.
+
+    Raises:
+        Misuse: CONFIG_INVALID, neither a DNS name nor an IP address.
+    """
     try:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
@@ -270,7 +379,8 @@ def _host(text: str) -> x509.GeneralName:
     return x509.DNSName(text)
 
 
-def _private_pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
+def private_pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
+    """A private key as it stands in its file."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 

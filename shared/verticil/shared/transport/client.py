@@ -3,7 +3,8 @@
 A unary call has a deadline. A stream has none: it fails when it makes no progress for the connection's idle time, however
 long it takes altogether. gRPC itself repeats only unary calls, which are all safe to repeat, and only when the peer was
 not there; a stream is never replayed, its caller goes on from the committed offset. A peer that refuses our certificate
-looks to gRPC like one that is not there, so after such a failure `diagnosis` finds out which it is.
+looks to gRPC like one that is not there, so after such a failure `diagnosis` finds out which it is. Renewed certificates and a
+new deny-list are taken up between two calls (`line`).
 
 Channel options are those measured in operations.md section e. A connection belongs to the event loop in which it was
 made and must be closed there.
@@ -27,10 +28,12 @@ from google.protobuf.message import DecodeError, Message
 
 from verticil.shared import logs
 from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.transport.diagnosis import diagnose, split_endpoint
+from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
+from verticil.shared.transport.diagnosis import diagnose, served_certificate, split_endpoint
 from verticil.shared.transport.errors_on_wire import from_detail
 from verticil.shared.transport.identity import Identity, peer_host
-from verticil.shared.transport.pki import Credentials
+from verticil.shared.transport.line import Line
+from verticil.shared.transport.pki import Credentials, CredentialSource
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2, peer_pb2
 
 __all__ = [
@@ -43,6 +46,7 @@ __all__ = [
     "Connection",
     "client_channel",
     "dial_peer",
+    "is_loopback",
     "request_id",
     "retriable",
 ]
@@ -141,24 +145,30 @@ CLIENT_OPTIONS: Final[tuple[tuple[str, int | str], ...]] = (
 """Channel options of a client (operations.md section e)."""
 
 
-def client_channel(endpoint: str, credentials: Credentials, *, server_name: str | None = None) -> grpc.aio.Channel:
+def client_channel(
+    endpoint: str, credentials: Credentials, *, server_name: str | None = None, trusted: bytes | None = None
+) -> grpc.aio.Channel:
     """Open a channel to `endpoint`; it connects with its first call.
 
     Args:
         endpoint: host:port.
         credentials: ours.
         server_name: name that the server's certificate must carry; the endpoint's host when absent.
+        trusted: certificates (PEM) by which the server's is verified; the authority's when absent.
     """
     options: list[tuple[str, int | str]] = [*CLIENT_OPTIONS]
     if server_name is not None:
         options.append(("grpc.ssl_target_name_override", server_name))
-    if _is_loopback(split_endpoint(endpoint)[0]):
+    if is_loopback(split_endpoint(endpoint)[0]):
         options.append(("grpc.enable_http_proxy", 0))  # a site's proxy cannot reach this machine's own ports
-    secure = grpc.ssl_channel_credentials(credentials.ca_pem, credentials.key_pem, credentials.chain_pem)
+    secure = grpc.ssl_channel_credentials(
+        credentials.ca_pem if trusted is None else trusted, credentials.key_pem, credentials.chain_pem
+    )
     return grpc.aio.secure_channel(endpoint, secure, options=options)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine; no proxy is used for it."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -170,25 +180,35 @@ class Connection:
 
     Args:
         endpoint: host:port.
-        credentials: ours.
+        credentials: ours, read once or followed.
         idle_timeout_seconds: a stream that makes no progress for so long has failed.
         server_name: name that the server's certificate must carry; the endpoint's host when absent.
+        revocations: the deny-list by which the server's certificate is refused.
         expected: who must be there, for messages (`dial_peer`); that it is, `server_name` ensures.
 
     Attributes:
-        channel: for the stubs of the generated code.
+        channel: for the stubs of the generated code, and for nothing else.
     """
 
     def __init__(
         self,
         endpoint: str,
-        credentials: Credentials,
+        credentials: CredentialSource,
         *,
         idle_timeout_seconds: float = 120.0,
         server_name: str | None = None,
         expected: Identity | None = None,
+        revocations: Revocations = NOBODY_REVOKED,
     ) -> None:
-        self.channel = client_channel(endpoint, credentials, server_name=server_name)
+        self._line = Line(
+            credentials,
+            revocations,
+            make=lambda ours, trusted: client_channel(endpoint, ours, server_name=server_name, trusted=trusted),
+            server_certificate=lambda ours: served_certificate(
+                endpoint, ours, server_name=server_name, expected=expected
+            ),
+        )
+        self.channel = self._line.as_channel()
         self._endpoint = endpoint
         self._expected = expected
         self._peer = endpoint if expected is None else f"{expected.role} '{expected.name}' at {endpoint}"
@@ -198,7 +218,7 @@ class Connection:
 
     async def close(self) -> None:
         """Close the channel; calls under way end with an error. Repeatable."""
-        await self.channel.close()
+        await self._line.close()
 
     async def unary(self, method: grpc.aio.UnaryUnaryMultiCallable[Q, R], request: Q, *, timeout_seconds: float) -> R:
         """One request, one reply.
@@ -207,10 +227,23 @@ class Connection:
             VerticilError: what the peer answered.
             PeerFault: DEADLINE, UNREACHABLE, TLS_REFUSED, RESOURCE_EXHAUSTED, VERSION_UNSUPPORTED or MESSAGE_INVALID.
         """
+        return (await self.ask(method, request, timeout_seconds=timeout_seconds))[0]
+
+    async def ask(
+        self, method: grpc.aio.UnaryUnaryMultiCallable[Q, R], request: Q, *, timeout_seconds: float
+    ) -> tuple[R, dict[str, str]]:
+        """One request, one reply, and what the answering node tells of itself besides (its trailing metadata).
+
+        Raises:
+            VerticilError: as `unary`.
+        """
+        await self._line.refresh()
         marked = request_id()
         try:
             call = method(request, timeout=timeout_seconds, metadata=((REQUEST_KEY, marked),))
-            return await self._step(call, None)
+            reply = await self._step(call, None)
+            told = await call.trailing_metadata()
+            return reply, {key: value for key, value in told or () if isinstance(value, str)}
         except grpc.aio.AioRpcError as error:
             raise await self._ours(error, marked) from None
         except grpc.aio.UsageError:
@@ -227,6 +260,7 @@ class Connection:
             VerticilError: what the peer answered.
             PeerFault: as `unary`; DEADLINE when the peer takes nothing, or says nothing after the end, for the idle time.
         """
+        await self._line.refresh()
         marked = request_id()
         try:
             call = method(metadata=((REQUEST_KEY, marked),))
@@ -259,6 +293,7 @@ class Connection:
             VerticilError: what the peer answered.
             PeerFault: as `unary`; DEADLINE when nothing arrives for the idle time.
         """
+        await self._line.refresh()
         marked = request_id()
         try:
             call = method(request, metadata=((REQUEST_KEY, marked),))
@@ -304,14 +339,24 @@ class Connection:
         with logs.fields(request=marked):
             _log.debug("%s: %s", self._peer, told.code if told is not None else error.code().name)
         if told is None and error.code() is grpc.StatusCode.UNAVAILABLE:
+            self._line.forget_pinned()  # the server may have a new certificate
             return await asyncio.to_thread(
-                diagnose, self._endpoint, self._credentials, server_name=self._server_name, expected=self._expected
+                diagnose,
+                self._endpoint,
+                self._credentials.current(),
+                server_name=self._server_name,
+                expected=self._expected,
             )
         return _interpreted(error, self._peer) if told is None else told
 
 
 def dial_peer(
-    address: str, credentials: Credentials, identity: Identity, *, idle_timeout_seconds: float = 120.0
+    address: str,
+    credentials: CredentialSource,
+    identity: Identity,
+    *,
+    idle_timeout_seconds: float = 120.0,
+    revocations: Revocations = NOBODY_REVOKED,
 ) -> Connection:
     """A connection that reaches one node and no other: whoever else is at the address is refused before it gets a request.
 
@@ -320,6 +365,7 @@ def dial_peer(
         credentials: ours.
         identity: the node that is meant.
         idle_timeout_seconds: a stream that makes no progress for so long has failed.
+        revocations: the deny-list by which its certificate is refused.
     """
     return Connection(
         address,
@@ -327,6 +373,7 @@ def dial_peer(
         idle_timeout_seconds=idle_timeout_seconds,
         server_name=peer_host(identity),
         expected=identity,
+        revocations=revocations,
     )
 
 

@@ -24,7 +24,7 @@ from verticil.shared.errors import PeerFault
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.pki import Credentials, certificate_sha256, identity_of, utc_now
 
-__all__ = ["diagnose", "split_endpoint"]
+__all__ = ["diagnose", "served_certificate", "split_endpoint"]
 
 _HTTP2_PREFACE: Final = (
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
@@ -109,6 +109,39 @@ def diagnose(
         f"it does not accept our certificate ({credentials.identity}, valid until {credentials.not_after:%Y-%m-%d})",
         f"both sides need certificates of one authority (ours: SHA-256 {authority[:16]}…) and clocks that agree",
     )
+
+
+def served_certificate(
+    endpoint: str,
+    credentials: Credentials,
+    *,
+    server_name: str | None = None,
+    expected: Identity | None = None,
+    timeout_seconds: float = 5.0,
+) -> x509.Certificate:
+    """The certificate that a server shows, verified as for a call: by our authority, and for the name. Blocks.
+
+    Args:
+        endpoint: host:port.
+        credentials: ours.
+        server_name, expected, timeout_seconds: as for `diagnose`.
+
+    Raises:
+        PeerFault: as `diagnose` answers.
+    """
+    host, port = split_endpoint(endpoint)
+    try:
+        with (
+            socket.create_connection((host, port), timeout_seconds) as plain,
+            _context(credentials).wrap_socket(plain, server_hostname=server_name or host) as secure,
+        ):
+            encoded = secure.getpeercert(binary_form=True)
+    except OSError:
+        raise diagnose(
+            endpoint, credentials, server_name=server_name, expected=expected, timeout_seconds=timeout_seconds
+        ) from None
+    assert encoded  # a verified handshake has one
+    return x509.load_der_x509_certificate(encoded)
 
 
 def _context(credentials: Credentials) -> ssl.SSLContext:

@@ -12,13 +12,38 @@ import logging
 import secrets
 from typing import Final
 
+import grpc
+
 from verticil.shared.errors import InternalFault, VerticilError, from_code
 from verticil.wire.v1 import common_pb2
 
-__all__ = ["from_detail", "to_detail", "without_text"]
+__all__ = ["from_detail", "status_of", "to_detail", "without_text"]
 
 _TEXT_LIMIT: Final = 1000  # characters; trailing metadata are limited to 8 KiB by gRPC
 _CODE_LIMIT: Final = 64
+
+_STATUS: Final[dict[str, grpc.StatusCode]] = {
+    "STUDY_UNKNOWN": grpc.StatusCode.NOT_FOUND,
+    "STUDY_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
+    "DISK_FULL": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "RESOURCE_EXHAUSTED": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "DEADLINE": grpc.StatusCode.DEADLINE_EXCEEDED,
+    "CERTIFICATE_INVALID": grpc.StatusCode.UNAUTHENTICATED,
+    "CERTIFICATE_REVOKED": grpc.StatusCode.UNAUTHENTICATED,
+    "IDENTITY_REFUSED": grpc.StatusCode.PERMISSION_DENIED,
+    "PARTY_UNKNOWN": grpc.StatusCode.PERMISSION_DENIED,
+    "NOT_OWNER": grpc.StatusCode.PERMISSION_DENIED,
+    "CHUNK_CORRUPT": grpc.StatusCode.ABORTED,
+    "SESSION_REPLACED": grpc.StatusCode.ABORTED,
+    "OFFSET_MISMATCH": grpc.StatusCode.ABORTED,
+    "INTERNAL": grpc.StatusCode.INTERNAL,
+}
+_FAMILY_STATUS: Final[dict[str, grpc.StatusCode]] = {
+    "Misuse": grpc.StatusCode.INVALID_ARGUMENT,
+    "PeerFault": grpc.StatusCode.FAILED_PRECONDITION,
+    "Refusal": grpc.StatusCode.FAILED_PRECONDITION,
+}
+"""For generic tools only; our own callers read the `ErrorDetail`. Everything else is FAILED_PRECONDITION: not to be retried."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +63,11 @@ def from_detail(detail: common_pb2.ErrorDetail) -> VerticilError:
     """
     message = _clean(detail.message, _TEXT_LIMIT) or "the peer gave no message"
     return from_code(_clean(detail.code, _CODE_LIMIT), message, hint=_clean(detail.hint, _TEXT_LIMIT))
+
+
+def status_of(error: VerticilError) -> grpc.StatusCode:
+    """The status of a call that failed with `error`."""
+    return _STATUS.get(error.code) or _FAMILY_STATUS.get(error.family, grpc.StatusCode.FAILED_PRECONDITION)
 
 
 def without_text(error: Exception, *, method: str) -> InternalFault:

@@ -25,11 +25,13 @@ PEER_DOMAIN: Final = ".verticil"
 
 
 class Role(enum.StrEnum):
-    """What a certificate is for. A certificate has exactly one role."""
+    """What a certificate is for. A certificate has exactly one role; `access` says what each may do."""
 
     PARTY = "party"
     MINER = "miner"
     ANALYST = "analyst"
+    CONSUMER = "consumer"
+    AUDITOR = "auditor"
 
 
 def is_name(text: str) -> bool:

@@ -5,7 +5,9 @@ certificate (Ed25519, see `signing`) after it, both of the same identity and iss
 keys; and the authority's certificate, which federation.toml names together with its SHA-256. TLS checks a peer's chain and
 host name; what a certificate says of identity is read here and nowhere else. `authority` makes all of these.
 
-There is no revocation list: certificates are short-lived. Messages name files, identities and times, never key material.
+A renewal with new keys lies beside the old ones as ``NAME.next.key`` and ``NAME.next.sign`` until the certificate is there, and
+putting the certificate in its place is what makes it count: whoever reads a private key takes the one that fits the certificate.
+Messages name files, identities and times, never key material.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ import datetime as dt
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from verticil.shared.config import Federation
@@ -30,6 +33,7 @@ __all__ = [
     "DEMO_LIFETIME",
     "DEMO_MARKER",
     "SIGNING_PURPOSE",
+    "CredentialSource",
     "Credentials",
     "certificate_sha256",
     "check_issued",
@@ -37,8 +41,10 @@ __all__ = [
     "check_validity",
     "identity_of",
     "is_demo_authority",
+    "key_files",
     "load_authority_certificate",
     "load_credentials",
+    "load_private_key",
     "read_certificates",
     "read_private_file",
     "utc_now",
@@ -185,6 +191,21 @@ def read_private_file(path: Path, *, what: str) -> bytes:
         ) from None
 
 
+def load_private_key(path: Path, *, what: str) -> PrivateKeyTypes:
+    """A private key from its file.
+
+    Raises:
+        DataFault: SECRET_MISSING when it cannot be read.
+        PeerFault: CERTIFICATE_INVALID when it is not a private key in PEM form without a password.
+    """
+    try:
+        return load_pem_private_key(read_private_file(path, what=what), password=None)
+    except (ValueError, TypeError):
+        raise PeerFault(
+            "CERTIFICATE_INVALID", f"{path}: expected a private key in PEM form without a password"
+        ) from None
+
+
 def load_authority_certificate(federation: Federation) -> x509.Certificate:
     """The certificate of the federation's authority, checked against ``ca_sha256``.
 
@@ -226,6 +247,18 @@ class Credentials:
     certificate: Path
     key: Path
 
+    def current(self) -> Credentials:
+        """Themselves: these were read once (`verticil.shared.membership.current` reads them anew)."""
+        return self
+
+
+class CredentialSource(Protocol):
+    """Where servers and connections get the credentials for their next handshake."""
+
+    def current(self) -> Credentials:
+        """As they are now. Fast, and from any thread."""
+        ...
+
 
 def load_credentials(
     certificate: Path,
@@ -253,7 +286,8 @@ def load_credentials(
             IDENTITY_REFUSED when the certificate names somebody else.
     """
     authority = load_authority_certificate(federation)
-    leaf = read_certificates(certificate)[0]
+    chain = read_certificates(certificate)
+    leaf = chain[0]
     moment = utc_now() if at is None else at
     check_validity(authority, at=moment, what=str(federation.ca_certificate))
     check_issued(leaf, authority, what=str(certificate))
@@ -270,12 +304,11 @@ def load_credentials(
                 f"{certificate}: {what} is '{got}', expected '{expected}'",
                 hint="use the certificate that was issued to this node",
             )
-    key_pem = read_private_file(key, what="private key")
-    _check_pair(leaf, key_pem, certificate=certificate, key=key)
+    key, key_pem = _private_key_of(leaf, key, certificate=certificate)
     return Credentials(
         identity=identity,
         ca_pem=authority.public_bytes(Encoding.PEM),
-        chain_pem=certificate.read_bytes(),
+        chain_pem=b"".join(one.public_bytes(Encoding.PEM) for one in chain),
         key_pem=key_pem,
         not_after=leaf.not_valid_after_utc,
         is_demo=is_demo_authority(authority),
@@ -284,16 +317,22 @@ def load_credentials(
     )
 
 
-def _check_pair(leaf: x509.Certificate, key_pem: bytes, *, certificate: Path, key: Path) -> None:
-    try:
-        private = load_pem_private_key(key_pem, password=None)
-    except (ValueError, TypeError):
-        raise PeerFault(
-            "CERTIFICATE_INVALID", f"{key}: expected a private key in PEM form without a password"
-        ) from None
-    same = isinstance(private, ec.EllipticCurvePrivateKey) and private.public_key() == leaf.public_key()
-    if not same:
-        raise PeerFault("CERTIFICATE_INVALID", f"{key}: not the private key of {certificate}")
+def key_files(key: Path) -> tuple[Path, ...]:
+    """Where the private key of a certificate may lie: `key`, and while a renewal is being installed beside it.
+
+    >>> [str(path) for path in key_files(Path("pki/clinic.key"))]
+    ['pki/clinic.key', 'pki/clinic.next.key']
+    """
+    return (key, key.with_name(f"{key.stem}.next{key.suffix}"))
+
+
+def _private_key_of(leaf: x509.Certificate, key: Path, *, certificate: Path) -> tuple[Path, bytes]:
+    present = [path for path in key_files(key) if path.exists()]
+    for path in present or [key]:
+        private = load_private_key(path, what="private key")
+        if isinstance(private, ec.EllipticCurvePrivateKey) and private.public_key() == leaf.public_key():
+            return path, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    raise PeerFault("CERTIFICATE_INVALID", f"{key}: not the private key of {certificate}")
 
 
 def _stamp(moment: dt.datetime) -> str:

@@ -34,8 +34,11 @@ _CALL_SECONDS: Final = 30.0
 _WAIT_MARGIN_SECONDS: Final = 15.0
 
 
-async def check_health(connection: Connection, *, timeout_seconds: float = 5.0) -> None:
+async def check_health(connection: Connection, *, timeout_seconds: float = 5.0) -> dict[str, str]:
     """Ask the peer whether it serves; what `verticil healthcheck` does.
+
+    Returns:
+        What it tells of itself besides: `verticil.shared.transport.version.PROTOCOL_KEY` and ``TIME_KEY``, from version 2 on.
 
     Raises:
         PeerFault: NOT_READY when it does not serve (now), and as `Connection.unary`.
@@ -46,9 +49,10 @@ async def check_health(connection: Connection, *, timeout_seconds: float = 5.0) 
         request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
         response_deserializer=health_pb2.HealthCheckResponse.FromString,
     )
-    reply = await connection.unary(check, health_pb2.HealthCheckRequest(), timeout_seconds=timeout_seconds)
+    reply, told = await connection.ask(check, health_pb2.HealthCheckRequest(), timeout_seconds=timeout_seconds)
     if reply.status != health_pb2.HealthCheckResponse.SERVING:
         raise PeerFault("NOT_READY", "the service is not serving", hint="it is starting or stopping")
+    return told
 
 
 class GrpcCoordinator:

@@ -1,11 +1,13 @@
 """The answering side: a gRPC server that talks only to nodes of its federation, over mutual TLS.
 
-Three gates stand before a service, and each is shut unless it is opened: TLS accepts only certificates that the federation's
-authority issued for this purpose; the caller's identity is the URI in that certificate, read anew for each call together with
-its validity; the role table says who may call the method. A service object (see `coordinator`) then gets the identity
-and the parsed request. A `VerticilError` goes back as `ErrorDetail` in the trailing metadata, anything else as INTERNAL without
-text. Limits: 4 MiB a message, `maximum_concurrent_rpcs` calls at a time, a quarter of them for one caller, an idle time for
-streams in either direction.
+Three gates stand before a service, and each is shut unless it is opened: TLS accepts only certificates that the
+federation's authority issued for this purpose; the caller's identity is the URI in that certificate, read anew for each
+call together with its validity and the deny-list (a stream also looks at that with each message, and what was revoked
+meanwhile gets no answer); the role table says who may call the method. Which call was refused for whom is logged, and told
+to `on_refusal`. A service object (see `coordinator`) then gets the identity and the parsed request. A `VerticilError` goes
+back as `ErrorDetail` in the trailing metadata, anything else as INTERNAL without text. Limits: 4 MiB a message,
+`maximum_concurrent_rpcs` calls at a time, a quarter of them for one caller, an idle time for streams in either direction. A
+renewed certificate is shown from the next handshake on.
 
 The server belongs to the event loop in which it was started. Nothing here computes or touches the disk.
 """
@@ -19,9 +21,18 @@ import functools
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
-from typing import Final, NoReturn, Protocol, TypeVar, cast
+from typing import Final, NoReturn, Protocol, TypeAlias, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -33,7 +44,14 @@ from grpc_health.v1 import health_pb2
 
 from verticil.shared import logs
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
-from verticil.shared.transport.access import ROLES, check_access
+from verticil.shared.transport.access import (
+    NOBODY_REVOKED,
+    ROLES,
+    RefusedCall,
+    Revocations,
+    check_access,
+    check_revoked,
+)
 from verticil.shared.transport.client import (
     ERROR_KEY,
     KEEPALIVE_SECONDS,
@@ -43,12 +61,13 @@ from verticil.shared.transport.client import (
     request_id,
 )
 from verticil.shared.transport.coordinator import ControlService, CoordinatorService
-from verticil.shared.transport.errors_on_wire import to_detail, without_text
+from verticil.shared.transport.errors_on_wire import status_of, to_detail, without_text
 from verticil.shared.transport.health import HealthService, ServiceUnknown
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.metrics import Metrics
 from verticil.shared.transport.peer import PeerService
-from verticil.shared.transport.pki import Credentials, check_validity, identity_of, utc_now
+from verticil.shared.transport.pki import Credentials, CredentialSource, check_validity, identity_of, utc_now
+from verticil.shared.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, TIME_KEY, agree
 from verticil.wire.v1 import control_pb2, coordinator_pb2, peer_pb2
 
 __all__ = ["SERVER_OPTIONS", "Binding", "RpcServer", "bind_control", "bind_coordinator", "bind_peer"]
@@ -74,27 +93,13 @@ SERVER_OPTIONS: Final = (
 )
 """Channel options of a server (operations.md section e)."""
 
-_STATUS: Final[dict[str, grpc.StatusCode]] = {
-    "STUDY_UNKNOWN": grpc.StatusCode.NOT_FOUND,
-    "STUDY_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
-    "DISK_FULL": grpc.StatusCode.RESOURCE_EXHAUSTED,
-    "RESOURCE_EXHAUSTED": grpc.StatusCode.RESOURCE_EXHAUSTED,
-    "DEADLINE": grpc.StatusCode.DEADLINE_EXCEEDED,
-    "CERTIFICATE_INVALID": grpc.StatusCode.UNAUTHENTICATED,
-    "IDENTITY_REFUSED": grpc.StatusCode.PERMISSION_DENIED,
-    "PARTY_UNKNOWN": grpc.StatusCode.PERMISSION_DENIED,
-    "NOT_OWNER": grpc.StatusCode.PERMISSION_DENIED,
-    "CHUNK_CORRUPT": grpc.StatusCode.ABORTED,
-    "OFFSET_MISMATCH": grpc.StatusCode.ABORTED,
-    "SESSION_REPLACED": grpc.StatusCode.ABORTED,
-    "INTERNAL": grpc.StatusCode.INTERNAL,
-}
-_FAMILY_STATUS: Final[dict[str, grpc.StatusCode]] = {
-    "Misuse": grpc.StatusCode.INVALID_ARGUMENT,
-    "PeerFault": grpc.StatusCode.FAILED_PRECONDITION,
-    "Refusal": grpc.StatusCode.FAILED_PRECONDITION,
-}
-"""For generic tools only; our own callers read the `ErrorDetail`. Everything else is FAILED_PRECONDITION: not to be retried."""
+_WHO_THEY_ARE: Final = frozenset(
+    {"CERTIFICATE_INVALID", "CERTIFICATE_REVOKED", "IDENTITY_REFUSED", "PARTY_UNKNOWN", "NOT_OWNER"}
+)
+"""Refused for who the caller is, or for whom it pretended to speak."""
+
+_Standing: TypeAlias = Callable[[], None]
+"""Raises CERTIFICATE_REVOKED when the caller's certificate has been revoked by now."""
 
 
 class _TooManyCalls(PeerFault):
@@ -108,13 +113,25 @@ class _TooManyCalls(PeerFault):
         )
 
 
+@dataclass(slots=True, kw_only=True)
+class _Caller:
+    """Who calls, as far as it is known."""
+
+    identity: Identity | None = None
+    serial: int = 0
+
+    def __str__(self) -> str:
+        return "unknown caller" if self.identity is None else f"{self.identity} (serial {self.serial:x})"
+
+
 class _Context(Protocol):
     """What is used of gRPC's context of a call."""
 
     def auth_context(self) -> Mapping[str, Sequence[bytes]]: ...
-    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]] | None: ...
+    def invocation_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
+    def set_trailing_metadata(self, trailing_metadata: Sequence[tuple[str, str]]) -> None: ...
     async def abort(
-        self, code: grpc.StatusCode, details: str, trailing_metadata: Sequence[tuple[str, bytes]]
+        self, code: grpc.StatusCode, details: str, trailing_metadata: Sequence[tuple[str, str | bytes]]
     ) -> None: ...
     async def send_initial_metadata(self, initial_metadata: Sequence[tuple[str, bytes]]) -> None: ...
     async def write(self, message: Message) -> None: ...
@@ -155,7 +172,7 @@ class RpcServer:
 
     Args:
         listen: host:port; port 0 takes a free one.
-        credentials: the server's own; the certificate must carry the host that callers dial.
+        credentials: the server's own, read once or followed; the certificate must carry the host that callers dial.
         bindings: the services.
         idle_timeout_seconds: a stream that makes no progress for so long is ended.
         maximum_concurrent_rpcs: further calls are answered with RESOURCE_EXHAUSTED; so are those of a caller who has a quarter of
@@ -163,12 +180,14 @@ class RpcServer:
         roles: full method name -> roles that may call it; what is not there, nobody may call.
         metrics: counts every call and its bytes.
         clock: the time that certificates are checked against at each call.
+        revocations: the deny-list by which callers' certificates are refused.
+        on_refusal: told of each call that is refused for who its caller is. Must be quick.
     """
 
     def __init__(
         self,
         listen: str,
-        credentials: Credentials,
+        credentials: CredentialSource,
         bindings: Sequence[Binding],
         *,
         idle_timeout_seconds: float = 120.0,
@@ -176,9 +195,14 @@ class RpcServer:
         roles: Mapping[str, frozenset[Role]] = ROLES,
         metrics: Metrics | None = None,
         clock: Callable[[], dt.datetime] = utc_now,
+        revocations: Revocations = NOBODY_REVOKED,
+        on_refusal: Callable[[RefusedCall], None] | None = None,
     ) -> None:
         self._listen = listen
         self._credentials = credentials
+        self._federation = credentials.current().identity.federation
+        self._revocations = revocations
+        self._on_refusal = on_refusal
         self._bindings = tuple(bindings)
         self._idle = idle_timeout_seconds
         self._maximum = maximum_concurrent_rpcs
@@ -208,10 +232,10 @@ class RpcServer:
             Binding(descriptor=_HEALTH, service=self._health, omitted=frozenset({"List"})),
         ):
             server.add_generic_rpc_handlers((self._handler(binding),))
-        secure = grpc.ssl_server_credentials(
-            [(self._credentials.key_pem, self._credentials.chain_pem)],
-            self._credentials.ca_pem,
-            require_client_auth=True,
+        secure = grpc.dynamic_ssl_server_credentials(
+            _shown(self._credentials.current()),
+            cast("Callable[[], grpc.ServerCertificateConfiguration]", _Shown(self._credentials)),
+            require_client_authentication=True,
         )
         try:
             port = server.add_secure_port(self._listen, secure)
@@ -264,25 +288,26 @@ class RpcServer:
             return raw
 
         async def one_to_one(raw: bytes, context: _Context) -> Message:
-            async def work(identity: Identity) -> Message:
+            async def work(identity: Identity, _standing: _Standing) -> Message:
                 return await cast("Awaitable[Message]", behaviour(identity, parse(raw)))
 
             return await self._answer(name, context, work)
 
         async def many_to_one(raw: AsyncIterable[bytes], context: _Context) -> Message:
-            async def work(identity: Identity) -> Message:
-                async with contextlib.aclosing(self._arriving(raw, parse)) as requests:
+            async def work(identity: Identity, standing: _Standing) -> Message:
+                async with contextlib.aclosing(self._arriving(raw, parse, standing)) as requests:
                     return await cast("Awaitable[Message]", behaviour(identity, requests))
 
             return await self._answer(name, context, work, before_ending=lambda: self._hear_out(raw, context))
 
         async def one_to_many(raw: bytes, context: _Context) -> None:
-            async def work(identity: Identity) -> None:
+            async def work(identity: Identity, standing: _Standing) -> None:
                 replies = cast("AsyncIterator[Message]", behaviour(identity, parse(raw)))
                 async with contextlib.AsyncExitStack() as stack:
                     if isinstance(replies, AsyncGenerator):
                         await stack.enter_async_context(contextlib.aclosing(replies))
                     async for reply in replies:
+                        standing()
                         await self._moving(context.write(reply))
 
             await self._answer(name, context, work)
@@ -299,7 +324,7 @@ class RpcServer:
         self,
         method: str,
         context: _Context,
-        work: Callable[[Identity], Awaitable[T]],
+        work: Callable[[Identity, _Standing], Awaitable[T]],
         *,
         before_ending: Callable[[], Awaitable[None]] | None = None,
     ) -> T:
@@ -322,22 +347,54 @@ class RpcServer:
         return outcome
 
     async def _outcome(
-        self, method: str, context: _Context, work: Callable[[Identity], Awaitable[T]]
+        self, method: str, context: _Context, work: Callable[[Identity, _Standing], Awaitable[T]]
     ) -> T | VerticilError:
-        caller = "unknown caller"
+        caller = _Caller()
         try:
-            identity = self._caller(context)
-            caller = identity.uri
-            check_access(identity, method, federation=self._credentials.identity.federation, roles=self._roles)
+            context.set_trailing_metadata(self._of_ourselves())
+            identity = self._identify(context, caller)
+
+            def standing() -> None:
+                check_revoked(caller.serial, identity, self._revocations)
+
+            standing()
+            check_access(identity, method, federation=self._federation, roles=self._roles)
+            self._check_version(context)
             self._admit(identity.uri)
-            return await work(identity)
+            outcome = await work(identity, standing)
+            standing()
+            return outcome
         except VerticilError as error:
-            # Asking too early is part of the protocol, and no news.
-            level = logging.DEBUG if error.code == "NOT_READY" else logging.INFO
-            _log.log(level, "%s by %s: %s", method, caller, error)
+            self._note(method, caller, error)
             return error
         except Exception as error:  # noqa: BLE001 (a caller is never told of what we did not foresee)
             return without_text(error, method=method)
+
+    def _note(self, method: str, caller: _Caller, error: VerticilError) -> None:
+        """Log an answer that is an error; asking too early is part of the protocol, and no news."""
+        refused = error.code in _WHO_THEY_ARE
+        level = logging.WARNING if refused else logging.DEBUG if error.code == "NOT_READY" else logging.INFO
+        _log.log(level, "%s by %s: %s", method, caller, error)
+        if refused and self._on_refusal is not None:
+            known = caller.identity is not None
+            self._on_refusal(
+                RefusedCall(
+                    caller=str(caller.identity) if known else "",
+                    serial=f"{caller.serial:x}" if known else "",
+                    method=method,
+                    code=error.code,
+                    message=error.message,
+                )
+            )
+
+    def _of_ourselves(self) -> tuple[tuple[str, str], ...]:
+        return (PROTOCOL_KEY, str(PROTOCOL_VERSION)), (TIME_KEY, str(round(self._clock().timestamp() * 1000)))
+
+    def _check_version(self, context: _Context) -> None:
+        told = next((value for key, value in context.invocation_metadata() or () if key == PROTOCOL_KEY), None)
+        if told is not None:
+            version = int(told) if isinstance(told, str) and told.isascii() and told.isdigit() and len(told) < 6 else 0
+            agree(version, here="the answering side", there="the calling side")
 
     def _admit(self, caller: str) -> None:
         """Count a call until its task ends, so that no caller can keep the others out."""
@@ -355,16 +412,17 @@ class RpcServer:
         self._calls[caller] += 1
         task.add_done_callback(ended)
 
-    def _caller(self, context: _Context) -> Identity:
+    def _identify(self, context: _Context, caller: _Caller) -> Identity:
         certificates = context.auth_context().get("x509_pem_cert", ())
         if len(certificates) != 1:
             raise PeerFault("IDENTITY_REFUSED", f"got {len(certificates)} client certificates, expected one")
         certificate, identity = _read(bytes(certificates[0]))
+        caller.identity, caller.serial = identity, certificate.serial_number
         check_validity(certificate, at=self._clock(), what="client certificate")
         return identity
 
     async def _arriving(
-        self, raw: AsyncIterable[bytes], parse: Callable[[bytes], Message]
+        self, raw: AsyncIterable[bytes], parse: Callable[[bytes], Message], standing: _Standing
     ) -> AsyncGenerator[Message, None]:
         arriving = aiter(raw)
         while True:
@@ -372,6 +430,7 @@ class RpcServer:
                 message = await self._moving(anext(arriving))
             except StopAsyncIteration:
                 return
+            standing()
             yield parse(message)
 
     async def _hear_out(self, raw: AsyncIterable[bytes], context: _Context) -> None:
@@ -393,12 +452,9 @@ class RpcServer:
 
 
 async def _abort(context: _Context, error: VerticilError) -> NoReturn:
-    if isinstance(error, ServiceUnknown):
-        status = grpc.StatusCode.NOT_FOUND
-    else:
-        status = _STATUS.get(error.code) or _FAMILY_STATUS.get(error.family, grpc.StatusCode.FAILED_PRECONDITION)
+    status = grpc.StatusCode.NOT_FOUND if isinstance(error, ServiceUnknown) else status_of(error)
     detail = to_detail(error).SerializeToString()
-    await context.abort(status, error.code, trailing_metadata=((ERROR_KEY, detail),))
+    await context.abort(status, error.code, trailing_metadata=((ERROR_KEY, detail),))  # in place of what was set before
     raise AssertionError("abort returned")
 
 
@@ -406,6 +462,25 @@ def _request_of(context: _Context) -> str:
     """The id that the caller gave to this call, if it looks like one of ours: what is logged is never a stranger's text."""
     given = next((value for key, value in context.invocation_metadata() or () if key == REQUEST_KEY), "")
     return given if isinstance(given, str) and REQUEST_ID.fullmatch(given) else request_id()
+
+
+class _Shown:
+    """What gRPC asks before each handshake, in a thread of its own: a new certificate to show, or None for the one before."""
+
+    def __init__(self, source: CredentialSource) -> None:
+        self._source = source
+        self._last = source.current()
+
+    def __call__(self) -> grpc.ServerCertificateConfiguration | None:
+        now = self._source.current()
+        if now is self._last:
+            return None
+        self._last = now
+        return _shown(now)
+
+
+def _shown(credentials: Credentials) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(credentials.key_pem, credentials.chain_pem)], credentials.ca_pem)
 
 
 @functools.lru_cache(maxsize=256)

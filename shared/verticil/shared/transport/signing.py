@@ -9,24 +9,27 @@ only; the certificate that comes with it proves nothing by itself.
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from pathlib import Path
 from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from verticil.shared.errors import PeerFault
+from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.transport.followed import FollowedFiles
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.pki import (
     SIGNING_PURPOSE,
     check_issued,
     check_validity,
     identity_of,
+    key_files,
+    load_private_key,
     read_certificates,
-    read_private_file,
 )
 from verticil.wire.v1 import common_pb2
 
@@ -34,19 +37,30 @@ __all__ = ["SigningKey", "verify_signed"]
 
 _CERTIFICATE_LIMIT: Final = 16_384
 
+_log = logging.getLogger(__name__)
+
 
 class SigningKey:
     """A node's signing key with its certificate.
 
+    One that was loaded from files follows them: a renewed certificate is used from the next statement on, as far as it is whole
+    and names the same identity. A daemon so signs with a certificate that is valid.
+
     Attributes:
         identity: who signs.
-        certificate: DER of the signing certificate.
     """
 
     def __init__(self, key: Ed25519PrivateKey, certificate: x509.Certificate) -> None:
         self.identity = identity_of(certificate)
-        self.certificate = certificate.public_bytes(Encoding.DER)
         self._key = key
+        self._certificate = certificate.public_bytes(Encoding.DER)
+        self._files: FollowedFiles | None = None
+        self._paths = (Path(), Path())
+
+    @property
+    def certificate(self) -> bytes:
+        """DER of the signing certificate."""
+        return self._certificate
 
     @classmethod
     def load(cls, path: Path, certificate: Path) -> SigningKey:
@@ -57,21 +71,32 @@ class SigningKey:
             DataFault: SECRET_MISSING without the key.
             PeerFault: CERTIFICATE_INVALID when the file holds no signing certificate of this key.
         """
-        try:
-            key = load_pem_private_key(read_private_file(path, what="signing key"), password=None)
-        except (ValueError, TypeError):
-            raise PeerFault(
-                "CERTIFICATE_INVALID", f"{path}: expected a private key in PEM form without a password"
-            ) from None
-        if isinstance(key, Ed25519PrivateKey):
-            for candidate in read_certificates(certificate):
-                if candidate.public_key() == key.public_key() and _may_sign(candidate):
-                    return cls(key, candidate)
+        files = FollowedFiles((certificate, *key_files(path)))  # looked at before they are read
+        candidates = [candidate for candidate in read_certificates(certificate) if _may_sign(candidate)]
+        for place in [place for place in key_files(path) if place.exists()] or [path]:
+            key = load_private_key(place, what="signing key")
+            for candidate in candidates:
+                if isinstance(key, Ed25519PrivateKey) and candidate.public_key() == key.public_key():
+                    loaded = cls(key, candidate)
+                    loaded._files, loaded._paths = files, (path, certificate)
+                    return loaded
         raise PeerFault("CERTIFICATE_INVALID", f"{path}: not the Ed25519 key of a signing certificate in {certificate}")
 
     def sign(self, body: bytes) -> common_pb2.Signed:
-        """Sign a statement. The same body gives the same bytes (Ed25519 is deterministic)."""
-        return common_pb2.Signed(body=body, signature=self._key.sign(body), certificate=self.certificate)
+        """Sign a statement. The same body gives the same bytes (Ed25519 is deterministic) while the certificate is the same."""
+        self._follow()
+        return common_pb2.Signed(body=body, signature=self._key.sign(body), certificate=self._certificate)
+
+    def _follow(self) -> None:
+        if self._files is None or not self._files.changed():
+            return
+        try:
+            now = SigningKey.load(*self._paths)
+        except VerticilError as error:
+            _log.warning("the signing certificate cannot be read anew, the former one stays in use: %s", error)
+            return
+        if now.identity == self.identity:
+            self._key, self._certificate = now._key, now._certificate
 
 
 def verify_signed(

@@ -192,9 +192,12 @@ class HelloRequest(_message.Message):
 
     PROTOCOL_VERSION_FIELD_NUMBER: _builtins.int
     SOFTWARE_VERSION_FIELD_NUMBER: _builtins.int
+    DENY_LIST_NUMBER_FIELD_NUMBER: _builtins.int
     SESSION_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     software_version: _builtins.str
+    deny_list_number: _builtins.int
+    """of the deny-list that the caller has; 0 without one"""
     session: _builtins.int
     """names this connection among the caller's: random, anew for each; 0: the caller tells none"""
     def __init__(
@@ -202,11 +205,12 @@ class HelloRequest(_message.Message):
         *,
         protocol_version: _builtins.int = ...,
         software_version: _builtins.str = ...,
+        deny_list_number: _builtins.int = ...,
         session: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["protocol_version", b"protocol_version", "session", b"session", "software_version", b"software_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deny_list_number", b"deny_list_number", "protocol_version", b"protocol_version", "session", b"session", "software_version", b"software_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -220,12 +224,18 @@ class HelloReply(_message.Message):
     SOFTWARE_VERSION_FIELD_NUMBER: _builtins.int
     FEDERATION_FIELD_NUMBER: _builtins.int
     LEASE_SECONDS_FIELD_NUMBER: _builtins.int
+    DENY_LIST_FIELD_NUMBER: _builtins.int
+    SERVER_TIME_MS_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     HEARTBEAT_SECONDS_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     software_version: _builtins.str
     federation: _builtins.str
     lease_seconds: _builtins.int
+    deny_list: _builtins.bytes
+    """DER of the authority's revocation list, when it is newer than the caller's"""
+    server_time_ms: _builtins.int
+    """the answering node's clock, since 1970"""
     epoch: _builtins.int
     """of the caller's lease: higher than that of any earlier connection; 0: there are no leases"""
     heartbeat_seconds: _builtins.int
@@ -237,12 +247,14 @@ class HelloReply(_message.Message):
         software_version: _builtins.str = ...,
         federation: _builtins.str = ...,
         lease_seconds: _builtins.int = ...,
+        deny_list: _builtins.bytes = ...,
+        server_time_ms: _builtins.int = ...,
         epoch: _builtins.int = ...,
         heartbeat_seconds: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "federation", b"federation", "heartbeat_seconds", b"heartbeat_seconds", "lease_seconds", b"lease_seconds", "protocol_version", b"protocol_version", "software_version", b"software_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deny_list", b"deny_list", "epoch", b"epoch", "federation", b"federation", "heartbeat_seconds", b"heartbeat_seconds", "lease_seconds", b"lease_seconds", "protocol_version", b"protocol_version", "server_time_ms", b"server_time_ms", "software_version", b"software_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -48,10 +48,13 @@ class PollRequest(_message.Message):
     KNOWN_FIELD_NUMBER: _builtins.int
     WAIT_SECONDS_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
+    DENY_LIST_NUMBER_FIELD_NUMBER: _builtins.int
     wait_seconds: _builtins.int
     """at most 60"""
     epoch: _builtins.int
     """of the lease, from Hello; 0: the party knows none"""
+    deny_list_number: _builtins.int
+    """as in HelloRequest"""
     @_builtins.property
     def known(self) -> _containers.RepeatedCompositeFieldContainer[Global___KnownStudy]: ...
     def __init__(
@@ -60,10 +63,11 @@ class PollRequest(_message.Message):
         known: _abc.Iterable[Global___KnownStudy] | None = ...,
         wait_seconds: _builtins.int = ...,
         epoch: _builtins.int = ...,
+        deny_list_number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "known", b"known", "wait_seconds", b"wait_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deny_list_number", b"deny_list_number", "epoch", b"epoch", "known", b"known", "wait_seconds", b"wait_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -75,7 +79,10 @@ class PollReply(_message.Message):
 
     TASKS_FIELD_NUMBER: _builtins.int
     LEASE_SECONDS_FIELD_NUMBER: _builtins.int
+    DENY_LIST_FIELD_NUMBER: _builtins.int
     lease_seconds: _builtins.int
+    deny_list: _builtins.bytes
+    """as in HelloReply"""
     @_builtins.property
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___StudyTask]:
         """those with a newer version than known; on a first poll, all"""
@@ -85,10 +92,11 @@ class PollReply(_message.Message):
         *,
         tasks: _abc.Iterable[Global___StudyTask] | None = ...,
         lease_seconds: _builtins.int = ...,
+        deny_list: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_seconds", b"lease_seconds", "tasks", b"tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deny_list", b"deny_list", "lease_seconds", b"lease_seconds", "tasks", b"tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

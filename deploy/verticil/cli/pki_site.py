@@ -1,0 +1,112 @@
+"""A site's half of ``verticil pki``: ask for a certificate, install the answer, renew it. No private key leaves the folder."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from verticil.cli.connection import FederationOption
+from verticil.cli.output import Format, FormatOption, emit, text_console
+from verticil.shared.errors import Misuse
+
+__all__ = ["RoleChoice", "install", "renew", "request"]
+
+
+class RoleChoice(StrEnum):
+    """Roles a certificate can carry."""
+
+    party = "party"
+    miner = "miner"
+    analyst = "analyst"
+    consumer = "consumer"
+    auditor = "auditor"
+
+
+FolderOption = Annotated[Path, typer.Option("--dir", help="Folder of this node's keys and certificate; nobody else's.")]
+HostOption = Annotated[
+    list[str] | None,
+    typer.Option(help="DNS name or IP address of a miner, or of a party that serves its peers; may be repeated."),
+]
+
+
+def request(
+    name: Annotated[str, typer.Argument(help="Name in the certificate; for a party its name in studies.")],
+    role: Annotated[RoleChoice, typer.Option(help="What this node may do.")],
+    folder: FolderOption = Path("pki"),
+    federation: FederationOption = Path("federation.toml"),
+    host: HostOption = None,
+    form: FormatOption = Format.text,
+) -> None:
+    """Make this node's keys (they stay here, mode 0600) and the request that the coordinator signs."""
+    from verticil.shared.config import load_federation
+    from verticil.shared.membership.request import create_request
+    from verticil.shared.transport.identity import Identity, Role
+
+    document = load_federation(federation)
+    try:
+        identity = Identity(federation=document.name, role=Role(role.value), name=name)
+    except ValueError as error:
+        raise Misuse("CONFIG_INVALID", str(error)) from None
+    if identity.role is Role.MINER and not host:
+        raise Misuse("USAGE", "--host: missing, and a miner needs at least one", hint="name the host that parties dial")
+    path, made = create_request(folder, identity, hosts=tuple(host or ()))
+    payload = {"identity": str(identity), "request": str(path), "key_hash": made.key_hash, "keys": str(folder)}
+    if emit(payload, form=form):
+        return
+    console = text_console()
+    console.print(f"keys of [bold]{identity}[/] in {folder}: they stay on this machine")
+    console.print(f"key hash  {made.key_hash}")
+    console.print(f"send {path} to the coordinator, and read out the key hash when asked")
+
+
+def install(
+    answer: Annotated[Path, typer.Argument(metavar="SIGNED", help="NAME.signed, as the coordinator sent it.")],
+    fingerprint: Annotated[
+        str, typer.Option(help="SHA-256 of the authority's certificate, as you were told by telephone.")
+    ],
+    folder: FolderOption = Path("pki"),
+    federation: FederationOption = Path("federation.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Verify the coordinator's answer and put it in place, at once and whole. A running node takes it up by itself."""
+    from verticil.shared.config import load_federation
+    from verticil.shared.membership.installation import install as install_answer
+
+    installed = install_answer(answer, folder, fingerprint=fingerprint, federation=load_federation(federation))
+    payload = {
+        "identity": str(installed.identity),
+        "certificate": str(installed.certificate),
+        "not_after": installed.not_after.isoformat(),
+        "ca_certificate": str(installed.authority),
+        "new_keys": installed.new_keys,
+    }
+    if emit(payload, form=form):
+        return
+    console = text_console()
+    console.print(f"[bold]{installed.identity}[/], valid until {installed.not_after:%Y-%m-%d}: {installed.certificate}")
+    console.print("next: verticil doctor party.toml (or miner.toml)")
+
+
+def renew(
+    certificate: Annotated[
+        Path, typer.Argument(metavar="CERTIFICATE", help="This node's NAME.crt; its keys lie beside it.")
+    ],
+    new_keys: Annotated[
+        bool, typer.Option("--new-keys", help="Make new keys; those in use stay until the answer is here.")
+    ] = False,
+    host: HostOption = None,
+    form: FormatOption = Format.text,
+) -> None:
+    """Make the request that renews a certificate, signed with the key in use: the coordinator only signs it."""
+    from verticil.shared.membership.request import create_renewal
+
+    path, made = create_renewal(certificate, new_keys=new_keys, hosts=None if host is None else tuple(host))
+    payload = {"identity": str(made.identity), "request": str(path), "key_hash": made.key_hash, "new_keys": new_keys}
+    if emit(payload, form=form):
+        return
+    console = text_console()
+    console.print(f"renewal of [bold]{made.identity}[/]: send {path} to the coordinator")
+    console.print("when the answer is here: verticil pki install NAME.signed --fingerprint SHA256")

@@ -1,0 +1,1 @@
+"""What `verticil doctor` looks at, before anything is sent: this machine, and the way to other nodes."""

@@ -1,0 +1,1 @@
+"""How a node joins a federation, stays in it and leaves it: requests, signing, installation, renewal, revocation, hot reload."""

@@ -1,0 +1,295 @@
+"""Certificates that are renewed or revoked while connections live, over real mutual TLS. Clocks are turned by hand."""
+
+# ruff: noqa: N802 (a service's methods have the names of the wire contract)
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from verticil.shared.config import Federation
+from verticil.shared.errors import VerticilError
+from verticil.shared.membership.current import FollowedCredentials
+from verticil.shared.membership.register import revoke
+from verticil.shared.membership.revocation import FILE_NAME, DenyList
+from verticil.shared.transport.authority import create_authority, issue, open_authority
+from verticil.shared.transport.client import Connection
+from verticil.shared.transport.diagnosis import served_certificate
+from verticil.shared.transport.identity import Identity, Role
+from verticil.shared.transport.pki import (
+    Credentials,
+    certificate_sha256,
+    load_credentials,
+    read_certificates,
+    utc_now,
+)
+from verticil.shared.transport.remote import GrpcCoordinator
+from verticil.shared.transport.server import Binding, RpcServer
+from verticil.shared.transport.signing import SigningKey, verify_signed
+from verticil.wire.v1 import common_pb2, coordinator_pb2
+
+LOOK_SECONDS = 5.0
+HELLO = common_pb2.HelloRequest(protocol_version=1)
+
+
+class Coordinator:
+    """Says who called; its poll and its streams wait until they are told to go on."""
+
+    def __init__(self) -> None:
+        self.parked, self.go_on = asyncio.Event(), asyncio.Event()
+        self.received = 0
+
+    async def Hello(self, identity: Identity, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
+        return common_pb2.HelloReply(protocol_version=1, federation=identity.federation)
+
+    async def Poll(self, identity: Identity, request: coordinator_pb2.PollRequest) -> coordinator_pb2.PollReply:
+        self.parked.set()
+        await self.go_on.wait()
+        return coordinator_pb2.PollReply(lease_seconds=7)
+
+    async def PutChunks(self, identity: Identity, requests: AsyncIterator[common_pb2.Chunk]) -> common_pb2.ChunkAck:
+        async for _ in requests:
+            self.received += 1
+            self.parked.set()
+        return common_pb2.ChunkAck(committed_offset=self.received)
+
+
+class Trial:
+    """An authority and its nodes; a clock for everything that follows files."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.seconds = 0.0
+        create_authority(home / "ca", "fed")
+        issue(home / "ca", "miner", Role.MINER, home / "miner", hosts=["localhost"])
+        issue(home / "ca", "alice", Role.PARTY, home / "alice")
+        self.federation = Federation(
+            name="fed",
+            ca_certificate=home / "ca" / "ca.crt",
+            ca_sha256=certificate_sha256(read_certificates(home / "ca" / "ca.crt")[0]),
+            endpoint="localhost:1",
+            idle_timeout_seconds=5,
+            chunk_bytes=1024,
+        )
+
+    def read(self, name: str) -> Credentials:
+        return load_credentials(self.home / name / f"{name}.crt", self.home / name / f"{name}.key", self.federation)
+
+    def follow(self, name: str) -> FollowedCredentials:
+        return FollowedCredentials(self.read(name), self.federation, monotonic=lambda: self.seconds)
+
+    def denied(self) -> DenyList:
+        return DenyList(self.read("miner").ca_pem, [self.home / "ca" / FILE_NAME], monotonic=lambda: self.seconds)
+
+    def renew(self, name: str, *, only: str = "") -> None:
+        """New keys and certificates in place of the old ones."""
+        made = self.home / "made"
+        role, hosts = (Role.MINER, ["localhost"]) if name == "miner" else (Role.PARTY, [])
+        if not made.exists():
+            issue(self.home / "ca", name, role, made, hosts=hosts)
+        for path in made.iterdir():
+            if path.suffix == only or not only:
+                os.replace(path, self.home / name / path.name)
+        if not only:
+            made.rmdir()
+        self.seconds += LOOK_SECONDS
+
+    def revoke(self, target: str) -> None:
+        revoke(open_authority(self.home / "ca"), target)
+        self.seconds += LOOK_SECONDS
+
+    def serial(self, name: str) -> int:
+        return read_certificates(self.home / name / f"{name}.crt")[0].serial_number
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Trial:
+    return Trial(tmp_path)
+
+
+@contextlib.asynccontextmanager
+async def serving(trial: Trial, denied: DenyList | None = None) -> AsyncIterator[tuple[int, Coordinator]]:
+    service = Coordinator()
+    binding = Binding(
+        descriptor=coordinator_pb2.DESCRIPTOR.services_by_name["Coordinator"],
+        service=service,
+        omitted=frozenset(
+            m.name
+            for m in coordinator_pb2.DESCRIPTOR.services_by_name["Coordinator"].methods
+            if not hasattr(service, m.name)
+        ),
+    )
+    options = {} if denied is None else {"revocations": denied}
+    server = RpcServer("127.0.0.1:0", trial.follow("miner"), [binding], **options)  # type: ignore[arg-type]
+    try:
+        yield await server.start(), service
+    finally:
+        service.go_on.set()
+        await server.stop(grace_seconds=1)
+
+
+@contextlib.asynccontextmanager
+async def party(
+    trial: Trial, port: int, denied: DenyList | None = None
+) -> AsyncIterator[tuple[GrpcCoordinator, Connection]]:
+    options = {} if denied is None else {"revocations": denied}
+    line = Connection(f"localhost:{port}", trial.follow("alice"), **options)  # type: ignore[arg-type]
+    try:
+        yield GrpcCoordinator(line), line
+    finally:
+        await line.close()
+
+
+async def code_of(call: object) -> str:
+    try:
+        await call  # type: ignore[misc]
+    except VerticilError as error:
+        return error.code
+    return ""
+
+
+async def shown(trial: Trial, port: int) -> int:
+    found = await asyncio.to_thread(served_certificate, f"localhost:{port}", trial.read("alice"))
+    return found.serial_number
+
+
+# --- feature 29: hot reload ---
+
+
+async def test_feature_29_a_server_shows_a_renewed_certificate_to_new_connections(trial: Trial) -> None:
+    async with serving(trial) as (port, service), party(trial, port) as (alice, _):
+        old = trial.serial("miner")
+        assert await shown(trial, port) == old
+        parked = asyncio.ensure_future(alice.poll(coordinator_pb2.PollRequest(wait_seconds=1)))
+        await service.parked.wait()
+        trial.renew("miner")
+        assert await shown(trial, port) == trial.serial("miner") != old
+        service.go_on.set()
+        assert (await parked).lease_seconds == 7  # what was under way goes on
+
+
+async def test_feature_29_a_client_shows_a_renewed_certificate_with_its_next_call(trial: Trial) -> None:
+    denied = trial.denied()
+    async with serving(trial, denied) as (port, service), party(trial, port) as (alice, _):
+        old = trial.serial("alice")
+        await alice.hello(HELLO)
+        parked = asyncio.ensure_future(alice.poll(coordinator_pb2.PollRequest(wait_seconds=1)))
+        await service.parked.wait()
+        trial.renew("alice")
+        await alice.hello(HELLO)
+        service.go_on.set()
+        assert (await parked).lease_seconds == 7  # over the connection with the old certificate
+        trial.revoke(f"{old:x}")
+        await alice.hello(HELLO)  # the old serial is not shown any more
+
+
+async def test_feature_29_half_a_renewal_leaves_the_old_certificate_in_use(
+    trial: Trial, caplog: pytest.LogCaptureFixture
+) -> None:
+    followed = trial.follow("alice")
+    before = followed.current()
+    trial.renew("alice", only=".crt")  # its key is not there yet
+    assert followed.current() is before
+    assert "the former one stays in use" in caplog.text
+    trial.renew("alice", only=".key")
+    assert followed.current().chain_pem == (trial.home / "alice" / "alice.crt").read_bytes() != before.chain_pem
+
+
+def test_feature_29_statements_are_signed_with_the_renewed_certificate(trial: Trial) -> None:
+    base = trial.home / "alice" / "alice"
+    signer = SigningKey.load(base.with_suffix(".sign"), base.with_suffix(".crt"))
+    signer._files._every = 0.0  # type: ignore[union-attr]
+    first = signer.sign(b"{}")
+    trial.renew("alice")
+    second = signer.sign(b"{}")
+    assert second.certificate != first.certificate
+    for signed in (first, second):
+        verify_signed(signed, trial.read("alice").ca_pem, role=Role.PARTY, name="alice", at=utc_now())
+
+
+def test_feature_29_warnings_at_30_7_and_1_days(trial: Trial, caplog: pytest.LogCaptureFixture) -> None:
+    end = trial.read("alice").not_after
+    now = [end - dt.timedelta(days=40)]
+    followed = FollowedCredentials(trial.read("alice"), trial.federation, clock=lambda: now[0])
+    heard = []
+    for hours in range(40 * 24 + 2):
+        now[0] = end - dt.timedelta(days=40) + dt.timedelta(hours=hours)
+        caplog.clear()
+        followed.current()
+        heard += [(round(followed.seconds_left() / 86_400), record.levelname) for record in caplog.records]
+    assert heard == [(30, "WARNING"), (7, "WARNING"), (1, "WARNING"), (0, "WARNING")]
+
+
+# --- feature 29: revocation ---
+
+
+async def test_feature_29_a_client_revoked_while_connected_is_refused(trial: Trial) -> None:
+    denied = trial.denied()
+    async with serving(trial, denied) as (port, service), party(trial, port) as (alice, _):
+        await alice.hello(HELLO)
+        parked = asyncio.ensure_future(alice.poll(coordinator_pb2.PollRequest(wait_seconds=1)))
+        await service.parked.wait()
+        service.parked.clear()
+        revoked = asyncio.Event()
+
+        async def chunks() -> AsyncIterator[common_pb2.Chunk]:
+            yield common_pb2.Chunk()
+            await revoked.wait()
+            while True:  # until the server says that it has heard enough
+                yield common_pb2.Chunk()
+                await asyncio.sleep(0)
+
+        streaming = asyncio.ensure_future(alice.put_chunks(chunks()))
+        await service.parked.wait()
+        trial.revoke("alice")
+        revoked.set()
+        assert await code_of(streaming) == "CERTIFICATE_REVOKED"  # in the middle of a stream
+        assert service.received == 1
+        service.go_on.set()
+        assert await code_of(parked) == "CERTIFICATE_REVOKED"  # what it had asked before is not answered
+        assert await code_of(alice.hello(HELLO)) == "CERTIFICATE_REVOKED"  # on the same connection
+    async with serving(trial, trial.denied()) as (port, _), party(trial, port) as (alice, _):
+        assert await code_of(alice.hello(HELLO)) == "CERTIFICATE_REVOKED"  # and on a new one
+    assert LOOK_SECONDS < 60
+
+
+async def test_feature_29_a_revoked_server_is_refused_by_its_clients(trial: Trial) -> None:
+    denied = trial.denied()
+    async with serving(trial) as (port, _), party(trial, port, denied) as (alice, _):
+        await alice.hello(HELLO)
+        trial.revoke("miner")
+        assert await code_of(alice.hello(HELLO)) == "CERTIFICATE_REVOKED"
+        trial.renew("miner")  # the miner joins anew; no party does anything
+        assert await code_of(alice.hello(HELLO)) == ""
+        trial.renew("miner")  # and renews once more, while the channel trusts the former certificate only
+        assert await code_of(alice.hello(HELLO)) == ""
+
+
+async def test_feature_29_what_was_checked_is_what_is_spoken_to(trial: Trial) -> None:
+    """A server that shows a good certificate to the check and the revoked one to the call gets no call."""
+    denied = trial.denied()
+    issue(trial.home / "ca", "good", Role.MINER, trial.home / "good", hosts=["localhost"])
+    trial.revoke("miner")
+    good = x509.load_pem_x509_certificate(trial.read("good").chain_pem)
+    async with serving(trial) as (port, service), party(trial, port, denied) as (alice, line):
+        line._line._server_certificate = lambda _: good
+        assert await code_of(alice.hello(HELLO)) != ""
+        assert await code_of(alice.put_chunks([common_pb2.Chunk()])) != ""
+        assert service.received == 0
+
+
+async def test_a_certificate_of_another_node_is_not_taken_up(trial: Trial) -> None:
+    followed = trial.follow("alice")
+    before = followed.current()
+    issue(trial.home / "ca", "bob", Role.PARTY, trial.home / "bob")
+    for suffix in (".key", ".crt"):
+        os.replace(trial.home / "bob" / f"bob{suffix}", trial.home / "alice" / f"alice{suffix}")
+    trial.seconds += LOOK_SECONDS
+    assert followed.current() is before

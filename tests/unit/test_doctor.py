@@ -1,0 +1,372 @@
+"""`verticil doctor`: every check with its fault planted, one by one, on a miner and a party of this process's own."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+import shutil
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from verticil.cli.files import write_federation
+from verticil.cli.main import main
+from verticil.shared.doctor.findings import Finding
+from verticil.shared.doctor.machine import check_certificate, check_disk, check_proxy, expiry
+from verticil.shared.doctor.network import check_node
+from verticil.shared.errors import PeerFault
+from verticil.shared.membership.revocation import FILE_NAME
+from verticil.shared.transport.authority import create_authority, issue
+from verticil.shared.transport.identity import Role
+from verticil.shared.transport.pki import load_credentials, utc_now
+from verticil.shared.transport.server import Binding, RpcServer
+from verticil.wire.v1 import control_pb2
+
+CANARY = "canary-51d2"
+Plant: TypeAlias = "Callable[[Site], object]"
+NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
+CONTROL = control_pb2.DESCRIPTOR.services_by_name["Control"]
+
+
+class Miner:
+    """A real server of this process, in a thread with a loop of its own: `doctor` runs its own loop."""
+
+    def __init__(self, home: Path) -> None:
+        self._home, self._ready = home, threading.Event()
+        self.skew = dt.timedelta()
+        self.port = 0
+
+    def __enter__(self) -> Miner:
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self._thread.start()
+        assert self._ready.wait(30)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(30)
+
+    async def _serve(self) -> None:
+        from verticil.shared.config import load_federation
+
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        federation = load_federation(self._home / "pki" / "federation.toml")
+        node = self._home / "miner" / "pki" / "miner"
+        credentials = load_credentials(node.with_suffix(".crt"), node.with_suffix(".key"), federation)
+        nothing = Binding(descriptor=CONTROL, service=object(), omitted=frozenset(m.name for m in CONTROL.methods))
+        server = RpcServer("127.0.0.1:0", credentials, [nothing], clock=lambda: utc_now() + self.skew)
+        self.port = await server.start()
+        self._ready.set()
+        await self._stop.wait()
+        await server.stop(grace_seconds=0)
+
+
+class Site:
+    """A federation of a miner and a clinic, laid out by the commands themselves."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.clinic, self.federation = home / "clinic", home / "pki" / "federation.toml"
+        long_ago = utc_now() - dt.timedelta(days=200)
+        sha256 = create_authority(home / "pki", "fed", at=long_ago, days=3650)
+        write_federation(self.federation, name="fed", ca_certificate="ca.crt", ca_sha256=sha256, endpoint="127.0.0.1:1")
+        issue(home / "pki", "miner", Role.MINER, home / "miner" / "pki", hosts=["127.0.0.1"])
+        issue(home / "pki", "clinic", Role.PARTY, self.clinic / "pki")
+        self.run("linkage", "new-key", self.clinic / "secrets" / "linkage.key")
+        (home / "clinic.csv").write_text(f"id,smoker\n{CANARY},yes\n")
+        self.run("miner", "init", "--dir", home / "miner", "--federation", self.federation, "--listen", "127.0.0.1:0")
+        place = ["--dir", self.clinic, "--federation", self.federation, "--table", home / "clinic.csv"]
+        self.run("party", "init", "--name", "clinic", *place)
+
+    @staticmethod
+    def run(*arguments: object) -> None:
+        assert main([*map(str, arguments), "--format", "json"]) == 0
+
+    def point_to(self, address: str) -> None:
+        text = self.federation.read_text()
+        old = next(line for line in text.splitlines() if line.startswith("endpoint"))
+        self.federation.write_text(text.replace(old, f'endpoint = "{address}"'))
+
+
+@pytest.fixture(scope="module")
+def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Miner]]:
+    site = Site(tmp_path_factory.mktemp("doctor"))
+    with Miner(site.home) as miner:
+        site.point_to(f"127.0.0.1:{miner.port}")
+        yield site, miner
+
+
+@pytest.fixture
+def site(laid_out: tuple[Site, Miner], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """A copy to plant faults in; the miner goes on."""
+    for name in ("grpc_proxy", "https_proxy", "http_proxy", "no_proxy", "no_grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    shutil.copytree(laid_out[0].home, tmp_path / "home")
+    copy = Site.__new__(Site)
+    copy.home, copy.clinic = tmp_path / "home", tmp_path / "home" / "clinic"
+    copy.federation = copy.home / "pki" / "federation.toml"
+    laid_out[1].skew = dt.timedelta()
+    return copy
+
+
+def examine(config: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, str]]]:
+    capsys.readouterr()
+    code = main(["doctor", str(config), "--format", "json"])
+    text = capsys.readouterr().out
+    assert CANARY not in text
+    return code, json.loads(text)["checks"]
+
+
+def test_nothing_is_wrong(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    code, checks = examine(site.clinic / "party.toml", capsys)
+    assert (code, {check["level"] for check in checks}) == (0, {"ok"}), checks
+    assert [check["check"] for check in checks] == [
+        "configuration", "certificate", "signing certificate", *["private files"] * 4, "data set 'people'", "disk", "deny-list",
+        "proxy", "name resolution", "TCP", "TLS", "accepted", "protocol version", "clock",
+    ]  # fmt: skip
+    code, checks = examine(site.home / "miner" / "miner.toml", capsys)
+    assert (code, {check["level"] for check in checks}) == (0, {"ok", "warn"}), checks
+    assert main(["doctor", str(site.clinic / "party.toml")]) == 0
+    assert "17 ok, 0 warnings, 0 failed" in capsys.readouterr().out
+
+
+def swap_identity(site: Site) -> None:
+    issue(site.home / "pki", "insurer", Role.PARTY, site.home / "other")
+    for suffix in (".crt", ".key", ".sign"):
+        shutil.copy(site.home / "other" / f"insurer{suffix}", site.clinic / "pki" / f"clinic{suffix}")
+
+
+def wrong_role(site: Site) -> None:
+    issue(site.home / "pki", "clinic", Role.ANALYST, site.home / "other")
+    for suffix in (".crt", ".key", ".sign"):
+        shutil.copy(site.home / "other" / f"clinic{suffix}", site.clinic / "pki" / f"clinic{suffix}")
+
+
+def ended(days_ago: int, lived: int) -> Plant:
+    def plant(site: Site) -> None:
+        issue(
+            site.home / "pki",
+            "clinic",
+            Role.PARTY,
+            site.home / "other",
+            at=utc_now() - dt.timedelta(days=days_ago),
+            days=lived,
+        )
+        for suffix in (".crt", ".key", ".sign"):
+            shutil.copy(site.home / "other" / f"clinic{suffix}", site.clinic / "pki" / f"clinic{suffix}")
+
+    return plant
+
+
+def another_miner(site: Site) -> None:
+    """The endpoint's certificate is another federation's authority's."""
+    create_authority(site.home / "twin", "fed")
+    sha256 = json_of_authority(site.home / "twin")
+    issue(site.home / "twin", "clinic", Role.PARTY, site.home / "other")
+    for suffix in (".crt", ".key", ".sign"):
+        shutil.copy(site.home / "other" / f"clinic{suffix}", site.clinic / "pki" / f"clinic{suffix}")
+    shutil.copy(site.home / "twin" / "ca.crt", site.home / "pki" / "ca.crt")
+    text = site.federation.read_text()
+    old = next(line for line in text.splitlines() if line.startswith("ca_sha256"))
+    site.federation.write_text(text.replace(old, f'ca_sha256 = "{sha256}"'))
+
+
+def json_of_authority(folder: Path) -> str:
+    from verticil.shared.transport.pki import certificate_sha256, read_certificates
+
+    return certificate_sha256(read_certificates(folder / "ca.crt")[0])
+
+
+def by_name(site: Site) -> None:
+    """`localhost` leads to the same port, but is no name in the miner's certificate."""
+    port = site.federation.read_text().partition("127.0.0.1:")[2].partition('"')[0]
+    site.point_to(f"localhost:{port}")
+
+
+def closed_port(site: Site) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        site.point_to(f"127.0.0.1:{probe.getsockname()[1]}")
+
+
+def replaced(name: str, old: str, new: str) -> Plant:
+    def plant(site: Site) -> None:
+        path = site.home / name
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    return plant
+
+
+FAULTS: list[tuple[str, Plant, str, str, int, str]] = [
+    # planted, how, failing check, code, exit code, what the hint says
+    ("no file", lambda s: (s.clinic / "party.toml").unlink(), "configuration", "FILE_MISSING", 2, "party.toml or miner.toml"),
+    ("a misspelt key", replaced("clinic/party.toml", "state_directory", "state_dir"), "configuration", "CONFIG_INVALID", 2, ""),
+    ("no certificate", lambda s: (s.clinic / "pki" / "clinic.crt").unlink(), "certificate", "FILE_MISSING", 2, ""),
+    ("another party's", swap_identity, "certificate", "IDENTITY_REFUSED", 5, "issued to this node"),
+    ("another role", wrong_role, "certificate", "IDENTITY_REFUSED", 5, "issued to this node"),
+    ("expired", ended(100, 90), "certificate", "CERTIFICATE_INVALID", 5, "new certificate"),
+    ("another key", lambda s: shutil.copy(s.home / "miner/pki/miner.key", s.clinic / "pki/clinic.key"), "certificate",
+     "CERTIFICATE_INVALID", 5, ""),
+    ("another signing key", lambda s: shutil.copy(s.home / "miner/pki/miner.sign", s.clinic / "pki/clinic.sign"),
+     "signing certificate", "CERTIFICATE_INVALID", 5, ""),
+    ("a key that others can read", lambda s: (s.clinic / "pki/clinic.key").chmod(0o640), "private files", "CONFIG_INVALID", 2,
+     "chmod 600"),
+    ("a secret that others can read", lambda s: (s.clinic / "state/site.secret").chmod(0o604), "private files",
+     "CONFIG_INVALID", 2, "chmod 600"),
+    ("no linkage key", lambda s: (s.clinic / "secrets/linkage.key").unlink(), "private files", "SECRET_MISSING", 1, ""),
+    ("no table", lambda s: (s.home / "clinic.csv").unlink(), "data set 'people'", "DATA_FILE_MISSING", 1, ""),
+    ("no id column", lambda s: (s.home / "clinic.csv").write_text(f"nr,smoker\n{CANARY},yes\n"), "data set 'people'",
+     "DATA_COLUMN_MISSING", 1, "id"),
+    ("no such host", lambda s: s.point_to("no-such-host.invalid:1"), "name resolution", "UNREACHABLE", 5, "name service"),
+    ("nobody listens", closed_port, "TCP", "UNREACHABLE", 5, "is the miner running"),
+    ("another authority", another_miner, "TLS", "TLS_REFUSED", 5, "another authority"),
+    ("a name that is not in the certificate", by_name, "TLS", "TLS_REFUSED", 5, "subject alternative name"),
+    ("revoked", lambda s: s.run("pki", "revoke", "clinic", "--ca", s.home / "pki", "--yes"), "deny-list",
+     "CERTIFICATE_REVOKED", 5, "pki request"),
+    ("the miner's was revoked", lambda s: s.run("pki", "revoke", "miner", "--ca", s.home / "pki", "--yes"), "TLS",
+     "CERTIFICATE_REVOKED", 5, "pki request"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("plant", "check", "code", "exit_code", "hint"), [f[1:] for f in FAULTS], ids=[f[0] for f in FAULTS]
+)
+def test_a_planted_fault_is_found(
+    site: Site,
+    capsys: pytest.CaptureFixture[str],
+    plant: Plant,
+    check: str,
+    code: str,
+    exit_code: int,
+    hint: str,
+) -> None:
+    plant(site)
+    found, checks = examine(site.clinic / "party.toml", capsys)
+    failures = [one for one in checks if one["level"] == "fail"]
+    assert (found, failures[0]["check"], failures[0]["code"]) == (exit_code, check, code), checks
+    assert hint in failures[0]["hint"]
+
+
+@pytest.mark.parametrize(
+    ("plant", "check", "hint"),
+    [
+        (ended(70, 90), "certificate", "pki renew"),
+        (lambda site: site.point_to("clinic.invalid:1"), "proxy", "no_proxy"),
+    ],
+)
+def test_what_will_not_work_for_long_is_a_warning(
+    site: Site,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    plant: Plant,
+    check: str,
+    hint: str,
+) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy.invalid:3128")
+    plant(site)
+    warnings = [one for one in examine(site.clinic / "party.toml", capsys)[1] if one["level"] == "warn"]
+    assert [one["check"] for one in warnings] == [check]
+    assert hint in warnings[0]["hint"]
+
+
+def test_a_clock_that_is_wrong_is_a_warning(
+    site: Site, laid_out: tuple[Site, Miner], capsys: pytest.CaptureFixture[str]
+) -> None:
+    laid_out[1].skew = dt.timedelta(seconds=200)
+    code, checks = examine(site.clinic / "party.toml", capsys)
+    assert (code, [(one["check"], "NTP" in one["hint"]) for one in checks if one["level"] == "warn"]) == (
+        0,
+        [("clock", True)],
+    )
+
+
+def test_another_protocol_version_is_found(
+    site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("verticil.shared.transport.line._METADATA", (("verticil-protocol", "9"),))
+    code, checks = examine(site.clinic / "party.toml", capsys)
+    assert (code, checks[-1]["check"], checks[-1]["code"]) == (5, "protocol version", "VERSION_UNSUPPORTED")
+    assert "upgrade verticil at" in checks[-1]["hint"]
+
+
+@pytest.mark.parametrize(
+    ("plant", "check", "exit_code"),
+    [
+        (lambda site: site.point_to("miner.example.org:8443"), "endpoint", 5),
+        (lambda site: (site.home / "miner/pki/miner.sign").chmod(0o644), "private files", 2),
+        (lambda site: (site.home / "pki" / FILE_NAME).write_text("x"), "", 0),  # a broken list changes nothing
+    ],
+)
+def test_a_miners_faults(
+    site: Site, capsys: pytest.CaptureFixture[str], plant: Plant, check: str, exit_code: int
+) -> None:
+    plant(site)
+    code, checks = examine(site.home / "miner" / "miner.toml", capsys)
+    assert (code, [one["check"] for one in checks if one["level"] == "fail"]) == (exit_code, [check] if check else [])
+
+
+async def test_a_party_is_no_miner(site: Site, laid_out: tuple[Site, Miner]) -> None:
+    """Somebody answers at the miner's address with a certificate of the federation that is not the miner's."""
+    from verticil.shared.config import load_federation
+
+    federation = load_federation(site.federation)
+    issue(site.home / "pki", "peer", Role.PARTY, site.home / "peer", hosts=["127.0.0.1"])
+    peer = load_credentials(site.home / "peer/peer.crt", site.home / "peer/peer.key", federation)
+    server = RpcServer("127.0.0.1:0", peer, [])
+    port = await server.start()
+    found = [finding async for finding in check_node(f"127.0.0.1:{port}", peer, clock=utc_now)]
+    reached = [
+        finding async for finding in check_node(f"127.0.0.1:{port}", peer, clock=utc_now, expected=peer.identity)
+    ]
+    await server.stop(grace_seconds=0)
+    assert (found[-1].check, found[-1].code) == ("TLS", "IDENTITY_REFUSED")
+    assert {finding.level for finding in reached} == {"ok"}
+    assert all("(party 'peer')" in finding.check for finding in reached)
+
+
+def test_room_on_the_disk(tmp_path: Path) -> None:
+    def level(free: int, reserve: int) -> str:
+        return check_disk(tmp_path, reserve_bytes=reserve, free_bytes=lambda _: free).level
+
+    assert [level(free << 30, 1 << 30) for free in (0, 1, 2, 9)] == ["fail", "warn", "ok", "ok"]
+    assert level((1 << 30) - 1, 64 << 20) == "warn"
+    missing = check_disk(tmp_path / "none", reserve_bytes=1)
+    assert (missing.code, "state_directory" in missing.hint) == ("FILE_MISSING", True)
+
+
+@pytest.mark.parametrize(
+    ("environment", "endpoint", "level"),
+    [
+        ({}, "miner.org:1", "ok"),
+        ({"HTTPS_PROXY": "http://p:1"}, "miner.org:1", "warn"),
+        ({"https_proxy": ""}, "miner.org:1", "ok"),
+        ({"https_proxy": "http://p:1", "no_proxy": "localhost, .org"}, "miner.org:1", "ok"),
+        ({"https_proxy": "http://p:1", "no_proxy": "iner.org"}, "miner.org:1", "warn"),
+        ({"https_proxy": "http://p:1"}, "127.0.0.1:1", "ok"),
+        ({"https_proxy": "http://p:1"}, "nonsense", "fail"),
+    ],
+)
+def test_proxy_variables(environment: dict[str, str], endpoint: str, level: str) -> None:
+    assert check_proxy(endpoint, environment).level == level
+
+
+def test_ends_of_certificates() -> None:
+    levels = [expiry("c", "who", NOW + dt.timedelta(days=days), at=NOW).level for days in (31, 30, 1, -1)]
+    assert levels == ["ok", "warn", "warn", "warn"]
+
+    def broken() -> None:
+        raise PeerFault("CERTIFICATE_INVALID", "expired")
+
+    finding, nothing = check_certificate(broken, at=NOW)  # type: ignore[arg-type]
+    assert (finding, nothing) == (
+        Finding(check="certificate", level="fail", detail="expired", code="CERTIFICATE_INVALID"),
+        None,
+    )
