@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from verticil.shared.study.lint import ColumnRow, Finding, StudyTable
     from verticil.wire.v1.control_pb2 import StudySummary
 
-__all__ = ["app", "split_pairs"]
+__all__ = ["app", "revocations", "split_pairs"]
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -68,10 +68,23 @@ def summary_payload(study: StudySummary) -> dict[str, object]:
                 "units_expected": party.units_expected,
                 "stage": party.stage,
                 "percent": party.percent,
+                "revoked_at": party.revoked_at or None,
+                "revocation_reason": party.revocation_reason or None,
             }
             for party in study.parties
         ],
     }
+
+
+def revocations(study: StudySummary) -> list[str]:
+    """Who took an approval back, for people; what was published before cannot be recalled, and this says so."""
+    published = State(study.state) is State.PUBLISHED
+    after = "; what was published cannot be recalled" if published else ""
+    return [
+        f"revoked by {party.party} on {party.revoked_at[:10]}: {party.revocation_reason}{after}"
+        for party in study.parties
+        if party.revoked_at
+    ]
 
 
 def print_summary(study: StudySummary) -> None:
@@ -96,6 +109,8 @@ def print_summary(study: StudySummary) -> None:
             f"{party.stage} {party.percent} %" if party.stage else "",
         )
     console.print(table)
+    for line in revocations(study):
+        console.print(line, style="red", markup=False)
     if study.n_common:
         console.print(f"people at all parties: {study.n_common:,}")
 
@@ -361,6 +376,8 @@ def list_studies(
             f"{study.study_id:30} {State(study.state).words:18} {study.study_digest.hex()[:12]}  {study.title}",
             markup=False,
         )
+        for line in revocations(study):
+            console.print(f"  {line}", style="red", markup=False)
 
 
 @app.command(

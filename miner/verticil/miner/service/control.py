@@ -143,6 +143,7 @@ class Control:
             held = record.lists.get(party)
             units = study.units_of(party)
             stage, percent = self._presence.progress(record.digest, party)
+            revoked = record.revocations.get(party)
             summary.parties.add(
                 party=party,
                 online=self._presence.online(party),
@@ -153,6 +154,8 @@ class Control:
                 units_expected=len(units),
                 stage=stage,
                 percent=percent,
+                revoked_at=revoked.revoked_at if revoked else "",
+                revocation_reason=revoked.reason if revoked else "",
             )
         detail = end_of(record, state)
         if detail is not None:

@@ -105,6 +105,8 @@ class PartyStatus(_message.Message):
     UNITS_EXPECTED_FIELD_NUMBER: _builtins.int
     STAGE_FIELD_NUMBER: _builtins.int
     PERCENT_FIELD_NUMBER: _builtins.int
+    REVOKED_AT_FIELD_NUMBER: _builtins.int
+    REVOCATION_REASON_FIELD_NUMBER: _builtins.int
     party: _builtins.str
     online: _builtins.bool
     """its lease runs"""
@@ -115,6 +117,9 @@ class PartyStatus(_message.Message):
     units_expected: _builtins.int
     stage: _builtins.str
     percent: _builtins.int
+    revoked_at: _builtins.str
+    """ISO 8601: the party took its approval back then; what was published before cannot be recalled"""
+    revocation_reason: _builtins.str
     def __init__(
         self,
         *,
@@ -127,10 +132,12 @@ class PartyStatus(_message.Message):
         units_expected: _builtins.int = ...,
         stage: _builtins.str = ...,
         percent: _builtins.int = ...,
+        revoked_at: _builtins.str = ...,
+        revocation_reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "online", b"online", "party", b"party", "percent", b"percent", "pseudonyms_complete", b"pseudonyms_complete", "stage", b"stage", "units_expected", b"units_expected", "units_received", b"units_received"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "online", b"online", "party", b"party", "percent", b"percent", "pseudonyms_complete", b"pseudonyms_complete", "revocation_reason", b"revocation_reason", "revoked_at", b"revoked_at", "stage", b"stage", "units_expected", b"units_expected", "units_received", b"units_received"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
