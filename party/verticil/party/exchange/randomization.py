@@ -20,6 +20,7 @@ from verticil.party.control.site import Site
 from verticil.party.control.state import Artifact, StudyRecord
 from verticil.party.evidence.audit import DAEMON, Event, What
 from verticil.party.exchange.spool import Spool
+from verticil.party.exchange.transfer import StoppedError
 from verticil.shared.formats import artifact
 from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.document import Study
@@ -131,8 +132,17 @@ def fill_spool(
 def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
     """Write the row of one attempted send, and its line in the audit log; the unit may leave when this returns.
 
-    Raises as `Ledger.record` and `Audit.record`.
+    Raises as `Ledger.record` and `Audit.record`; StoppedError, when the study was revoked or denied since the step was planned.
     """
+    with (
+        site.database.transaction()
+    ):  # a decision comes before this row, and is found, or after it, and stops what follows
+        if record.digest in site.revocations.stopped():
+            raise StoppedError
+        _enter(site, record, item, recipient, at)
+
+
+def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
     charged = site.ledger.record(
         Release.from_json(item.facts),
         version_tag=item.version_tag,

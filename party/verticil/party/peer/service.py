@@ -33,6 +33,7 @@ from verticil.party.evidence.audit import Event, What
 from verticil.party.exchange.delivery import Node
 from verticil.party.exchange.disclosure import outward
 from verticil.party.exchange.randomization import Agreed, agreement, enter_in_ledger
+from verticil.party.exchange.transfer import StoppedError
 from verticil.party.peer.calls import PROTOCOL_VERSION
 from verticil.party.peer.shelf import Item, Kind, LostError, Shelf
 from verticil.party.peer.structure import known_structure
@@ -295,7 +296,10 @@ class Answers:
         """One row for each attempted send. A stream that goes on where another one broke off belongs to that one's row."""
         item = self._site.state.artifacts(record.digest, record.task.effective_digest)[unit]
         if anew or not self._site.ledger.sent(record.digest, unit, caller, item.sha256):
-            enter_in_ledger(self._site, record, item, caller, self._node.clock())
+            try:
+                enter_in_ledger(self._site, record, item, caller, self._node.clock())
+            except StoppedError:
+                raise _ended_here() from None
 
     def _parameters(self, caller: str, request: peer_pb2.GetParametersRequest) -> tuple[Path, Item]:
         record, _ = self._open(caller, request.effective_digest)
