@@ -149,6 +149,8 @@ def _ended(facts: Facts) -> State | None:
 
 
 def _ending(facts: Facts, state: State) -> str:
+    if facts.revoked and state is State.PUBLISHED:
+        return "revoked after its publication"
     return f"failed: {facts.failure}" if state is State.FAILED and facts.failure else state.words
 
 
