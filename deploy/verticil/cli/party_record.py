@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, cast
@@ -49,7 +50,7 @@ def ledger(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
         console.print(
             f"data set {item['dataset']}: epsilon {epsilon_text(item['epsilon_spent'])} of"
             f" {epsilon_text(item['epsilon_lifetime_limit'])} per person spent,"
-            f" {epsilon_text(item['epsilon_remaining'])} left"
+            f" {_at_least(item['epsilon_remaining'])} left"
         )
         if infinite := cast("Sequence[str]", item["infinite"]):
             console.print(f"  besides, without any bound: {'; '.join(infinite)}", markup=False)
@@ -76,6 +77,16 @@ def show(
         console.print("nothing is written there")
 
 
+def _at_least(epsilon: object) -> str:
+    """What may still be spent, in two decimals, rounded down.
+
+    >>> _at_least(28.1099), _at_least(math.inf)
+    ('28.10', '∞')
+    """
+    finite = isinstance(epsilon, int | float) and math.isfinite(epsilon)
+    return f"{math.floor(cast('float', epsilon) * 100 + 1e-6) / 100:.2f}" if finite else "∞"
+
+
 def _entry_text(entry: Mapping[str, object]) -> str:
     parts = [f"{entry['n']:>4}", str(entry["at"]), f"{entry['event']:<16}", str(entry["who"])]
     if "study_id" in entry:
@@ -88,6 +99,8 @@ def _entry_text(entry: Mapping[str, object]) -> str:
         parts.append(f"charged {epsilon_text(entry['charged'])}")
     if "bytes" in entry:
         parts.append(f"{entry['bytes']:,} bytes")
+    if "peer_event" in entry:
+        parts.append(f"signed {str(entry['peer_event'])[:12]}")
     if "recipient" in entry:
         parts.append(f"to {entry['recipient']}")
     if "detail" in entry:

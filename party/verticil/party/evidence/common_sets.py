@@ -154,7 +154,9 @@ class CommonSets:
         }
         rows = self._database.rows("SELECT digest, near FROM common_set WHERE near <> '[]'")
         return {
-            cast("bytes", digest): tuple(names.get(other, other[:16]) for other in json.loads(cast("str", near)))
+            cast("bytes", digest): tuple(
+                names.get(other, other[:16]) for other in cast("list[str]", json.loads(cast("str", near)))
+            )
             for digest, near in rows
         }
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, Literal, cast, get_args
 
 import rfc8785
 
@@ -93,16 +93,15 @@ def parse_deletion(body: bytes) -> Deletion:
 def _read(node: Node) -> Deletion:
     if (form := node["form"].text()) != _FORM:
         node["form"].fail(f"got '{form[:80]}', expected '{_FORM}'")
-    reasons: tuple[Why, ...] = get_args(Why)
-    why = next((reason for reason in reasons if reason == node["why"].text()), None)
-    if why is None:
+    why, reasons = node["why"].text(), get_args(Why)
+    if why not in reasons:
         node["why"].fail(f"expected one of {', '.join(reasons)}")
     return Deletion(
         study_digest=_sha256(node["study_digest"]),
         study_id=node["study_id"].text(),
         party=node["party"].text(),
         artifacts={item["unit"].integer(): _sha256(item["sha256"]) for item in node["artifacts"].items()},
-        why=why,
+        why=cast("Why", why),
         miner=node["miner"].text(),
         deleted_at=dt.datetime.strptime(node["deleted_at"].text(), _TIME).replace(tzinfo=dt.UTC),
     )
