@@ -23,6 +23,7 @@ from verticil.miner.service.job import LearningJob, Progress
 from verticil.miner.service.node import MinerNode
 from verticil.miner.service.retention import purge
 from verticil.miner.service.structure_job import StructureJob
+from verticil.miner.storage.catalogue import Catalogue
 from verticil.party import office
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.site import Site
@@ -603,3 +604,23 @@ async def test_a_study_about_nearly_the_same_people_is_noticed(federation: Feder
     warnings = office.status(federation.config("north"))["warnings"]
     assert len(warnings) == (rule == "warn")  # type: ignore[arg-type]
     assert office.status(federation.config("south"))["warnings"] == []
+
+
+async def test_a_miner_killed_between_deleting_and_saying_so_deletes_and_says_so_again(federation: Federation) -> None:
+    digest = await federation.submit()
+    federation.start()
+    await finish(federation, digest)
+    await federation.close()
+    catalogue = federation.node.store.root / "catalogue.sqlite"
+    with contextlib.closing(Catalogue(catalogue)) as opened:
+        for _ in range(2):  # told twice is told once
+            opened.deletions.revoke(digest, "north", "consent withdrawn", "2026-11-21T10:00:00Z", ends=True)
+    federation.node.store.study(digest).remove_columns()  # and then the machine went down
+    await federation.start_miner()
+    study = await federation.in_state(digest, State.WITHDRAWN)
+    assert study.parties[0].revocation_reason == "consent withdrawn"
+    federation.start()
+    for name, n_columns in (("north", 2), ("south", 1)):
+        await federation.noticed(name, lambda site: site.revocations.deletion(digest) is not None)
+        (line,) = entries(federation, name, "deletion")
+        assert line["detail"] == f"{n_columns} columns deleted: revoked"
