@@ -91,9 +91,7 @@ class CommonSets:
         blocks[:, : tags.shape[1]] = tags
         encryptor = Cipher(algorithms.AES(self._key), modes.ECB()).encryptor()  # noqa: S305 (a PRF of single blocks)
         hashed = np.frombuffer(encryptor.update(blocks.tobytes()), dtype="<u8").reshape(-1, 2)[:, 0]
-        return np.sort(
-            hashed.astype(np.uint64)
-        )  # two people have the same 8 bytes once in ten million sets of a million
+        return np.sort(hashed.astype(np.uint64))  # two are equal in one of 37 million sets of a million
 
     def similar(self, digest: bytes, keys: Keys, *, minimum: int) -> tuple[Similar, ...]:
         """Earlier studies whose people are not the same, but nearly: fewer than `minimum` are in one of the two only."""
