@@ -558,7 +558,9 @@ def test_a_catalogue_of_the_first_version_gets_the_tables(tmp_path: Path) -> Non
     before.add_study(b"d" * 32, study_id="s", proposal=b"p", submitter="anna", at="2026-11-21")
     before.close()
     connection = sqlite3.connect(path)
-    connection.executescript("DROP TABLE score; DROP TABLE scored_study; PRAGMA user_version = 1;")
+    connection.executescript(
+        "DROP TABLE score; DROP TABLE scored_study; DROP TABLE revocation; DROP TABLE deletion; PRAGMA user_version = 1;"
+    )
     connection.close()
     after = Catalogue(path)
     assert after.digests() == (b"d" * 32,)

@@ -33,6 +33,7 @@ from verticil.party.control.database import Database
 from verticil.party.control.ledger import SHARED, Ledger, LedgerRow
 from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import PartyState, StudyRecord
+from verticil.party.evidence import reports
 from verticil.party.exchange.delivery import Node
 from verticil.party.exchange.spool import Spool
 from verticil.party.peer.calls import Peers
@@ -798,6 +799,80 @@ async def test_a_denial_stops_the_next_answer(make):
     await federation.run()
     assert [row for row in federation.ledger("north") if row.recipient != "everyone"] == []
     assert all(federation.record(name).task.state == State.DENIED for name in NAMES)
+
+
+async def test_feature_24_a_revocation_between_peers_ends_the_study_and_all_drop_what_they_had(make):
+    """North takes its approval back when a peer has its column and asks for its parameters."""
+    federation = make()
+    federation.load()
+    federation.open()
+    asked: list[str] = []
+    held: dict[tuple[Kind, str], object] = {}
+
+    def revoke(caller: str, name: str, rpc: str) -> None:
+        if rpc == "get_parameters" and name == "north":
+            asked.append(caller)
+            if len(asked) == 1:
+                held.update(federation.parties["south"].shelf.items(federation.digest))
+                revoked = reports.revoke(federation.config("north"), "peers", "officer", "consent withdrawn", at=NOW)
+                assert (revoked["deletion"], revoked["after_publication"]) == (None, False)
+
+    federation.before = revoke
+    await federation.run()
+    assert (Kind.COLUMN, "0") in held
+    assert len([row for row in federation.ledger("north") if row.recipient != "everyone"]) == 1
+    assert (federation.record("north").task.state, federation.stage("north")) == (State.WITHDRAWN, "withdrawn")
+    for name in ("south", "west"):
+        failure = federation.record(name).failure
+        assert failure is not None
+        assert failure.code == "STUDY_WITHDRAWN"
+    told = [failure.message for name in ("south", "west") if (failure := federation.record(name).failure)]
+    assert "revoked by 'north': consent withdrawn" in told
+    for name in NAMES:
+        party = federation.parties[name]
+        assert party.shelf.items(federation.digest) == {}
+        assert list((federation.root / name / "state" / "spool").iterdir()) == []
+        assert not release_folder(party.site, federation.digest).exists()
+        assert reports.verify_audit(federation.config(name))["ok"]
+    federation.reopen()
+    await federation.run()
+    assert federation.record("north").task.state == State.WITHDRAWN
+
+
+async def test_a_revocation_after_the_publication_between_peers_is_only_flagged(make):
+    federation = make()
+    federation.load()
+    federation.open()
+    await federation.run()
+    revoked = reports.revoke(federation.config("west"), "peers", "officer", "too late", at=NOW)
+    assert revoked["after_publication"]
+    await federation.run()
+    assert federation.record("west").task.state == State.PUBLISHED
+    assert federation.stage("west") == "revoked after its publication"
+    assert release_folder(federation.parties["west"].site, federation.digest).is_dir()
+    log = reports.audit_entries(federation.config("west"))
+    kinds = [entry["event"] for entry in log]
+    assert kinds[0] == "study-seen"
+    assert kinds[-1] == "revocation"
+    assert kinds.count("shared") == 1
+    assert [entry["who"] for entry in log if entry["event"] == "alignment"] == ["daemon"]
+
+
+async def test_a_caller_that_asks_for_what_is_not_its_own_is_in_the_audit_log_once(make):
+    federation = make()
+    federation.load()
+    federation.open()
+    await federation.run()
+    digest = federation.record("north").task.effective_digest
+    stranger = Identity(federation="trial", role=Role.PARTY, name="stranger")
+    line = InMemoryPeer(federation.services["north"], stranger)
+    for _ in range(3):
+        with pytest.raises(PeerFault, match="not one of its parties"):
+            await line.get_signature(peer_pb2.GetSignatureRequest(effective_digest=digest))
+    log = reports.audit_entries(federation.config("north"))
+    assert [(entry["who"], entry["detail"]) for entry in log if entry["event"] == "refused"] == [
+        ("stranger", "PARTY_UNKNOWN")
+    ]
 
 
 async def test_after_the_last_day_nothing_is_told_but_the_digest(make):

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import rfc8785
 
+from verticil.cli.main import main
 from verticil.shared.errors import GateFailed, Misuse
 from verticil.shared.formats import model_json
 from verticil.shared.release.bundle import sign_release, write_release
@@ -303,6 +304,40 @@ def test_receipts_are_checked_one_by_one(content, house, tmp_path, signer, chang
     sign_release(directory, house.miner, ca_certificate=house.ca)
     with pytest.raises(GateFailed, match=message):
         verify_release(directory, ca_certificate=house.ca)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("altered", "receipts[0]: the signature is not one of"),
+        ("missing", "receipts for 4 of 5 randomized columns"),
+        ("of another study", "proposal_digest: got"),
+        ("a changed table", "synthetic.csv"),
+    ],
+)
+def test_feature_27_a_bundle_is_verified_offline(content, house, tmp_path, capsys, fault, message):
+    """Signed by the real miner, so that only the receipts, or the files, can tell; as a consumer runs it."""
+    first, *rest = content.receipts
+    if fault == "altered":
+        body = first.body.replace(b'"size":100', b'"size":101')
+        receipts = (common_pb2.Signed(body=body, signature=first.signature, certificate=first.certificate), *rest)
+    elif fault == "missing":
+        receipts = tuple(rest)
+    elif fault == "of another study":
+        receipts = (_receipt(content, house.miner, 0, {"proposal_digest": "cd" * 32}), *rest)
+    else:
+        receipts = content.receipts
+    directory = write_release(tmp_path / "release", dataclasses.replace(content, receipts=receipts))
+    sign_release(directory, house.miner, ca_certificate=house.ca)
+    (tmp_path / "ca.crt").write_bytes(house.ca)
+    if fault == "a changed table":
+        table = directory / "synthetic.csv"
+        table.write_bytes(table.read_bytes()[:-2] + b"9\n")
+    arguments = ["release", "verify", str(directory), "--ca", str(tmp_path / "ca.crt"), "--format", "json"]
+    assert main(arguments) == 6
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["code"] == "RELEASE_INVALID"
+    assert message in error["message"]
 
 
 def test_only_a_simulation_goes_without_receipts(content, house, tmp_path):

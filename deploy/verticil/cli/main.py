@@ -16,7 +16,20 @@ from typing import Annotated
 import typer
 from typer.exceptions import Abort, TyperException
 
-from verticil.cli import demo, doctor, health, linkage, miner, party, pki, release, reproduce, simulate, study
+from verticil.cli import (
+    demo,
+    doctor,
+    health,
+    linkage,
+    miner,
+    party,
+    party_record,
+    pki,
+    release,
+    reproduce,
+    simulate,
+    study,
+)
 from verticil.cli.output import Format, report, report_error
 from verticil.shared.disk import is_disk_full
 from verticil.shared.errors import DataFault, VerticilError
@@ -52,6 +65,12 @@ app.add_typer(
     name="party",
     help="The node at a data-holding site.",
     epilog="Example: verticil party run --config party.toml",
+)
+party.app.add_typer(
+    party_record.audit_app,
+    name="audit",
+    help="The log of what this site did, each line chained to the one before.",
+    epilog="Example: verticil party audit verify --config party.toml",
 )
 app.add_typer(
     miner.app,

@@ -74,3 +74,44 @@ def run(
         with_parent=with_parent,
     )
     emit({"miner": document.name, "port": ports[0], "stopped": True}, form=form)
+
+
+@app.command("purge", epilog="Example: verticil miner purge --dry-run --config miner.toml")
+def purge(
+    config: Annotated[Path, typer.Option(help="miner.toml.")] = Path("miner.toml"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list, with bytes; the miner may run.")] = False,
+    form: FormatOption = Format.text,
+) -> None:
+    """Delete what ended studies no longer need and the days of retention allow; a running miner does that by itself."""
+    from verticil.miner.config import load_miner
+    from verticil.miner.service.retention import purge as purge_miner
+
+    found = purge_miner(load_miner(config), dry_run=dry_run)
+    due = sum(item.size for item in found if item.is_due)
+    payload = {
+        "dry_run": dry_run,
+        "due_bytes": due,
+        "items": [
+            {
+                "study": item.study_id or None,
+                "folder": str(item.folder),
+                "what": item.what,
+                "bytes": item.size,
+                "why": item.why,
+                "due": None if item.due is None else item.due.isoformat(),
+                "is_due": item.is_due,
+            }
+            for item in found
+        ],
+    }
+    if emit(payload, form=form):
+        return
+    console = text_console()
+    for item in found:
+        when = "now" if item.is_due or item.due is None else f"on {item.due:%Y-%m-%d}"
+        console.print(
+            f"{item.size:>14,} bytes  {item.what:8} {item.study_id or item.folder.name}  {when}  ({item.why})",
+            markup=False,
+        )
+    done = "would be deleted now" if dry_run else "deleted"
+    console.print(f"{due:>14,} bytes {done}")

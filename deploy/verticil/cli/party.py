@@ -18,7 +18,7 @@ from rich.table import Table
 from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
 
-__all__ = ["app"]
+__all__ = ["ApproverOption", "ConfigOption", "StudyArgument", "app", "approver_name"]
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -29,7 +29,8 @@ ApproverOption = Annotated[str | None, typer.Option("--as", help="Who decides; d
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Id or digest of the study.")]
 
 
-def _approver(name: str | None) -> str:
+def approver_name(name: str | None) -> str:
+    """Who decides, when nobody is named: the login at this host."""
     return name or f"{getpass.getuser()}@{socket.gethostname()}"
 
 
@@ -209,15 +210,8 @@ def _scheme_text(column: Mapping[str, object]) -> str:
     return str(column["scheme"])
 
 
-@app.command("status", epilog="Example: verticil party status --config party.toml")
-def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
-    """What is asked of this party, where each study stands, what was spent. Reads no table."""
-    from verticil.party.config import load_party
-    from verticil.party.office import status as party_status
-
-    facts = party_status(load_party(config))
-    if emit(facts, form=form):
-        return
+def _print_condition(facts: Mapping[str, object]) -> None:
+    """How the node itself is: daemon, certificate, disk, budget."""
     console = text_console()
     daemon = cast("Mapping[str, object]", facts["daemon"])
     alive = "running" if daemon["running"] else "not running"
@@ -239,6 +233,21 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
         console.print(
             f"data set {row['dataset']}: epsilon spent {epsilon_text(row['epsilon_spent'])} of {limit} per person"
         )
+    for warning in cast("Sequence[str]", facts["warnings"]):
+        console.print(f"warning: {warning}", style="yellow", markup=False)
+
+
+@app.command("status", epilog="Example: verticil party status --config party.toml")
+def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
+    """What is asked of this party, where each study stands, what was spent. Reads no table."""
+    from verticil.party.config import load_party
+    from verticil.party.office import status as party_status
+
+    facts = party_status(load_party(config))
+    if emit(facts, form=form):
+        return
+    console = text_console()
+    _print_condition(facts)
     studies = cast("Sequence[Mapping[str, object]]", facts["studies"])
     if not studies:
         console.print("nothing is asked of this party")
@@ -260,7 +269,8 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
         elif study["approved"]:
             progress = f" {study['percent']} %" if study["percent"] else ""
             since = f" (since {study['since']})" if study["since"] else ""
-            console.print(f"approved; {study['stage']}{progress}{since}", markup=False)
+            approved = "" if study["revoked"] else "approved; "
+            console.print(f"{approved}{study['stage']}{progress}{since}", markup=False)
         elif study["state"] == "awaiting_approval":
             console.print(
                 f"{study['approvals']} of {study['approvers_needed']} approvals; next: verticil party approve {study['study']}"
@@ -278,7 +288,7 @@ def approve(
     from verticil.party.config import load_party
     from verticil.party.office import approve as approve_study
 
-    facts = approve_study(load_party(config), study, _approver(approver))
+    facts = approve_study(load_party(config), study, approver_name(approver))
     if emit(facts, form=form):
         return
     console = text_console()
@@ -313,7 +323,7 @@ def deny(
     from verticil.party.config import load_party
     from verticil.party.office import deny as deny_study
 
-    facts = deny_study(load_party(config), study, _approver(approver), reason)
+    facts = deny_study(load_party(config), study, approver_name(approver), reason)
     if not emit(facts, form=form):
         text_console().print(f"denied {facts['study']} ({str(facts['digest'])[:16]})")
 

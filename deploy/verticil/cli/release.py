@@ -13,6 +13,7 @@ import typer
 
 from verticil.cli.connection import CertificateOption, FederationOption, find_study, open_connection
 from verticil.cli.output import Format, FormatOption, emit, text_console
+from verticil.cli.study_status import revocations
 from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Schema
 
@@ -45,16 +46,24 @@ def fetch(
 ) -> None:
     """Fetch the release of a study; parties and analysts may."""
     from verticil.shared.transport.fetch import fetch_release
+    from verticil.wire.v1.control_pb2 import GetStudyRequest
 
-    async def run() -> None:
+    async def run() -> list[str]:
         async with open_connection(federation, certificate) as connection:
             digest = await find_study(connection, study_id)
             source = connection.control or connection.coordinator
             assert source is not None
             await fetch_release(source, digest, out)
+            if connection.control is None:
+                return []
+            found = await connection.control.get_study(GetStudyRequest(study_digest=digest))
+            return revocations(found.study)
 
-    asyncio.run(run())
-    if not emit({"release": str(out), "files": sorted(path.name for path in out.iterdir())}, form=form):
+    revoked = asyncio.run(run())
+    files = sorted(path.name for path in out.iterdir())
+    if not emit({"release": str(out), "files": files, "revocations": revoked}, form=form):
+        for line in revoked:
+            text_console().print(line, style="red", markup=False)
         text_console().print(f"release in {out}\nnext: verticil release verify {out} --ca CA_CERTIFICATE")
 
 

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from verticil.cli.connection import CertificateOption, FederationOption, find_study, open_connection
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
-from verticil.cli.study_status import print_summary, summary_payload, watch
+from verticil.cli.study_status import print_summary, revocations, summary_payload, watch
 from verticil.shared.errors import Misuse
 from verticil.shared.study.states import State
 
@@ -318,6 +318,8 @@ def list_studies(
             f"{study.study_id:30} {State(study.state).words:18} {study.study_digest.hex()[:12]}  {study.title}",
             markup=False,
         )
+        for line in revocations(study):
+            console.print(f"  {line}", style="red", markup=False)
 
 
 @app.command(

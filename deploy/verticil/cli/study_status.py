@@ -20,7 +20,7 @@ from verticil.shared.study.states import State
 if TYPE_CHECKING:
     from verticil.wire.v1.control_pb2 import PartyStatus, StudySummary
 
-__all__ = ["LineWatch", "Watch", "age_text", "print_summary", "summary_payload", "watch", "why"]
+__all__ = ["LineWatch", "Watch", "age_text", "print_summary", "revocations", "summary_payload", "watch", "why"]
 
 _DONE: Final = "ok"
 _NOTHING: Final = "-"
@@ -121,7 +121,20 @@ def _party_payload(party: PartyStatus) -> Mapping[str, object]:
         "waiting_for": party.waiting_for or None,
         "failure": {"code": party.failure.code, "hint": party.failure.hint} if party.failure.code else None,
         "why": why(party),
+        "revoked_at": party.revoked_at or None,
+        "revocation_reason": party.revocation_reason or None,
     }
+
+
+def revocations(study: StudySummary) -> list[str]:
+    """Who took an approval back, for people; what was published before cannot be recalled, and this says so."""
+    published = State(study.state) is State.PUBLISHED
+    after = "; what was published cannot be recalled" if published else ""
+    return [
+        f"revoked by {party.party} on {party.revoked_at[:10]}: {party.revocation_reason}{after}"
+        for party in study.parties
+        if party.revoked_at
+    ]
 
 
 def _rendered(study: StudySummary) -> RenderableType:
@@ -139,6 +152,7 @@ def _rendered(study: StudySummary) -> RenderableType:
     for party in study.parties:
         table.add_row(*(Text(cell) for cell in (party.party, _online(party), *_stages(party), why(party))))
     parts.append(table)
+    parts.extend(Text(line, style="red") for line in revocations(study))
     if study.n_common:
         parts.append(Text(f"people at all parties: {study.n_common:,}"))
     return Group(*parts)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from verticil.party.control.policy import SHARE_DELTA, Policy
+from verticil.party.control.policy import MINIMUM_DIFFERENCE, SHARE_DELTA, Policy
 from verticil.party.records.source import ColumnRule, DatasetRule
 from verticil.shared.config import Federation, Table, load_federation, read_toml
 from verticil.shared.errors import Misuse
@@ -191,6 +191,10 @@ def _policy(table: Table) -> Policy:
             table, "max_share_epsilon" if table.has("max_share_epsilon") else "max_epsilon_per_column"
         ),
         max_share_delta=_limit(table, "max_share_delta") if table.has("max_share_delta") else SHARE_DELTA,
+        minimum_difference=_at_least(table, "minimum_difference", 0, MINIMUM_DIFFERENCE),
+        on_small_difference=cast(
+            "Literal['warn', 'refuse']", table.choice("on_small_difference", ("warn", "refuse"), "warn")
+        ),
     )
     n_approvers = len(set(policy.approvers))
     if policy.approvers and policy.approvers_needed > n_approvers:

@@ -5,7 +5,8 @@ Promises
   own (`verticil.party.exchange.delivery`); a slow upload holds up neither the poll nor another study.
 - With ``[peer]`` in party.toml it serves its peers (Model I) and works on the studies that its operator loaded
   (`verticil.party.peer`). A federation of peers needs no miner, and a party of it dials none.
-- What people of the site write into the database (`party approve`, `party deny`) is noticed within a third of a second.
+- What people of the site write into the database (`party approve`, `party deny`, `party revoke`) is noticed within a third of a
+  second, and breaks off a transfer that must not go on.
 - Renewed certificates and a new deny-list are taken up while it runs.
 - A lost connection is dialled again with exponential backoff and full jitter, at first within half a second, at most 30
   seconds apart (attempt and wait together); a study's work goes on from its durable state. Only what may pass by itself is
@@ -35,6 +36,7 @@ from verticil.party.control.approval import parsed
 from verticil.party.control.database import DaemonLock
 from verticil.party.control.site import Site
 from verticil.party.control.state import Heartbeat, Task, stamp
+from verticil.party.evidence.audit import Event, What
 from verticil.party.exchange.delivery import Delivery, Node
 from verticil.party.exchange.disclosure import outward
 from verticil.party.exchange.spool import Spool
@@ -144,6 +146,7 @@ async def run_party(
             hint="say in [peer] where this party serves its peers: listen and advertise",
         )
     with await asyncio.to_thread(Site.open, config) as site, contextlib.closing(DaemonLock(config.state_directory)):
+        await asyncio.to_thread(_note_start, site, clock())
         node = Node(
             site=site,
             spool=Spool(config.state_directory / "spool"),
@@ -169,6 +172,12 @@ async def run_party(
                 metrics.read(functools.partial(party_gauges, site, followed))
                 ending.callback(metrics.serve(config.metrics).close)
             await PartyNode(node, coordinator_factory, peers=between).run(stop)
+
+
+def _note_start(site: Site, at: dt.datetime) -> None:
+    """Write into the audit log with which configuration and certificate the daemon runs, if they are new."""
+    site.note_configuration(at)
+    site.audit.note(What.CERTIFICATE, hashlib.sha256(site.config.certificate.read_bytes()).digest(), at)
 
 
 def probe(path: Path) -> str:
@@ -338,9 +347,16 @@ class PartyNode:
         )
 
         def store() -> None:
-            self._state.remember(task, study.id, self._node.clock())
+            site, at = self._node.site, self._node.clock()
+            if not self._state.knows(task.digest):
+                site.audit.record(Event(what=What.STUDY_SEEN, who="miner", study=task.digest, study_id=study.id), at)
+            self._state.remember(task, study.id, at)
             if fresh:
                 self._state.reconcile(task.digest, task.units_received)
+            if told.HasField("deletion"):
+                site.revocations.take_deletion(
+                    task.digest, study.id, told.deletion, authority=self._node.authority, at=at
+                )
 
         await asyncio.to_thread(store)
         return True
@@ -356,10 +372,18 @@ class PartyNode:
                     raise
                 continue
             if changed:
+                await self._stop_transfers()
                 for event in self._wake.values():
                     event.set()
                 if self._peers is not None:
                     self._peers.rouse()
+
+    async def _stop_transfers(self) -> None:
+        """Somebody may have revoked or denied a study while it is being sent."""
+        with contextlib.suppress(VerticilError):  # looked at again when the step is planned
+            for digest in await asyncio.to_thread(self._node.site.revocations.stopped):
+                if digest in self._deliveries:
+                    self._deliveries[digest].stop_transfer()
 
     async def _beat_alone(self) -> None:
         """Without a miner nothing else tells that the daemon lives."""
@@ -423,7 +447,7 @@ class PartyNode:
 
     async def _fail(self, digest: bytes, error: VerticilError) -> None:
         _log.error("the study cannot go on: %s", error)
-        await asyncio.to_thread(self._state.fail, digest, error, self._node.clock())
+        await asyncio.to_thread(self._node.fail, digest, error)
         self._wake[digest].set()
 
     async def _beat(self, *, connected: bool, problem: str = "", pid: int | None = None) -> None:

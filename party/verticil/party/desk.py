@@ -14,6 +14,7 @@ from verticil.party.config import PartyConfig
 from verticil.party.control.approval import check_expiry, parsed
 from verticil.party.control.site import Site
 from verticil.party.control.state import Task
+from verticil.party.evidence.audit import Event, What
 from verticil.party.peer.steps.publication import release_folder
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import rename
@@ -77,6 +78,8 @@ def load_study(config: PartyConfig, study: Path | Study, *, at: dt.datetime | No
                 hint="to try again, give it a new id in the file of every party; why it ended: verticil party status",
             )
         if digest not in known:
+            event = Event(what=What.STUDY_SEEN, who="operator", study=digest, study_id=document.id)
+            site.audit.record(event, now)
             site.state.remember(
                 Task(
                     digest=digest,

@@ -20,6 +20,7 @@ from verticil.party.control.holdings import columns_of, compounds_of, origins
 from verticil.party.control.site import Site, Verdict, init_state
 from verticil.party.control.state import Heartbeat, StudyRecord, stamp
 from verticil.party.desk import load_study, take_release
+from verticil.party.evidence.audit import Event, What
 from verticil.party.records.keyfile import check_key
 from verticil.party.records.source import TableReport, check_records, header
 from verticil.shared.channels import privacy
@@ -143,6 +144,7 @@ def status(config: PartyConfig, *, at: dt.datetime | None = None) -> Facts:
                 for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])
             ],
             "attempted_sends": len(site.ledger.rows()),
+            "warnings": _similar(config, site),
         }
 
 
@@ -179,6 +181,8 @@ def check(config: PartyConfig, study: Study | None = None, *, at: dt.datetime | 
             if study is not None and not faults:
                 found = _cost(config, site, study, now)
                 facts |= found
+                digest = bytes.fromhex(str(found["digest"]))
+                site.audit.record(Event(what=What.CHECK, who="operator", study=digest, study_id=study.id), now)
     except VerticilError as error:
         faults.append(error)
     facts["ok"] = not faults
@@ -218,6 +222,17 @@ def linked_to(config: PartyConfig) -> str:
 
 
 # ---- pieces
+
+
+def _similar(config: PartyConfig, site: Site) -> list[str]:
+    """Studies about nearly the same people as an earlier one; see `verticil.party.evidence.common_sets`."""
+    names = {record.digest: record.study_id for record in site.state.studies()}
+    return [
+        f"study '{names[digest]}': fewer than {config.policy.minimum_difference} people are in only one of it and"
+        f" {', '.join(others)}: releases about nearly the same people tell their difference"
+        for digest, others in site.common_sets.warnings().items()
+        if digest in names
+    ]
 
 
 def _seconds_since(beat: Heartbeat | None, now: dt.datetime) -> float:
@@ -310,6 +325,7 @@ def _study_status(config: PartyConfig, record: StudyRecord) -> Facts:
         "since": record.stage_at or None,
         "seen_at": record.seen_at,
         "approved": record.approval is not None,
+        "revoked": record.revocation_sent is not None,
         "approvals": record.n_votes,
         "approvers_needed": config.policy.approvers_needed,
         "common_records": record.n_common,
@@ -454,6 +470,8 @@ allow_exact_parameters = false           # between peers: may parameters be shar
 # max_share_epsilon = 3.0                # between peers: of the noise on what is shared besides columns; if absent as per column
 # max_share_delta = 1e-6                 # and its delta
 minimum_common_records = 1000
+minimum_difference = 100                 # people by which a study must differ from an earlier one about nearly the same people
+on_small_difference = "warn"             # warn | refuse
 minimum_parties = 2
 max_categories = 50
 # breach = { prior = 0.1, posterior = 0.5 }   # refuse a column by which a belief of 0.1 can become 0.5, also if in allow_infinite

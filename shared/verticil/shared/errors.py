@@ -128,6 +128,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "DATA_CHANGED": ("Refusal", 3),
     "LINKAGE_TOO_SMALL": ("Refusal", 3),
     "DECLARATION_WEAKER": ("Refusal", 3),
+    "COMMON_SET_TOO_SIMILAR": ("Refusal", 3),
     "NOT_APPROVED": ("Refusal", 4),
     "APPROVAL_VOID": ("Refusal", 4),
     "STUDY_DENIED": ("Refusal", 4),
@@ -157,6 +158,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "RELEASE_INVALID": ("GateFailed", 6),
     "RELEASE_UNTRUSTED": ("GateFailed", 6),
     "LINT_FAILED": ("GateFailed", 6),
+    "AUDIT_BROKEN": ("GateFailed", 6),
     # ours
     "INTERNAL": ("InternalFault", 1),
 }

@@ -19,6 +19,7 @@ from typing import Final, ParamSpec, TypeVar, cast
 
 from verticil.miner.service.learning import ColumnFile, Executor, LearningJob, WorkerDied
 from verticil.miner.service.presence import Changes, Presence
+from verticil.miner.service.retention import Retention
 from verticil.miner.service.session import Session, timestamp
 from verticil.miner.storage.alignment import align
 from verticil.miner.storage.records import Failure, ReleaseFile, StoredColumn, StudyRecord
@@ -89,7 +90,7 @@ class Conductor:
         self._executor = executor
         self._signer = signer
         self._authority = authority
-        self._retention = dt.timedelta(days=randomized_days)
+        self._retention = Retention(session, randomized_days=randomized_days)
         self._simulation = simulation
         self._seed_derived = seed_derived
         self._jobs: dict[bytes, asyncio.Task[None]] = {}
@@ -160,7 +161,9 @@ class Conductor:
                 await asyncio.gather(running, return_exceptions=True)
             self._details.pop(digest, None)
             self._presence.forget(digest)
-            await _to_the_end(self._settle, digest)
+            await _to_the_end(self._retention.settle, digest)
+            if digest not in await asyncio.to_thread(self._session.catalogue.unsettled):
+                self._changes.notify()  # who revoked is told what was deleted
 
     async def _fail(self, digest: bytes, failure: Failure) -> None:
         if await asyncio.to_thread(self._session.catalogue.fail, digest, failure):
@@ -307,24 +310,3 @@ class Conductor:
             data = (release / name).read_bytes()
             files.append(ReleaseFile(path=name, size=len(data), sha256=hashlib.sha256(data).digest()))
         return self._session.catalogue.publish(digest, files, at=timestamp(self._session.clock()))
-
-    # -- after the end -------------------------------------------------------------------------------------------------------
-
-    def _settle(self, digest: bytes) -> None:
-        """Delete what an ended study no longer needs; blocks. Repeatable."""
-        session = self._session
-        record = session.record(digest)
-        files = session.store.study(digest)
-        session.intake.end(digest)
-        if not record.linkage_removed:
-            files.remove_linkage()
-            if record.published_at is None:
-                remove_durably(files.release)
-            session.catalogue.mark_linkage_removed(digest)
-        due = (
-            record.published_at is None
-            or session.clock() >= dt.datetime.fromisoformat(record.published_at) + self._retention
-        )
-        if due and not record.columns_removed:
-            files.remove_columns()
-            session.catalogue.mark_columns_removed(digest)

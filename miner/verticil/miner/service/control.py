@@ -169,6 +169,7 @@ class Control:
             held = record.lists.get(party)
             units = study.units_of(party)
             progress, age = self._presence.progress(record.digest, party), self._presence.age_seconds(party)
+            revoked = record.revocations.get(party)
             told = summary.parties.add(
                 party=party,
                 online=self._presence.online(party),
@@ -184,6 +185,8 @@ class Control:
                 waiting_for=missing.get(party, ""),
                 approvers=progress.approvers,
                 approvers_needed=progress.approvers_needed,
+                revoked_at=revoked.revoked_at if revoked else "",
+                revocation_reason=revoked.reason if revoked else "",
             )
             if record.failure is not None and party == culprit:
                 told.failure.code, told.failure.hint = record.failure.code, record.failure.hint

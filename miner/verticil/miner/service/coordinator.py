@@ -19,7 +19,7 @@ from typing import Final
 from verticil.miner.service.presence import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
 from verticil.miner.service.release import release_parts
 from verticil.miner.service.scores import Scores
-from verticil.miner.service.session import Session, timestamp
+from verticil.miner.service.session import Session, timestamp, withdrawn_text
 from verticil.miner.service.transfer import receive, send
 from verticil.miner.storage.records import Failure, StoredColumn, StoredSignature, StudyRecord, Upload
 from verticil.shared.errors import PeerFault
@@ -153,6 +153,8 @@ class Coordinator:
         detail = end_of(record, state)
         if detail is not None:
             task.failure.CopyFrom(detail)
+        if (deletion := record.deletions.get(party)) is not None:
+            task.deletion.CopyFrom(_signed(deletion))
         return task
 
     async def Report(self, identity: Identity, request: coordinator_pb2.ReportRequest) -> coordinator_pb2.ReportReply:
@@ -173,12 +175,14 @@ class Coordinator:
             elif what == "failure":
                 failure = Failure(code=request.failure.code, message=request.failure.message, hint=request.failure.hint)
                 await asyncio.to_thread(session.report_failure, digest, party, failure)
+            elif what == "withdrawal":
+                await asyncio.to_thread(session.revoke, digest, party, request.withdrawal.reason)
             elif what == "progress":
                 await asyncio.to_thread(self._progress, digest, party, request.progress)
             else:
                 raise PeerFault(
                     "MESSAGE_INVALID",
-                    "report: says nothing, expected one of approval, denial, confirmation, failure, progress",
+                    "report: says nothing, expected one of approval, denial, confirmation, failure, progress, withdrawal",
                 )
             record = await asyncio.to_thread(session.record, digest)
             if what != "progress":
@@ -415,5 +419,5 @@ def end_of(record: StudyRecord, state: State) -> common_pb2.ErrorDetail | None:
         )
         return common_pb2.ErrorDetail(code="STUDY_DENIED", message=reasons)
     if state is State.WITHDRAWN:
-        return common_pb2.ErrorDetail(code="STUDY_WITHDRAWN", message="withdrawn by the analyst")
+        return common_pb2.ErrorDetail(code="STUDY_WITHDRAWN", message=withdrawn_text(record))
     return common_pb2.ErrorDetail(code="STUDY_EXPIRED", message="the last valid day has passed")

@@ -4,7 +4,7 @@ Order rules. A study is submitted; each of its parties approves or denies; with 
 each party sends its pseudonym list; with the last list the common people are found; each party confirms the common list; with
 the last confirmation each party sends its own units; with the last unit the study is learned and published. A call that comes
 too early is NOT_READY, one that comes after the end says how the study ended, one that repeats what is done already succeeds.
-A party's failure, a denial, the analyst's withdrawal or the last valid day ends a study that is not published.
+A party's failure, a denial, a revocation, the analyst's withdrawal or the last valid day ends a study that is not published.
 
 Every rule reads durable facts and adds at most one fact per transaction, so a restart needs no recovery: the same rules
 applied to the same facts go on where they stopped. All functions block.
@@ -33,7 +33,7 @@ from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.signing import verify_signed
 from verticil.wire.v1 import common_pb2
 
-__all__ = ["MAX_PROPOSAL_BYTES", "Session", "timestamp"]
+__all__ = ["MAX_PROPOSAL_BYTES", "Session", "timestamp", "withdrawn_text"]
 
 MAX_PROPOSAL_BYTES: Final = 1_048_576
 MAX_EFFECTIVE_BYTES: Final = 2_097_152
@@ -54,6 +54,14 @@ def _approval(body: bytes) -> approval.Approval:
 
 def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)[:_MAX_REASON]
+
+
+def withdrawn_text(record: StudyRecord) -> str:
+    """Who withdrew a study, and why."""
+    revoked = "; ".join(
+        f"revoked by party '{name}': {item.reason}" for name, item in sorted(record.revocations.items())
+    )
+    return revoked or "withdrawn by the analyst"
 
 
 class Session:
@@ -229,7 +237,7 @@ class Session:
                 "STUDY_EXPIRED", f"{where}: its last valid day was {self.proposal(record).expires.isoformat()}"
             )
         if state is State.WITHDRAWN:
-            raise Refusal("STUDY_WITHDRAWN", f"{where}: withdrawn by the analyst")
+            raise Refusal("STUDY_WITHDRAWN", f"{where}: {withdrawn_text(record)}")
         if state is State.FAILED and record.failure is not None:
             raise from_code(record.failure.code, f"{where} failed: {record.failure.message}", hint=record.failure.hint)
         expected = " or ".join(item.name for item in allowed)
@@ -383,6 +391,15 @@ class Session:
         self.position(record, party)
         if not is_final(self.state(record)):
             self.catalogue.add_denial(digest, party, _printable(reason))
+
+    def revoke(self, digest: bytes, party: str, reason: str) -> None:
+        """Record that a party takes its approval back. It ends a study that has not ended; one that is published is flagged."""
+        record = self.record(digest)
+        self.position(record, party)
+        with self._deciding:
+            ends = not is_final(self.state(self.record(digest)))
+            at = timestamp(self.clock())
+            self.catalogue.deletions.revoke(digest, party, _printable(reason), at, ends=ends)
 
     def confirm(self, digest: bytes, party: str, common_sha256: bytes) -> None:
         """Record that a party accepts the common list.

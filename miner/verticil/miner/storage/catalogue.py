@@ -17,9 +17,11 @@ from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Final, cast
 
+from verticil.miner.storage.deletions import DELETION_SCHEMA, UNSTATED, DeletionTable
 from verticil.miner.storage.records import (
     Failure,
     ReleaseFile,
+    Revocation,
     StoredColumn,
     StoredList,
     StoredSignature,
@@ -33,8 +35,8 @@ from verticil.shared.errors import DataFault
 
 __all__ = ["Catalogue"]
 
-_SCHEMA_VERSION: Final = 2
-"""Version 2 has the tables for scores besides; a file of version 1 gets them when it is opened."""
+_SCHEMA_VERSION: Final = 3
+"""Version 2 has the tables for scores besides, version 3 those for deletions; an older file gets them when it is opened."""
 _SCHEMA: Final = """
 CREATE TABLE study (
   sequence INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, study_id TEXT NOT NULL, version INTEGER NOT NULL,
@@ -110,6 +112,7 @@ class Catalogue:
 
     Attributes:
         scores: the facts of studies between peers (Model I).
+        deletions: who took what back, and what was deleted.
 
     Args:
         path: the file; made when absent.
@@ -124,6 +127,7 @@ class Catalogue:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.row_factory = sqlite3.Row
         self.scores = ScoreTable(self._transaction)
+        self.deletions = DeletionTable(self._transaction)
         try:
             with full_disk_is_an_error(str(path)):
                 version = self._open()
@@ -152,7 +156,7 @@ class Catalogue:
         version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
         if version < _SCHEMA_VERSION:
             with self._transaction():
-                for schema in (_SCHEMA, SCORE_SCHEMA)[version:]:
+                for schema in (_SCHEMA, SCORE_SCHEMA, DELETION_SCHEMA)[version:]:
                     for statement in schema.split(";"):
                         self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
@@ -200,7 +204,9 @@ class Catalogue:
 
     def unsettled(self) -> tuple[bytes, ...]:
         """Digests of the studies with something left to do or to delete, oldest first."""
-        query = "SELECT digest FROM study WHERE linkage_removed = 0 OR columns_removed = 0 ORDER BY sequence"
+        query = (
+            f"SELECT digest FROM study WHERE linkage_removed = 0 OR columns_removed = 0 OR {UNSTATED} ORDER BY sequence"  # noqa: S608 constants
+        )
         with self._lock:
             return tuple(row["digest"] for row in self._connection.execute(query))
 
@@ -260,6 +266,10 @@ class Catalogue:
                 published_at=row["published_at"],
                 linkage_removed=bool(row["linkage_removed"]),
                 columns_removed=bool(row["columns_removed"]),
+                revocations={
+                    r["party"]: Revocation(reason=r["reason"], revoked_at=r["revoked_at"]) for r in rows("revocation")
+                },
+                deletions={r["party"]: _signature(r) for r in rows("deletion")},
             )
 
     # -- the study's life ----------------------------------------------------------------------------------------------------
@@ -350,11 +360,6 @@ class Catalogue:
         with self._transaction() as connection:
             connection.execute("UPDATE study SET linkage_removed = 1 WHERE digest = ?", (study,))
             connection.execute("DELETE FROM upload WHERE study = ?", (study,))
-
-    def mark_columns_removed(self, study: bytes) -> None:
-        """Record that the randomized columns were deleted; their digests and receipts stay."""
-        with self._transaction() as connection:
-            connection.execute("UPDATE study SET columns_removed = 1 WHERE digest = ?", (study,))
 
     # -- lists and alignment -------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 __all__ = [
     "Failure",
     "ReleaseFile",
+    "Revocation",
     "ScoredStudy",
     "StoredColumn",
     "StoredList",
@@ -94,6 +95,14 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Revocation:
+    """A party took its approval back: what the person wrote, and when the miner heard of it (ISO 8601)."""
+
+    reason: str
+    revoked_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StudyRecord:
     """Everything the miner durably knows of one study.
 
@@ -113,6 +122,8 @@ class StudyRecord:
         withdrawn, expired: whether it ended so.
         published_at: ISO 8601; None before.
         linkage_removed, columns_removed: whether those files were deleted after the end.
+        revocations: by party; they end a study that is not published.
+        deletions: by party: what the miner signed that it deleted.
     """
 
     digest: bytes
@@ -141,6 +152,8 @@ class StudyRecord:
     published_at: str | None
     linkage_removed: bool
     columns_removed: bool
+    revocations: Mapping[str, Revocation]
+    deletions: Mapping[str, StoredSignature]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

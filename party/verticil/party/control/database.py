@@ -24,7 +24,7 @@ from verticil.shared.errors import DataFault
 __all__ = ["FILE_NAME", "SCHEMA_VERSION", "Cell", "DaemonLock", "Database", "Row", "disk_fault"]
 
 FILE_NAME: Final = "party.sqlite"
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 
 Cell = str | bytes | int | float | None
 Row = tuple[Cell, ...]
@@ -99,7 +99,28 @@ CREATE TABLE peer_item (                 -- Model I: what peers told, and what i
 _SINCE_WHEN: Final = """
 ALTER TABLE study ADD COLUMN stage_at TEXT NOT NULL DEFAULT '';  -- since when `stage` is shown; empty: written by version 2
 """
-_STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN)
+_RECORD: Final = """
+-- what this site writes down of what it did (verticil.party.evidence)
+CREATE TABLE audit_anchor (              -- the last line of audit.jsonl that is known to be on the disk
+  one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, hash BLOB NOT NULL, size INTEGER NOT NULL
+) STRICT;
+CREATE TABLE in_force (                  -- certificate and configuration, as the audit log last told them
+  name TEXT PRIMARY KEY, sha256 BLOB NOT NULL
+) STRICT;
+CREATE TABLE common_set (                -- the people of a study, in a file of keyed hashes
+  digest BLOB PRIMARY KEY, sha256 BLOB NOT NULL, size INTEGER NOT NULL,
+  near TEXT NOT NULL                     -- JSON list: digests of earlier studies with nearly the same people
+) STRICT;
+CREATE TABLE revocation (                -- an approval that was taken back
+  digest BLOB PRIMARY KEY, who TEXT NOT NULL, reason TEXT NOT NULL, revoked_at TEXT NOT NULL,
+  published INTEGER NOT NULL,            -- the release was out by then
+  sent INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE deletion (                  -- the miner's signed statement that this party's columns are deleted
+  digest BLOB PRIMARY KEY, body BLOB NOT NULL, signature BLOB NOT NULL, certificate BLOB NOT NULL
+) STRICT;
+"""
+_STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD)
 """Step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is never changed."""
 
 

@@ -105,10 +105,11 @@ class Assessment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRow:
-    """One row, for people."""
+    """One row, for people: one attempted send."""
 
     number: int
     at: str
+    study_digest: str
     study_id: str
     variables: tuple[str, ...]
     dataset: str
@@ -149,7 +150,9 @@ class Ledger:
 
     def rows(self) -> tuple[LedgerRow, ...]:
         """The whole ledger in order."""
-        columns = "number, at, study_id, variables, dataset, epsilon, charged, recipient, artifact_sha256, size"
+        columns = (
+            "number, at, study_id, variables, dataset, epsilon, charged, recipient, artifact_sha256, size, study_digest"
+        )
         return tuple(
             LedgerRow(
                 number=cast("int", row[0]),
@@ -162,6 +165,7 @@ class Ledger:
                 recipient=cast("str", row[7]),
                 artifact_sha256=cast("bytes", row[8]).hex(),
                 size=cast("int", row[9]),
+                study_digest=cast("bytes", row[10]).hex(),
             )
             for row in self._database.rows(f"SELECT {columns} FROM ledger ORDER BY number")  # noqa: S608 (constant text)
         )

@@ -26,10 +26,12 @@ from verticil.shared.errors import Refusal
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import sent_units
 
-__all__ = ["SHARE_DELTA", "Column", "Objection", "Policy", "finite_total", "objections", "refuse"]
+__all__ = ["MINIMUM_DIFFERENCE", "SHARE_DELTA", "Column", "Objection", "Policy", "finite_total", "objections", "refuse"]
 
 SHARE_DELTA: Final = 1e-6
 """The limit of delta where party.toml states none: no ledger sums it, so it has to be small."""
+MINIMUM_DIFFERENCE: Final = 100
+"""People by which two common sets must differ where party.toml states nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,9 @@ class Policy:
         allow_exact_parameters: whether parameters may be shared with peers that are exact functions of this party's raw data.
         max_share_epsilon, max_share_delta: limits for the epsilon and the delta of the noise on what is shared with peers;
             party.toml without the former means `max_epsilon_per_column`.
+        minimum_difference: people by which the common set of a study must differ from that of an earlier one, unless they are the
+            same; 0: no such rule. See `verticil.party.evidence.common_sets`.
+        on_small_difference: whether a smaller difference is told (log, status, audit log) or the study refused.
     """
 
     approval: Literal["manual", "auto"]
@@ -76,6 +81,8 @@ class Policy:
     allow_exact_parameters: bool = False
     max_share_epsilon: float = math.inf
     max_share_delta: float = SHARE_DELTA
+    minimum_difference: int = MINIMUM_DIFFERENCE
+    on_small_difference: Literal["warn", "refuse"] = "warn"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ Order rules
 5. Randomization waits until the miner asks for units (every party has confirmed), and goes before the first send.
 6. Units go one after the other, each after its row in the ledger.
 7. A study that ended at the miner asks for nothing; what the spool still holds for it is removed.
+8. After a revocation, which may come at any time, the spool is cleared and the miner is told, whatever the state.
 
 Every step leads to a state in which it is not planned again, or can be repeated without harm; so a party that was killed
 anywhere plans the same step again and goes on. No files, no clock, no network here.
@@ -34,6 +35,7 @@ class Step(StrEnum):
     CLEAR = "clear"
     TELL_DENIAL = "tell-denial"
     TELL_FAILURE = "tell-failure"
+    TELL_REVOCATION = "tell-revocation"
     APPROVE = "approve"
     TELL_APPROVAL = "tell-approval"
     LINK = "link"
@@ -64,10 +66,8 @@ def plan(record: StudyRecord, *, automatic: bool, own_units: Set[int], spooled: 
         The step; `Step.REST` when it is others' turn.
     """
     state = State(record.task.state)
-    if is_final(state):
-        return Plan(step=Step.CLEAR if spooled else Step.REST, stage=_ending(record, state))
-    if record.failure is not None or record.denial_sent is not None:
-        return _given_up(record)
+    if (over := _over(record, state, spooled=spooled)) is not None:
+        return over
     if record.approval is None:
         return _before_approval(record, automatic=automatic)
     if not record.task.approved:
@@ -77,6 +77,26 @@ def plan(record: StudyRecord, *, automatic: bool, own_units: Set[int], spooled: 
     return _after_approval(
         record, state, missing=own_units - receipted - set(record.task.units_received), spooled=spooled
     )
+
+
+def _over(record: StudyRecord, state: State, *, spooled: Set[int]) -> Plan | None:
+    """What is left to do when nothing more is sent for the study; None: it goes on."""
+    if record.revocation_sent is not None:
+        return _revoked(state, told=record.revocation_sent, spooled=spooled)
+    if is_final(state):
+        return Plan(step=Step.CLEAR if spooled else Step.REST, stage=_ending(record, state))
+    if record.failure is not None or record.denial_sent is not None:
+        return _given_up(record)
+    return None
+
+
+def _revoked(state: State, *, told: bool, spooled: Set[int]) -> Plan:
+    after = " after its publication" if state is State.PUBLISHED else ""
+    if spooled:
+        return Plan(step=Step.CLEAR, stage=f"revoked{after}")
+    if told:
+        return Plan(step=Step.REST, stage=f"revoked{after}")
+    return Plan(step=Step.TELL_REVOCATION, stage=f"revoked{after}, telling the miner")
 
 
 def _ending(record: StudyRecord, state: State) -> str:

@@ -6,8 +6,10 @@ notices and acts. Nothing here talks to anybody else.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -21,6 +23,9 @@ from verticil.party.control.ledger import Ledger, Release
 from verticil.party.control.secret import FILE_NAME as SECRET_FILE
 from verticil.party.control.secret import create_secret, read_secret
 from verticil.party.control.state import PartyState, StudyRecord
+from verticil.party.evidence.audit import DAEMON, Audit, AuditLog, Event, What
+from verticil.party.evidence.common_sets import CommonSets
+from verticil.party.evidence.revocation import Revocation, Revocations
 from verticil.party.records.keyfile import read_key
 from verticil.shared.errors import Misuse, Refusal, VerticilError
 from verticil.shared.study.approval import Approval
@@ -55,6 +60,7 @@ class Site:
     Attributes:
         config: party.toml.
         database, state, ledger: the state directory.
+        audit, common_sets, revocations: what the site writes down of its acts.
         site_secret, linkage_key: never shown.
     """
 
@@ -62,6 +68,9 @@ class Site:
     database: Database
     state: PartyState
     ledger: Ledger
+    audit: Audit
+    common_sets: CommonSets
+    revocations: Revocations
     site_secret: bytes = field(repr=False)
     linkage_key: bytes = field(repr=False)
 
@@ -75,11 +84,15 @@ class Site:
         """
         secret, key = read_secret(config.state_directory), read_key(config.linkage_key)
         database = Database(config.state_directory)
+        audit = AuditLog(database, config.state_directory)
         return cls(
             config=config,
             database=database,
             state=PartyState(database),
             ledger=Ledger(database),
+            audit=audit,
+            common_sets=CommonSets(database, config.state_directory, site_secret=secret),
+            revocations=Revocations(database, audit, party=config.name),
             site_secret=secret,
             linkage_key=key,
         )
@@ -170,7 +183,9 @@ class Site:
             names = self.config.policy.approvers  # who was an approver when the vote was given may not be one now
             approvers = tuple(name for name in votes if not names or name in names or name == AUTOMATIC)
             complete = approver == AUTOMATIC or len(approvers) >= self.config.policy.approvers_needed
+            self._write_down(What.VOTE, record, approver, at, detail=content.hex())
             if complete:
+                self._write_down(What.APPROVAL, record, ", ".join(approvers), at, detail=content.hex())
                 body = approval.body_of(found, self.config.name, ", ".join(approvers), at)
                 self.state.approve(record.digest, body, at)
         return Verdict(review=found, approvers=approvers, complete=complete)
@@ -190,9 +205,27 @@ class Site:
                 hint="the analyst, or every other party, reads it",
             )
         self._may_decide(record, approver, denied_is_fine=True)
-        self.state.deny(record.digest, approver, reason, at)
+        with self.database.transaction():
+            self._write_down(What.DENIAL, record, approver, at, detail=reason)
+            self.state.deny(record.digest, approver, reason, at)
 
-    def _may_decide(self, record: StudyRecord, approver: str, *, denied_is_fine: bool = False) -> None:
+    def revoke(self, record: StudyRecord, approver: str, reason: str, at: datetime) -> Revocation:
+        """Take an approval back, for good; raises as `Revocations.revoke`, and POLICY_REFUSED as `deny`."""
+        self._check_approver(approver)
+        self.note_configuration(at, who=approver)
+        return self.revocations.revoke(record, approver, reason, at)
+
+    def note_configuration(self, at: datetime, *, who: str = DAEMON) -> None:
+        """Write down that party.toml is another than before, if it is."""
+        with suppress(OSError):  # a configuration that was read a moment ago
+            self.audit.note(What.CONFIGURATION, sha256(self.config.path.read_bytes()).digest(), at, who=who)
+
+    def _write_down(self, what: What, record: StudyRecord, who: str, at: datetime, *, detail: str) -> None:
+        self.note_configuration(at, who=who)
+        event = Event(what=what, who=who, study=record.digest, study_id=record.study_id, detail=detail)
+        self.audit.record(event, at)
+
+    def _check_approver(self, approver: str) -> None:
         names = self.config.policy.approvers
         if names and approver not in names and approver != AUTOMATIC:
             raise Refusal(
@@ -202,6 +235,13 @@ class Site:
             )
         if not approver or not approver.isprintable() or len(approver) > 100:
             raise Misuse("USAGE", "the approver: expected a name of 1 to 100 printable letters")
+
+    def _may_decide(self, record: StudyRecord, approver: str, *, denied_is_fine: bool = False) -> None:
+        self._check_approver(approver)
+        if record.revocation_sent is not None:
+            raise Refusal(
+                "STUDY_WITHDRAWN", f"study '{record.study_id}': it was revoked here", hint="a revocation is for good"
+            )
         if record.denial_sent is not None and not denied_is_fine:
             raise Refusal("STUDY_DENIED", f"study '{record.study_id}': it was denied here", hint="a denial is for good")
         if record.failure is not None:

@@ -24,9 +24,12 @@ _STUDY = (
     " s.remote_approved, s.pseudonyms_complete, s.alignment_confirmed, s.units_received, s.remote_failure,"
     " s.stage, s.percent, s.stage_at, s.n_common, s.common_sha256,"
     " a.body, d.sent, f.code, f.message, f.hint, f.sent,"
-    " (SELECT COUNT(*) FROM vote v WHERE v.digest = s.digest)"
+    " (SELECT COUNT(*) FROM vote v WHERE v.digest = s.digest), r.sent"
 )
-_JOINED = "FROM study s LEFT JOIN approval a USING (digest) LEFT JOIN denial d USING (digest) LEFT JOIN failure f USING (digest)"
+_JOINED = (
+    "FROM study s LEFT JOIN approval a USING (digest) LEFT JOIN denial d USING (digest) LEFT JOIN failure f USING (digest)"
+    " LEFT JOIN revocation r USING (digest)"
+)
 
 
 def stamp(at: datetime) -> str:
@@ -70,6 +73,7 @@ class StudyRecord:
         denial_sent: None: not denied.
         failure: why this party cannot go on; None: it can.
         failure_sent: whether the miner knows.
+        revocation_sent: None: not revoked (`verticil.party.evidence.revocation`).
     """
 
     study_id: str
@@ -85,6 +89,7 @@ class StudyRecord:
     denial_sent: bool | None
     failure: VerticilError | None
     failure_sent: bool
+    revocation_sent: bool | None = None
 
     @property
     def digest(self) -> bytes:
@@ -168,6 +173,10 @@ class PartyState:
         if not rows:
             raise _unknown(digest.hex())
         return _study(rows[0])
+
+    def knows(self, digest: bytes) -> bool:
+        """Whether this party has heard of the study before."""
+        return bool(self._database.rows("SELECT 1 FROM study WHERE digest = ?", (digest,)))
 
     def studies(self) -> tuple[StudyRecord, ...]:
         """All studies, oldest first."""
@@ -403,6 +412,7 @@ def _study(row: Row) -> StudyRecord:
         failure=None if code is None else from_code(code, cast("str", row[21]), hint=cast("str", row[22])),
         failure_sent=bool(row[23]),
         n_votes=cast("int", row[24]),
+        revocation_sent=None if row[25] is None else bool(row[25]),
     )
 
 

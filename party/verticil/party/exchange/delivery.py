@@ -3,7 +3,8 @@
 Promises
 - Before every step that sends something the approval is checked again: study, own declaration, policy, expiry, and
   before the first pseudonym and before randomization the data (`verticil.party.control.approval`).
-- A unit's row is in the ledger, on the disk, before its upload begins.
+- A unit's row is in the ledger, and its line in the audit log, on the disk, before its upload begins.
+- A transfer is broken off at once when the study is revoked or denied (`Delivery.stop_transfer`).
 - What the miner tells is never believed: the common list is recomputed, the effective study compared, the receipt's
   signature and content checked.
 - Every step may be broken off and repeated. The people's data are read once for each study and kept (without ids) until
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import functools
+import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,9 +32,18 @@ from verticil.party.control.holdings import Holding
 from verticil.party.control.session import Plan, Step, plan
 from verticil.party.control.site import AUTOMATIC, Site
 from verticil.party.control.state import Artifact, StudyRecord
+from verticil.party.evidence.audit import DAEMON, Event, What
+from verticil.party.exchange.common_people import accept_common_people
 from verticil.party.exchange.disclosure import outward
-from verticil.party.exchange.randomization import Agreed, agreement, enter_in_ledger, fill_spool
+from verticil.party.exchange.randomization import (
+    Agreed,
+    agreement,
+    enter_in_ledger,
+    fill_spool,
+    unit_event,
+)
 from verticil.party.exchange.spool import Spool
+from verticil.party.exchange.transfer import Stoppable, StoppedError
 from verticil.party.exchange.upload import Alignment, fetch_alignment, send_artifact, send_pseudonyms
 from verticil.party.records.linkage import common_from_bitmap
 from verticil.shared.errors import PeerFault, VerticilError
@@ -74,6 +85,15 @@ class Node:
     clock: Callable[[], dt.datetime]
     heavy: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    def fail(self, digest: bytes, error: VerticilError) -> None:
+        """This party cannot go on with a study; the first failure stays. Blocks."""
+        record, at = self.site.state.study(digest), self.clock()
+        with self.site.database.transaction():
+            if record.failure is None:
+                event = Event(what=What.FAILURE, who=DAEMON, study=digest, study_id=record.study_id, detail=error.code)
+                self.site.audit.record(event, at)
+            self.site.state.fail(digest, error, at)
+
 
 class Delivery:
     """The work on one study. Steps are done one after the other; `step` says when there is nothing to do.
@@ -90,6 +110,11 @@ class Delivery:
         self._holding: Holding | None = None
         self._rows: NDArray[np.int64] | None = None
         self._told: tuple[Coordinator, int] | None = None
+        self._transfer = Stoppable()
+
+    def stop_transfer(self) -> None:
+        """The study was revoked or denied: break off what is under way to the miner."""
+        self._transfer.stop()
 
     async def step(self, coordinator: Coordinator) -> bool:
         """Do the next step.
@@ -105,6 +130,7 @@ class Delivery:
             Step.CLEAR: self._clear,
             Step.TELL_DENIAL: self._tell_denial,
             Step.TELL_FAILURE: self._tell_failure,
+            Step.TELL_REVOCATION: self._tell_revocation,
             Step.APPROVE: self._approve,
             Step.TELL_APPROVAL: self._tell_approval,
             Step.LINK: self._link,
@@ -118,7 +144,11 @@ class Delivery:
             else:
                 await self._tell_votes(coordinator, record)
             return False
-        await actions[found.step](coordinator, record)
+        try:
+            await actions[found.step](coordinator, record)
+        except StoppedError:
+            event = Event(what=What.TRANSFER_STOPPED, who=DAEMON, study=record.digest, study_id=record.study_id)
+            await asyncio.to_thread(self._site.audit.record, event, self._node.clock())
         return True
 
     def _plan(self) -> tuple[StudyRecord, Plan]:
@@ -172,6 +202,14 @@ class Delivery:
             await coordinator.report(report)
         await asyncio.to_thread(self._site.state.failure_told, record.digest)
 
+    async def _tell_revocation(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        self._holding = self._rows = None
+        revoked = await asyncio.to_thread(self._site.revocations.get, record.digest)
+        if revoked is not None:
+            said = coordinator_pb2.Withdrawal(reason=revoked.reason)
+            await coordinator.report(coordinator_pb2.ReportRequest(study_digest=record.digest, withdrawal=said))
+        await asyncio.to_thread(self._site.revocations.told, record.digest)
+
     async def _approve(self, coordinator: Coordinator, record: StudyRecord) -> None:
         del coordinator  # nothing is told before there is an approval
         holding = await self._held(record)
@@ -194,12 +232,14 @@ class Delivery:
         await self._progress(coordinator, "reading")
         holding = await self._approved_data(record, agreed)
         await self._progress(coordinator, "linking")
-        await send_pseudonyms(
-            coordinator,
-            record.digest,
-            holding.pseudonyms.reshape(-1).data,
-            chunk_bytes=self._site.config.federation.chunk_bytes,
-            progress=lambda percent: self._progress(coordinator, "linking", percent),
+        await self._transfer.run(
+            send_pseudonyms(
+                coordinator,
+                record.digest,
+                holding.pseudonyms.reshape(-1).data,
+                chunk_bytes=self._site.config.federation.chunk_bytes,
+                progress=lambda percent: self._progress(coordinator, "linking", percent),
+            )
         )
         await asyncio.to_thread(self._site.state.told, record.digest, "pseudonyms_complete")
 
@@ -207,6 +247,13 @@ class Delivery:
         agreed = await asyncio.to_thread(self._agreed, record)
         holding = await self._approved_data(record, agreed)
         told = await self._align(coordinator, record, agreed, holding)
+        if (rows := self._rows) is not None:
+            at = self._node.clock()
+            await self._heavily(
+                lambda: accept_common_people(
+                    self._site, record, holding.tags[rows], common_sha256=told.common_sha256, at=at
+                )
+            )
         await asyncio.to_thread(self._site.state.confirm, record.digest, told.n_common, told.common_sha256)
         report = coordinator_pb2.ReportRequest(study_digest=record.digest, confirmed_common_sha256=told.common_sha256)
         await coordinator.report(report)
@@ -254,6 +301,7 @@ class Delivery:
                     holding=holding,
                     rows=rows,
                     units=units,
+                    at=self._node.clock(),
                 )
             )
             self._holding = self._rows = None
@@ -270,16 +318,21 @@ class Delivery:
             return  # it is randomized again: the same bytes
         await self._uploaded(coordinator, len(there), len(spooled), 0)
         await asyncio.to_thread(enter_in_ledger, self._site, record, item, RECIPIENT, self._node.clock())
-        receipt = await send_artifact(
-            coordinator,
-            effective_digest=record.task.effective_digest,
-            unit=item.unit,
-            path=self._node.spool.path(item.sha256),
-            sha256=item.sha256,
-            chunk_bytes=site.config.federation.chunk_bytes,
-            progress=functools.partial(self._uploaded, coordinator, len(there), len(spooled)),
+        receipt = await self._transfer.run(
+            send_artifact(
+                coordinator,
+                effective_digest=record.task.effective_digest,
+                unit=item.unit,
+                path=self._node.spool.path(item.sha256),
+                sha256=item.sha256,
+                chunk_bytes=site.config.federation.chunk_bytes,
+                progress=functools.partial(self._uploaded, coordinator, len(there), len(spooled)),
+            )
         )
         self._check_receipt(receipt, item, agreed)
+        signed = hashlib.sha256(receipt.body).digest()
+        event = unit_event(What.RECEIPT, record, item, recipient=RECIPIENT, peer_event=signed)
+        await asyncio.to_thread(site.audit.record, event, self._node.clock())
         await asyncio.to_thread(site.state.receipted, record.digest, item.unit, receipt.body)
 
     async def _uploaded(self, coordinator: Coordinator, n_done: int, n_units: int, percent: int) -> None:

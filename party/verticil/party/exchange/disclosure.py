@@ -19,7 +19,10 @@ _FAMILIES: Final = {
     "DataFault": "its table, or its machine, does not serve this study",
     "Misuse": "its configuration does not serve this study",
 }
-_CODES: Final = {"LINKAGE_TOO_SMALL": "it has fewer people in common with the others than it accepts"}
+_CODES: Final = {
+    "LINKAGE_TOO_SMALL": "it has fewer people in common with the others than it accepts",
+    "COMMON_SET_TOO_SIMILAR": "its people in this study are too nearly those of an earlier one",
+}
 _HINT: Final = "the party's own people see the details: verticil party status"
 
 

@@ -18,12 +18,14 @@ from verticil.party.control.holdings import Holding, randomize
 from verticil.party.control.ledger import Release
 from verticil.party.control.site import Site
 from verticil.party.control.state import Artifact, StudyRecord
+from verticil.party.evidence.audit import DAEMON, Event, What
 from verticil.party.exchange.spool import Spool
+from verticil.party.exchange.transfer import StoppedError
 from verticil.shared.formats import artifact
 from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.document import Study
 
-__all__ = ["Agreed", "agreement", "enter_in_ledger", "fill_spool"]
+__all__ = ["Agreed", "agreement", "enter_in_ledger", "fill_spool", "unit_event"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,6 +80,7 @@ def fill_spool(
     holding: Holding,
     rows: NDArray[np.int64],
     units: Collection[int],
+    at: dt.datetime,
 ) -> None:
     """Randomize those of `units` that are not in the spool.
 
@@ -89,6 +92,7 @@ def fill_spool(
         holding: the approved data.
         rows: the common people, in the common order.
         units: own units.
+        at: now, for the audit log.
 
     Raises:
         Refusal: DATA_CHANGED, EPSILON_INFINITE, BUDGET_EXCEEDED; nothing was drawn.
@@ -119,22 +123,34 @@ def fill_spool(
             site_secret=site.site_secret,
         )
         packed = artifact.pack(codes, effective.units[index].transition.n_states)
-        made.append(
-            Artifact(
-                unit=index,
-                effective_digest=record.task.effective_digest,
-                sha256=spool.put(packed),
-                size=len(packed),
-                facts=release.to_json(),
-                version_tag=assessment.version_tag,
-            )
+        item = Artifact(
+            unit=index,
+            effective_digest=record.task.effective_digest,
+            sha256=spool.put(packed),
+            size=len(packed),
+            facts=release.to_json(),
+            version_tag=assessment.version_tag,
         )
+        site.audit.record(unit_event(What.RANDOMIZED, record, item, charged=assessment.charge), at)
+        made.append(item)
     site.state.store_artifacts(record.digest, made)
 
 
 def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
-    """Write the row of one attempted send; the unit may leave when this returns. Raises as `Ledger.record`."""
-    site.ledger.record(
+    """Write the row of one attempted send, and its line in the audit log; the unit may leave when this returns.
+
+    Raises as `Ledger.record` and `Audit.record`; StoppedError, when the study was revoked or denied since the step was planned.
+    """
+    with (
+        site.database.transaction()
+    ):  # a decision comes before this row, and is found, or after it, and stops what follows
+        if record.digest in site.revocations.stopped():
+            raise StoppedError
+        _enter(site, record, item, recipient, at)
+
+
+def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
+    charged = site.ledger.record(
         Release.from_json(item.facts),
         version_tag=item.version_tag,
         policy=site.config.policy,
@@ -145,4 +161,31 @@ def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: 
         artifact_sha256=item.sha256,
         size=item.size,
         at=at,
+    )
+    site.audit.record(unit_event(What.SEND, record, item, charged=charged, recipient=recipient), at)
+
+
+def unit_event(
+    what: What,
+    record: StudyRecord,
+    item: Artifact,
+    *,
+    charged: float | None = None,
+    recipient: str = "",
+    peer_event: bytes = b"",
+) -> Event:
+    """What the audit log says of a randomized unit."""
+    release = Release.from_json(item.facts)
+    return Event(
+        what=what,
+        who=DAEMON,
+        study=record.digest,
+        study_id=record.study_id,
+        columns=release.variables,
+        epsilon=release.epsilon,
+        charged=charged,
+        size=item.size,
+        sha256=item.sha256,
+        recipient=recipient,
+        peer_event=peer_event,
     )

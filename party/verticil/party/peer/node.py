@@ -149,5 +149,5 @@ class PeerNode:
     async def _fail(self, digest: bytes, error: VerticilError) -> Outcome:
         _log.error("the study cannot go on: %s", error)
         with contextlib.suppress(VerticilError):  # a full disk: the same fault is found again
-            await asyncio.to_thread(self._work.node.site.state.fail, digest, error, self._work.node.clock())
+            await asyncio.to_thread(self._work.node.fail, digest, error)
         return Outcome.WAITING  # a step that fails whatever is tried must not spin

@@ -6,9 +6,10 @@ Promises
   parties have approved: the running list to the successor only, the common list (the last party's) to all. A column leaves to
   a party that reads it, with the same structure and the same common list, and to nobody else. Parameters and the signature go to
   all parties.
-- Before each answer the approval must still bind: policy, expiry, declaration; a denial or failure of this party ends all answers
-  but the news of it.
-- A column's row for the party that asks is in the ledger, on the disk, before its first byte goes out.
+- Before each answer the approval must still bind: policy, expiry, declaration; a denial, a revocation or a failure of this party
+  ends all answers but the news of it, and a column that is on its way ends with the part (512 KiB) that is being sent.
+- A column's row for the party that asks is in the ledger, and its line in the audit log, on the disk, before its first byte goes
+  out. Who asked for what is not theirs is in the audit log, too: each caller and reason once while the daemon runs.
 - Of a fault of this site's tables, machine or configuration only the code is told (`disclosure`).
 
 Everything that touches the disk is done in a worker thread.
@@ -23,13 +24,15 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Final, ParamSpec, TypeVar
+from typing import Final, TypeVar
 
 from verticil.party.control import approval
 from verticil.party.control.state import StudyRecord
+from verticil.party.evidence.audit import Event, What
 from verticil.party.exchange.delivery import Node
 from verticil.party.exchange.disclosure import outward
 from verticil.party.exchange.randomization import Agreed, agreement, enter_in_ledger
+from verticil.party.exchange.transfer import StoppedError
 from verticil.party.peer.shelf import Item, Kind, LostError, Shelf
 from verticil.party.peer.structure import known_structure
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
@@ -47,8 +50,10 @@ __all__ = ["Answers"]
 
 LEASE_SECONDS: Final = 60
 
-P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
+
+_NOT_THEIRS: Final = frozenset({"IDENTITY_REFUSED", "NOT_OWNER", "PARTY_UNKNOWN"})
 
 
 class Answers:
@@ -65,6 +70,7 @@ class Answers:
         self._site = node.site
         self._shelf = shelf
         self._software = software
+        self._refused: set[tuple[str, str]] = set()
 
     async def Hello(self, identity: Identity, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
         """Exchange versions.
@@ -89,7 +95,7 @@ class Answers:
         Raises:
             PeerFault: NOT_READY, no such study was loaded here; PARTY_UNKNOWN.
         """
-        return await _answer(self._digest, identity.name, request)
+        return await self._answer(identity.name, self._digest, request)
 
     async def GetPseudonyms(
         self, identity: Identity, request: peer_pb2.GetPseudonymsRequest
@@ -100,7 +106,7 @@ class Answers:
             PeerFault: NOT_READY; IDENTITY_REFUSED, the list is for somebody else; NOT_OWNER, it is told by somebody else.
             Refusal: the approval does not bind any more.
         """
-        path, item = await _answer(self._pseudonyms, identity.name, request)
+        path, item = await self._answer(identity.name, self._pseudonyms, request)
         async with aclosing(
             send_parts(path, offset=request.offset, what="list of pseudonyms", sha256=item.sha256)
         ) as parts:
@@ -115,11 +121,13 @@ class Answers:
                 has another common list or another structure.
             Refusal: the approval does not bind any more, or the ledger refuses.
         """
-        path, sha256 = await _answer(self._column, identity.name, request)
+        digest, path, sha256 = await self._answer(identity.name, self._column, request)
         async with aclosing(
             send_parts(path, offset=request.offset, what=f"unit {request.unit}", sha256=sha256)
         ) as parts:
             async for part in parts:
+                if digest in await asyncio.to_thread(self._site.revocations.stopped):
+                    raise _ended_here()
                 yield part
 
     async def GetParameters(
@@ -131,7 +139,7 @@ class Answers:
             PeerFault: NOT_READY; STUDY_MISMATCH, published and dropped.
             Refusal: the approval does not bind any more.
         """
-        path, item = await _answer(self._parameters, identity.name, request)
+        path, item = await self._answer(identity.name, self._parameters, request)
         async with aclosing(send_parts(path, offset=request.offset, what="parameters", sha256=item.sha256)) as parts:
             async for part in parts:
                 yield part
@@ -145,8 +153,19 @@ class Answers:
             PeerFault: NOT_READY.
             Refusal: the approval does not bind any more.
         """
-        body = await _answer(self._signature, identity.name, request.effective_digest)
+        body = await self._answer(identity.name, self._signature, request.effective_digest)
         return peer_pb2.GetSignatureReply(manifest=common_pb2.Signed.FromString(body))
+
+    async def _answer(self, caller: str, find: Callable[[str, R], T], request: R) -> T:
+        """What a worker thread finds, or the error as it may leave the site."""
+        try:
+            return await asyncio.to_thread(find, caller, request)
+        except VerticilError as error:
+            if error.code in _NOT_THEIRS and (caller, error.code) not in self._refused:
+                self._refused.add((caller, error.code))
+                event = Event(what=What.REFUSED, who=caller, detail=error.code)
+                await asyncio.to_thread(self._site.audit.record, event, self._node.clock())
+            raise outward(error) from None
 
     # ---- in worker threads
 
@@ -189,6 +208,8 @@ class Answers:
         state = State(record.task.state)
         if state is State.PUBLISHED:
             return None
+        if (revoked := self._site.revocations.get(record.digest)) is not None:
+            return Refusal("STUDY_WITHDRAWN", f"revoked by '{self._site.config.name}': {revoked.reason}")
         if record.denial_sent is not None:
             return Refusal("STUDY_DENIED", f"denied: {self._site.state.denial_reason(record.digest)}")
         if record.failure is not None:
@@ -204,8 +225,9 @@ class Answers:
             raise PeerFault("NOT_READY", "this party has not every party's approval of such a study yet")
         _check_party(approval.parsed(record.task.effective), caller)
         ended = is_final(State(record.task.state)) and State(record.task.state) is not State.PUBLISHED
-        if ended or record.failure is not None or record.denial_sent is not None:
-            raise PeerFault("NOT_READY", "the study has ended here", hint="the study's digest tells why")
+        over = (record.failure is not None, record.denial_sent is not None, record.revocation_sent is not None)
+        if ended or any(over):
+            raise _ended_here()
         return record, agreement(self._site, record, self._node.clock().date())
 
     def _pseudonyms(self, caller: str, request: peer_pb2.GetPseudonymsRequest) -> tuple[Path, Item]:
@@ -222,7 +244,7 @@ class Answers:
             raise PeerFault("NOT_OWNER", f"the common list is told by '{parties[-1]}', not by '{me}'")
         return self._shelved(record, Kind.COMMON)
 
-    def _column(self, caller: str, request: peer_pb2.GetColumnRequest) -> tuple[Path, bytes]:
+    def _column(self, caller: str, request: peer_pb2.GetColumnRequest) -> tuple[bytes, Path, bytes]:
         record, agreed = self._open(caller, request.effective_digest)
         study, me = agreed.effective, self._site.config.name
         if request.unit >= len(study.units) or study.units[request.unit].owner != me:
@@ -243,7 +265,7 @@ class Answers:
             self._site.state.forget_artifact(record.digest, item.unit)
             raise PeerFault("NOT_READY", f"unit {request.unit} is randomized again")
         self._charge(record, item.unit, caller, anew=request.offset == 0)
-        return self._node.spool.path(item.sha256), item.sha256
+        return record.digest, self._node.spool.path(item.sha256), item.sha256
 
     def _check_reader(self, caller: str, record: StudyRecord, study: Study, request: peer_pb2.GetColumnRequest) -> None:
         """Refuse whoever does not read the unit: for scores without a structure, with it for the parameters of a child."""
@@ -268,7 +290,10 @@ class Answers:
         """One row for each attempted send. A stream that goes on where another one broke off belongs to that one's row."""
         item = self._site.state.artifacts(record.digest, record.task.effective_digest)[unit]
         if anew or not self._site.ledger.sent(record.digest, unit, caller, item.sha256):
-            enter_in_ledger(self._site, record, item, caller, self._node.clock())
+            try:
+                enter_in_ledger(self._site, record, item, caller, self._node.clock())
+            except StoppedError:
+                raise _ended_here() from None
 
     def _parameters(self, caller: str, request: peer_pb2.GetParametersRequest) -> tuple[Path, Item]:
         record, _ = self._open(caller, request.effective_digest)
@@ -300,12 +325,8 @@ def _not_there(record: StudyRecord, why: str) -> PeerFault:
     )
 
 
-async def _answer(find: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What a worker thread finds, or the error as it may leave the site."""
-    try:
-        return await asyncio.to_thread(find, *args, **kwargs)
-    except VerticilError as error:
-        raise outward(error) from None
+def _ended_here() -> PeerFault:
+    return PeerFault("NOT_READY", "the study has ended here", hint="the study's digest tells why")
 
 
 def _check_party(study: Study, caller: str) -> None:

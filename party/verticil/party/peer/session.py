@@ -1,8 +1,8 @@
 """What this party does next for a study between peers (Model I): a pure function of what it remembers.
 
 Order rules
-1. After a denial or a failure of this party, or of a peer, or when the last day has passed, the study has ended here: what was
-   made for it is dropped, and peers that ask are told why.
+1. After a denial, a revocation or a failure of this party, or of a peer, or when the last day has passed, the study has ended
+   here: what was made for it is dropped, and peers that ask are told why.
 2. Peers are asked for the digest of what their operators loaded, and for their approval, from the first moment; nothing but this
    party's own digest is told before it has approved, and nothing but its approval before every party has (AGREE makes the
    effective study).
@@ -71,6 +71,7 @@ class Facts:
         approved: this party has approved.
         n_votes: approvers who said yes so far.
         denied: this party has denied.
+        revoked: this party has taken its approval back.
         failure: code of why this party cannot go on; empty: it can.
         approvals: peers whose approval is here.
         agreed: the effective study is made.
@@ -95,6 +96,7 @@ class Facts:
     approved: bool = False
     n_votes: int = 0
     denied: bool = False
+    revoked: bool = False
     failure: str = ""
     approvals: Set[str] = frozenset()
     agreed: bool = False
@@ -137,6 +139,8 @@ def plan(facts: Facts) -> Plan:
 
 
 def _ended(facts: Facts) -> State | None:
+    if facts.revoked:
+        return State.WITHDRAWN
     if facts.denied or facts.failure == "STUDY_DENIED":
         return State.DENIED
     if facts.failure:
@@ -145,6 +149,8 @@ def _ended(facts: Facts) -> State | None:
 
 
 def _ending(facts: Facts, state: State) -> str:
+    if facts.revoked and state is State.PUBLISHED:
+        return "revoked after its publication"
     return f"failed: {facts.failure}" if state is State.FAILED and facts.failure else state.words
 
 

@@ -13,7 +13,6 @@ it up by themselves.
 from __future__ import annotations
 
 import datetime as dt
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from verticil.shared.config import Federation
 from verticil.shared.disk import create_file, replace_file, write_fault
-from verticil.shared.durable import sync_directory
+from verticil.shared.durable import rename, sync_directory
 from verticil.shared.errors import DataFault, Misuse, PeerFault
 from verticil.shared.transport.authority import chain_pem
 from verticil.shared.transport.identity import Identity
@@ -182,5 +181,5 @@ def _move_in(key: Path) -> None:
         number = 1
         while (retired := target.with_name(f"{target.stem}.retired-{number}{target.suffix}")).exists():
             number += 1
-        os.rename(target, retired)
-    os.rename(key, target)
+        rename(target, retired)
+    rename(key, target)

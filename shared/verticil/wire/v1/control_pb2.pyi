@@ -111,6 +111,8 @@ class PartyStatus(_message.Message):
     FAILURE_FIELD_NUMBER: _builtins.int
     APPROVERS_FIELD_NUMBER: _builtins.int
     APPROVERS_NEEDED_FIELD_NUMBER: _builtins.int
+    REVOKED_AT_FIELD_NUMBER: _builtins.int
+    REVOCATION_REASON_FIELD_NUMBER: _builtins.int
     party: _builtins.str
     online: _builtins.bool
     """its lease runs"""
@@ -131,6 +133,9 @@ class PartyStatus(_message.Message):
     """who have said yes there, while the approval is waited for"""
     approvers_needed: _builtins.int
     """0: not known"""
+    revoked_at: _builtins.str
+    """ISO 8601: the party took its approval back then; what was published before cannot be recalled"""
+    revocation_reason: _builtins.str
     @_builtins.property
     def failure(self) -> _common_pb2.ErrorDetail:
         """of this party, when it is one that ended the study"""
@@ -153,10 +158,12 @@ class PartyStatus(_message.Message):
         failure: _common_pb2.ErrorDetail | None = ...,
         approvers: _builtins.int = ...,
         approvers_needed: _builtins.int = ...,
+        revoked_at: _builtins.str = ...,
+        revocation_reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "approvers", b"approvers", "approvers_needed", b"approvers_needed", "failure", b"failure", "lease_age_seconds", b"lease_age_seconds", "online", b"online", "party", b"party", "percent", b"percent", "pseudonyms_complete", b"pseudonyms_complete", "seen", b"seen", "stage", b"stage", "units_expected", b"units_expected", "units_received", b"units_received", "waiting_for", b"waiting_for"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "approvers", b"approvers", "approvers_needed", b"approvers_needed", "failure", b"failure", "lease_age_seconds", b"lease_age_seconds", "online", b"online", "party", b"party", "percent", b"percent", "pseudonyms_complete", b"pseudonyms_complete", "revocation_reason", b"revocation_reason", "revoked_at", b"revoked_at", "seen", b"seen", "stage", b"stage", "units_expected", b"units_expected", "units_received", b"units_received", "waiting_for", b"waiting_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

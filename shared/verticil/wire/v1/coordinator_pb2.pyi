@@ -119,6 +119,7 @@ class StudyTask(_message.Message):
     ALIGNMENT_CONFIRMED_FIELD_NUMBER: _builtins.int
     UNITS_RECEIVED_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
+    DELETION_FIELD_NUMBER: _builtins.int
     study_digest: _builtins.bytes
     """of the proposal"""
     version: _builtins.int
@@ -141,6 +142,10 @@ class StudyTask(_message.Message):
     def failure(self) -> _common_pb2.ErrorDetail:
         """of a study that ended otherwise than published"""
 
+    @_builtins.property
+    def deletion(self) -> _common_pb2.Signed:
+        """the miner has deleted this party's randomized columns; body: see verticil.shared.formats.deletion"""
+
     def __init__(
         self,
         *,
@@ -155,10 +160,11 @@ class StudyTask(_message.Message):
         alignment_confirmed: _builtins.bool = ...,
         units_received: _abc.Iterable[_builtins.int] | None = ...,
         failure: _common_pb2.ErrorDetail | None = ...,
+        deletion: _common_pb2.Signed | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deletion", b"deletion", "failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "effective", b"effective", "effective_digest", b"effective_digest", "failure", b"failure", "proposal", b"proposal", "pseudonyms_complete", b"pseudonyms_complete", "state", b"state", "study_digest", b"study_digest", "units_received", b"units_received", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "deletion", b"deletion", "effective", b"effective", "effective_digest", b"effective_digest", "failure", b"failure", "proposal", b"proposal", "pseudonyms_complete", b"pseudonyms_complete", "state", b"state", "study_digest", b"study_digest", "units_received", b"units_received", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -174,6 +180,7 @@ class ReportRequest(_message.Message):
     CONFIRMED_COMMON_SHA256_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     PROGRESS_FIELD_NUMBER: _builtins.int
+    WITHDRAWAL_FIELD_NUMBER: _builtins.int
     study_digest: _builtins.bytes
     confirmed_common_sha256: _builtins.bytes
     """the party recomputed the common list and accepts its size"""
@@ -189,6 +196,10 @@ class ReportRequest(_message.Message):
 
     @_builtins.property
     def progress(self) -> Global___Progress: ...
+    @_builtins.property
+    def withdrawal(self) -> Global___Withdrawal:
+        """the party takes back what it approved"""
+
     def __init__(
         self,
         *,
@@ -198,12 +209,13 @@ class ReportRequest(_message.Message):
         confirmed_common_sha256: _builtins.bytes = ...,
         failure: _common_pb2.ErrorDetail | None = ...,
         progress: Global___Progress | None = ...,
+        withdrawal: Global___Withdrawal | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "confirmed_common_sha256", b"confirmed_common_sha256", "denial", b"denial", "failure", b"failure", "progress", b"progress", "what", b"what"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "confirmed_common_sha256", b"confirmed_common_sha256", "denial", b"denial", "failure", b"failure", "progress", b"progress", "what", b"what", "withdrawal", b"withdrawal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "confirmed_common_sha256", b"confirmed_common_sha256", "denial", b"denial", "failure", b"failure", "progress", b"progress", "study_digest", b"study_digest", "what", b"what"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "confirmed_common_sha256", b"confirmed_common_sha256", "denial", b"denial", "failure", b"failure", "progress", b"progress", "study_digest", b"study_digest", "what", b"what", "withdrawal", b"withdrawal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["approval", "denial", "confirmed_common_sha256", "failure", "progress"]  # noqa: Y015
+    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["approval", "denial", "confirmed_common_sha256", "failure", "progress", "withdrawal"]  # noqa: Y015
     _WhichOneofArgType_what: _TypeAlias = _typing.Literal["what", b"what"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_what) -> _WhichOneofReturnType_what | None: ...
 
@@ -228,6 +240,26 @@ class Denial(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Denial: _TypeAlias = Denial  # noqa: Y015
+
+@_typing.final
+class Withdrawal(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """written by a person for the analyst and the other parties"""
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Withdrawal: _TypeAlias = Withdrawal  # noqa: Y015
 
 @_typing.final
 class Progress(_message.Message):

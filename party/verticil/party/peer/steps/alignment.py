@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from verticil.party.control.holdings import Holding
+from verticil.party.exchange.common_people import accept_common_people
 from verticil.party.peer import lists
 from verticil.party.peer.shelf import Kind
 from verticil.party.peer.steps.turn import Data, Turn, Work
@@ -52,7 +53,7 @@ async def take_common_list(work: Work, data: Data, turn: Turn) -> None:
         common = await _pull(work, turn, teller, peer_pb2.PSEUDONYM_LIST_COMMON)
 
     def accept() -> None:
-        lists.accepted_rows(
+        rows = lists.accepted_rows(
             holding.pseudonyms,
             holding.order,
             common,
@@ -67,6 +68,7 @@ async def take_common_list(work: Work, data: Data, turn: Turn) -> None:
                 f"study '{turn.record.study_id}': '{teller}' tells another common list than the one that was accepted",
                 hint="nothing is computed for a second list",
             )
+        accept_common_people(site, turn.record, holding.tags[rows], common_sha256=sha256, at=work.node.clock())
         shelf.put(turn.digest, Kind.COMMON, common)
         site.state.confirm(turn.digest, len(common) // PSEUDONYM_BYTES, sha256)
 

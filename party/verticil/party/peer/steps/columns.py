@@ -47,7 +47,14 @@ async def randomize_columns(work: Work, data: Data, turn: Turn, units: Collectio
     node = work.node
     await work.heavily(
         lambda: fill_spool(
-            node.site, node.spool, turn.record, effective=turn.study, holding=holding, rows=rows, units=units
+            node.site,
+            node.spool,
+            turn.record,
+            effective=turn.study,
+            holding=holding,
+            rows=rows,
+            units=units,
+            at=node.clock(),
         )
     )
 

@@ -17,6 +17,7 @@ from typing import Final, cast
 from verticil.party.control.holdings import Holding, origins
 from verticil.party.control.ledger import Release
 from verticil.party.control.secret import secret_id
+from verticil.party.evidence.audit import DAEMON, Event, What
 from verticil.party.learner import learn_families, learn_scores, share_noise
 from verticil.party.peer.calls import MINER, PeerFailedError, WaitedForError, all_of
 from verticil.party.peer.shelf import Kind
@@ -265,7 +266,7 @@ def _store_shared(
         along_with = scored if learned else None
     with site.database.transaction():
         for release in () if empty else _shared(work, turn, holding, basis):
-            site.ledger.record_shared(
+            charged = site.ledger.record_shared(
                 release,
                 policy=site.config.policy,
                 study_digest=turn.digest,
@@ -276,6 +277,20 @@ def _store_shared(
                 at=work.node.clock(),
                 along_with=along_with,
             )
+            shared = Event(
+                what=What.SHARED,
+                who=DAEMON,
+                study=turn.digest,
+                study_id=turn.record.study_id,
+                columns=release.variables,
+                epsilon=release.epsilon,
+                charged=charged,
+                size=len(content),
+                sha256=hashlib.sha256(content).digest(),
+                recipient=recipient,
+                detail=str(kind),
+            )
+            site.audit.record(shared, work.node.clock())
         work.shelf.put(turn.digest, kind, content, name)
 
 

@@ -156,6 +156,7 @@ class PeerStudy:
             approved=record.approval is not None,
             n_votes=record.n_votes,
             denied=record.denial_sent is not None,
+            revoked=record.revocation_sent is not None,
             failure=record.failure.code if record.failure is not None else record.task.failure,
             approvals=named[Kind.APPROVAL],
             agreed=agreed,
@@ -190,7 +191,7 @@ class PeerStudy:
 
     async def _failed(self, error: VerticilError) -> Outcome:
         _log.error("the study has ended: %s", error)
-        await asyncio.to_thread(self._site.state.fail, self._digest, error, self._work.node.clock())
+        await asyncio.to_thread(self._work.node.fail, self._digest, error)
         return Outcome.DONE
 
     async def _end(self, record: StudyRecord, facts: Facts) -> None:
