@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
 from verticil.miner.service.presence import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
+from verticil.miner.service.relay import Relay
 from verticil.miner.service.release import release_parts
 from verticil.miner.service.scores import Scores
 from verticil.miner.service.session import Session, timestamp, withdrawn_text
@@ -52,6 +53,7 @@ class Coordinator:
         changes: wakes pollers, and is told of changes.
         presence: leases and progress.
         scores: answers for studies between peers.
+        relay: passes sealed envelopes on between them.
         revocations: the deny-list, which parties are told.
         max_concurrent_uploads: streams received at the same time; others wait for their turn.
     """
@@ -62,6 +64,7 @@ class Coordinator:
         changes: Changes,
         presence: Presence,
         scores: Scores,
+        relay: Relay,
         *,
         max_concurrent_uploads: int,
         revocations: Revocations = NOBODY_REVOKED,
@@ -69,6 +72,7 @@ class Coordinator:
         self._revocations = revocations
         self._session = session
         self._scores = scores
+        self._relay = relay
         self._changes = changes
         self._presence = presence
         self._uploads = asyncio.Semaphore(max_concurrent_uploads)
@@ -403,6 +407,21 @@ class Coordinator:
         """Take in a party's scores of a study between peers, and tell the structure when there is one; see `Scores.put`."""
         with self._presence.call(identity.name):
             return await self._scores.put(identity.name, request)
+
+    async def PutRelay(
+        self, identity: Identity, request: coordinator_pb2.PutRelayRequest
+    ) -> coordinator_pb2.PutRelayReply:
+        """Take in a sealed envelope for another party; see `Relay.put`."""
+        with self._presence.call(identity.name):
+            self._relay.put(identity.name, request.recipient, request.sealed)
+            return coordinator_pb2.PutRelayReply()
+
+    async def TakeRelay(
+        self, identity: Identity, request: coordinator_pb2.TakeRelayRequest
+    ) -> coordinator_pb2.TakeRelayReply:
+        """Hand out what others left for the party; see `Relay.take`."""
+        with self._presence.call(identity.name):
+            return await self._relay.take(identity.name, request)
 
 
 def end_of(record: StudyRecord, state: State) -> common_pb2.ErrorDetail | None:
