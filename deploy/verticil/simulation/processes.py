@@ -1,4 +1,4 @@
-"""The demonstration: three parties and a miner, or three peers, dialled or relayed; each a process, mutual TLS, up to the release.
+"""The demonstration: three parties and a miner, or three peers, dialled or relayed: processes, mutual TLS, up to the release.
 
 Nothing stays behind but the release (and, when asked, the federation's folder): children are stopped on success, on failure
 and on Ctrl-C; should this process be killed, they notice that their standard input has ended and stop by themselves.

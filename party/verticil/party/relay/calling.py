@@ -1,7 +1,8 @@
 """`Peer` through the relay: each call is one request and the pieces of its answer, under the rules of `relay.proto`.
 
 The pieces arrive in sequence and the last one is marked: a gap is CHUNK_CORRUPT, a missing end is DEADLINE, and nothing of a
-message is told before all its pieces are there. A stream's answer may end early; `verticil.shared.transport.parts` reads on from
+message is told before all its pieces are there. A call of which nothing has arrived when the peer or the miner is started anew is
+made again. A stream's answer may end early; `verticil.shared.transport.parts` reads on from
 the offset that it has reached, which is also how the answering side is held back.
 """
 
@@ -13,7 +14,7 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from verticil.party.relay.post import Call, Post
+from verticil.party.relay.post import BrokenOffError, Call, Post
 from verticil.shared.errors import PeerFault
 from verticil.shared.transport.client import MESSAGE_LIMIT
 from verticil.shared.transport.errors_on_wire import from_detail
@@ -24,12 +25,12 @@ __all__ = ["RelayPeer"]
 M = TypeVar("M", bound=Message)
 
 _CALL_SECONDS: Final = 30.0
-_ATTEMPTS: Final = 3
-"""Once without the present challenge, once with it; once more, should it have changed meanwhile."""
+_ATTEMPTS: Final = 8
+"""Once without the present challenge, once with it; and again, should somebody have been started anew meanwhile."""
 
 
-class _StaleError(Exception):
-    """The request was not fresh; the challenge is known now."""
+class _AgainError(Exception):
+    """Nothing was told yet, and the same request, asked again, will be answered."""
 
 
 class RelayPeer:
@@ -108,9 +109,9 @@ class RelayPeer:
                             ) from None
                         yield reply
                 return
-            except _StaleError:
+            except _AgainError:
                 continue
-        raise PeerFault("DEADLINE", f"{method}: the answering side takes no request for a fresh one", hint="try again")
+        raise PeerFault("DEADLINE", f"{method}: asked {_ATTEMPTS} times and answered never", hint="try again")
 
     async def _answers(self, method: str, request: Message, patience_seconds: float) -> AsyncGenerator[bytes, None]:
         asked = relay_pb2.RelayRequest(
@@ -120,7 +121,12 @@ class RelayPeer:
             await self._post.send(self._name, relay_pb2.RelayMessage(call=call.name, request=asked))
             whole, expected = bytearray(), 0
             while True:
-                reply = await self._piece(call, expected, patience_seconds)
+                try:
+                    reply = await self._piece(call, expected, patience_seconds)
+                except BrokenOffError:
+                    if expected == 0:
+                        raise _AgainError from None
+                    raise
                 expected += 1
                 if reply.HasField("failure"):
                     raise from_detail(reply.failure)
@@ -139,7 +145,7 @@ class RelayPeer:
         """The next piece of the answer.
 
         Raises:
-            _StaleError: there is none: the request was not fresh.
+            _AgainError: there is none: the request was not fresh; the challenge is known now.
             PeerFault: CHUNK_CORRUPT, one is missing before it; and as `Call.next`.
         """
         while True:
@@ -147,7 +153,7 @@ class RelayPeer:
             if message.WhichOneof("what") == "challenge":
                 if expected == 0:
                     self._challenges[self._name] = message.challenge
-                    raise _StaleError
+                    raise _AgainError
             elif message.sequence > expected:
                 raise PeerFault(
                     "CHUNK_CORRUPT",

@@ -5,9 +5,8 @@ Promises
   each name and dropped. So nothing that the miner writes itself, changes or sends to the wrong party is ever acted on.
 - An envelope is sealed once, and left again until the miner has it, at most for the idle time. It is told as arrived only with
   the next question, so what a broken connection lost is told again; calls know repeated pieces by their sequence.
-- Calls under way end at once with UNREACHABLE when the miner or the peer was started anew, for their answers may be lost; whoever
-  made them asks again. That a peer says so is sealed, but it may be an old envelope: the miner can so end calls, as it can by
-  dropping them.
+- Calls under way are broken off at once when the miner or the peer was started anew, for their answers may be lost. That a peer
+  says so is sealed and counts once, but the miner may have kept it back: it can so break calls off, as it can by dropping them.
 - An error of the miner never ends a study: whatever it answers, the peer cannot be reached now.
 
 The daemon's own session with the miner is another connection; this one begins no lease.
@@ -19,7 +18,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Generator
 from typing import Final, Protocol
 
@@ -34,16 +33,25 @@ from verticil.shared.transport.coordinator import Coordinator
 from verticil.shared.transport.errors_on_wire import without_text
 from verticil.wire.v1 import coordinator_pb2, relay_pb2
 
-__all__ = ["Call", "Hearer", "Post"]
+__all__ = ["BrokenOffError", "Call", "Hearer", "Post"]
 
 TAKE_SECONDS: Final = 30
 QUEUE_LIMIT: Final = 256
 """More pieces than one call's answer can have (`verticil.party.relay.answering`)."""
+_STARTS: Final = 64
+"""A peer's announcements to remember: each counts once."""
 _SOON_SECONDS: Final = 0.05
 _FIRST_WAIT_SECONDS: Final = 0.1
 _LONGEST_WAIT_SECONDS: Final = 5.0
 
 _log = logging.getLogger(__name__)
+
+
+class BrokenOffError(PeerFault):
+    """UNREACHABLE: whoever has to do with a call was started anew, and its answer may be lost."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__("UNREACHABLE", why, hint="it is asked again")
 
 
 class Hearer(Protocol):
@@ -80,7 +88,8 @@ class Call:
         """The next piece.
 
         Raises:
-            PeerFault: DEADLINE, or UNREACHABLE as the post says.
+            PeerFault: DEADLINE.
+            BrokenOffError: do not wait for it.
         """
         try:
             async with asyncio.timeout(patience_seconds):
@@ -113,6 +122,7 @@ class Post:
         self._box = 0
         self._after = 0
         self._refused: Counter[str] = Counter()
+        self._started: defaultdict[str, deque[bytes]] = defaultdict(lambda: deque(maxlen=_STARTS))
 
     @property
     def refused(self) -> int:
@@ -241,6 +251,9 @@ class Post:
         elif what == "request":
             hearer.request(source, message)
         elif what == "started":
+            if message.call in self._started[source]:
+                return
+            self._started[source].append(message.call)
             self._break_off(source, f"'{source}' was started anew")
             hearer.forget(source)
         elif (call := self._calls.get(message.call)) is not None and call.peer == source:
@@ -249,7 +262,7 @@ class Post:
     def _break_off(self, peer: str | None, why: str) -> None:
         for call in self._calls.values():
             if peer in {None, call.peer}:
-                call.add(PeerFault("UNREACHABLE", why, hint="it is asked again"))
+                call.add(BrokenOffError(why))
 
     def _refuse(self, source: str, why: str) -> None:
         shown = source if source in self._seals.peers else ""
