@@ -16,7 +16,19 @@ from typing import Annotated
 import typer
 from typer.exceptions import Abort, TyperException
 
-from verticil.cli import demo, health, linkage, miner, party, pki, release, reproduce, simulate, study
+from verticil.cli import (
+    demo,
+    health,
+    linkage,
+    miner,
+    party_approver,
+    party_decide,
+    pki,
+    release,
+    reproduce,
+    simulate,
+    study,
+)
 from verticil.cli.output import Format, report, report_error
 from verticil.shared.disk import is_disk_full
 from verticil.shared.errors import DataFault, VerticilError
@@ -46,8 +58,11 @@ app.add_typer(
     help="Write, check, submit and follow studies.",
     epilog="Example: verticil study check study.toml --n 30000",
 )
+party_decide.app.add_typer(
+    party_approver.app, name="approver", help="The people who approve: their keys, and their names in party.toml."
+)
 app.add_typer(
-    party.app,
+    party_decide.app,
     name="party",
     help="The node at a data-holding site.",
     epilog="Example: verticil party run --config party.toml",

@@ -308,6 +308,8 @@ class PartyNode:
 
         def store() -> None:
             self._state.remember(task, study.id, self._node.clock())
+            if study.publish is not None and len(told.review_manifest_sha256) == 32:
+                self._node.site.minutes.ask_for_review(task.digest, told.review_manifest_sha256)
             if fresh:
                 self._state.reconcile(task.digest, task.units_received)
 

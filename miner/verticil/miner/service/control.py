@@ -138,6 +138,7 @@ class Control:
             stage_detail="" if is_final(state) else self._detail(record.digest),
             n_common=(record.n_common or 0) if all_confirmed else 0,
             effective_digest=record.effective_digest,
+            countersignatures_needed=study.countersignatures_needed,
         )
         for party in study.parties:
             held = record.lists.get(party)
@@ -153,6 +154,7 @@ class Control:
                 units_expected=len(units),
                 stage=stage,
                 percent=percent,
+                countersigned=party in record.countersignatures,
             )
         detail = end_of(record, state)
         if detail is not None:

@@ -7,7 +7,7 @@ and started again comes to the same result.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = [
     "Failure",
@@ -113,6 +113,8 @@ class StudyRecord:
         withdrawn, expired: whether it ended so.
         published_at: ISO 8601; None before.
         linkage_removed, columns_removed: whether those files were deleted after the end.
+        review_manifest: SHA-256 of the manifest of the release that waits for countersignatures, or waited; empty: none does.
+        countersignatures: of that release, by party.
     """
 
     digest: bytes
@@ -141,6 +143,8 @@ class StudyRecord:
     published_at: str | None
     linkage_removed: bool
     columns_removed: bool
+    review_manifest: bytes = b""
+    countersignatures: Mapping[str, StoredSignature] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

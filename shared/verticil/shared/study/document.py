@@ -28,6 +28,7 @@ __all__ = [
     "LinkageRule",
     "OrderRule",
     "ParameterRule",
+    "PublishRule",
     "ReleaseRule",
     "ShareRule",
     "StructureRule",
@@ -213,6 +214,17 @@ class ShareRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PublishRule:
+    """Who has to see the release before it is published; Model II only.
+
+    Attributes:
+        quorum: how many of the parties countersign it; None: all of them.
+    """
+
+    quorum: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """A resolved study.
 
@@ -229,6 +241,7 @@ class Study:
         structure, parameters, release: what is learned and published.
         breach: what no unit may allow; None: the study has no such rule.
         share: Model I: what is done before parameters are shared; None in Model II only.
+        publish: who countersigns the release before it is published; None: nobody.
     """
 
     id: str
@@ -245,6 +258,14 @@ class Study:
     release: ReleaseRule
     breach: Breach | None = None
     share: ShareRule | None = None
+    publish: PublishRule | None = None
+
+    @property
+    def countersignatures_needed(self) -> int:
+        """How many parties countersign the release before it is published."""
+        if self.publish is None:
+            return 0
+        return len(self.parties) if self.publish.quorum is None else self.publish.quorum
 
     def units_of(self, party: str) -> tuple[int, ...]:
         """Indices of the units that `party` owns."""

@@ -33,6 +33,7 @@ from verticil.shared.study.document import (
     Unit,
 )
 from verticil.shared.study.domain import Domain, compound, compound_of, single
+from verticil.shared.study.publication import publish_from
 from verticil.shared.study.unit_rules import column_text, subset_in_peer_study
 
 __all__ = ["check_not_weaker", "read_declarations", "read_study"]
@@ -56,7 +57,7 @@ def read_study(path: Path) -> Study:
     table = read_toml(path, code="STUDY_INVALID")
     table.only(
         "schema", "id", "title", "purpose", "model", "expires", "party", "linkage", "variable",
-        "randomization_default", "randomization", "allocate", "breach", "structure", "share", "parameters", "release",
+        "randomization_default", "randomization", "allocate", "breach", "structure", "share", "parameters", "release", "publish",
     )  # fmt: skip
     model = table.choice("model", rules.MODELS, "central")
     rules.check_supported(rules.MODELS, model, where=f"{table.source}: model")
@@ -77,6 +78,7 @@ def read_study(path: Path) -> Study:
         release=_release(table.table("release", optional=True)),
         breach=rules.breach_from(table, "breach"),
         share=_share(table, model),
+        publish=publish_from(table),
     )
     rules.check(study, source=table.source)
     return study

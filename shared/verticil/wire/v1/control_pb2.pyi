@@ -105,6 +105,7 @@ class PartyStatus(_message.Message):
     UNITS_EXPECTED_FIELD_NUMBER: _builtins.int
     STAGE_FIELD_NUMBER: _builtins.int
     PERCENT_FIELD_NUMBER: _builtins.int
+    COUNTERSIGNED_FIELD_NUMBER: _builtins.int
     party: _builtins.str
     online: _builtins.bool
     """its lease runs"""
@@ -115,6 +116,7 @@ class PartyStatus(_message.Message):
     units_expected: _builtins.int
     stage: _builtins.str
     percent: _builtins.int
+    countersigned: _builtins.bool
     def __init__(
         self,
         *,
@@ -127,10 +129,11 @@ class PartyStatus(_message.Message):
         units_expected: _builtins.int = ...,
         stage: _builtins.str = ...,
         percent: _builtins.int = ...,
+        countersigned: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "online", b"online", "party", b"party", "percent", b"percent", "pseudonyms_complete", b"pseudonyms_complete", "stage", b"stage", "units_expected", b"units_expected", "units_received", b"units_received"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "countersigned", b"countersigned", "online", b"online", "party", b"party", "percent", b"percent", "pseudonyms_complete", b"pseudonyms_complete", "stage", b"stage", "units_expected", b"units_expected", "units_received", b"units_received"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -150,6 +153,7 @@ class StudySummary(_message.Message):
     FAILURE_FIELD_NUMBER: _builtins.int
     PARTIES_FIELD_NUMBER: _builtins.int
     EFFECTIVE_DIGEST_FIELD_NUMBER: _builtins.int
+    COUNTERSIGNATURES_NEEDED_FIELD_NUMBER: _builtins.int
     study_id: _builtins.str
     study_digest: _builtins.bytes
     version: _builtins.int
@@ -159,6 +163,8 @@ class StudySummary(_message.Message):
     """of estimation and search, never data-dependent"""
     n_common: _builtins.int
     effective_digest: _builtins.bytes
+    countersignatures_needed: _builtins.int
+    """before the release is published; 0: none"""
     @_builtins.property
     def failure(self) -> _common_pb2.ErrorDetail: ...
     @_builtins.property
@@ -176,10 +182,11 @@ class StudySummary(_message.Message):
         failure: _common_pb2.ErrorDetail | None = ...,
         parties: _abc.Iterable[Global___PartyStatus] | None = ...,
         effective_digest: _builtins.bytes = ...,
+        countersignatures_needed: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["effective_digest", b"effective_digest", "failure", b"failure", "n_common", b"n_common", "parties", b"parties", "stage_detail", b"stage_detail", "state", b"state", "study_digest", b"study_digest", "study_id", b"study_id", "title", b"title", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["countersignatures_needed", b"countersignatures_needed", "effective_digest", b"effective_digest", "failure", b"failure", "n_common", b"n_common", "parties", b"parties", "stage_detail", b"stage_detail", "state", b"state", "study_digest", b"study_digest", "study_id", b"study_id", "title", b"title", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
