@@ -239,8 +239,8 @@ def _policy(table: Table, with_keys: tuple[str, ...]) -> Policy:
     )
     if rules and policy.approval == "manual":
         table.fail("rule", 'stands beside approval = "manual"', hint='set approval = "rules", or remove the rules')
-    n_approvers = len(set(policy.approvers))
-    if policy.approvers and policy.approvers_needed > n_approvers:
+    n_approvers = len(set(approvers))  # of [[approver]] one is added after the other, and too few just never are enough
+    if approvers and policy.approvers_needed > n_approvers:
         table.fail("approvers_needed", f"got {policy.approvers_needed}, expected at most the {n_approvers} approvers")
     table.finish()
     return policy

@@ -120,7 +120,10 @@ def _append(path: Path, text: str) -> None:
     trial = path.with_name(f".{path.name}.part")
     try:
         trial.write_bytes(whole)
-        load_party(trial)
+        try:
+            load_party(trial)
+        except Misuse as error:
+            raise Misuse(error.code, error.message.replace(trial.name, path.name), hint=error.hint) from None
         replace_file(path, whole, part=trial)
         os.chmod(path, mode)
     except OSError as error:
