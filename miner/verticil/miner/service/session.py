@@ -401,7 +401,8 @@ class Session:
         if record.published_at is not None and party in record.countersignatures:
             return
         self.require(record, State.REVIEW)
-        verify_signed(signed, self._authority, role=Role.PARTY, name=party, at=self.clock())
+        for at in (self.clock(), statement.signed_at):  # now, and as everybody who verifies the release will check it
+            verify_signed(signed, self._authority, role=Role.PARTY, name=party, at=at)
         told = (statement.study_digest, statement.manifest_sha256, statement.party)
         if told != (record.digest, record.review_manifest, party):
             raise PeerFault(
