@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from verticil.cli.main import main
 from verticil.miner.config import Limits
 from verticil.miner.service.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
@@ -412,3 +413,54 @@ async def test_a_changed_release_is_not_countersigned(publishing):
     with Site.open(publishing.config("north")) as site:
         (record,) = site.state.studies()
         assert site.minutes.review(record.digest).countersignature is None
+
+
+# ---- what people see
+
+
+async def test_inbox_show_and_check_speak_and_tell_no_value(manual, capsys):
+    """The commands as they are typed: exit codes of the contract, counts only, every sentence there."""
+    await manual.submit()
+    manual.start("north")
+    await manual.until_stage("north", "waiting for approval")
+    folder = manual.root / "north"
+    config = ["--config", str(folder / "party.toml")]
+
+    async def typed(*words: str) -> tuple[int, str]:
+        code = await asyncio.to_thread(main, ["party", *words, *config])
+        return code, capsys.readouterr().out
+
+    code, text = await typed("inbox")
+    assert code == 0
+    assert "waits for your approval" in text
+    assert "columns: sex, smoker   recipients: miner" in text
+    assert "lifetime sum 0.00 now, at most 4.00 after it, of 8.00" in " ".join(text.split())
+    code, text = await typed("show", "trial", "--diff", "last")
+    assert code == 0
+    assert (
+        "a true 'f' is reported as 'f' 88.08 % of the time; someone who thought it 15 % likely" in text
+    )  # e^2 / (e^2 + 1)
+    assert "all 2 columns of one person together" in text
+    assert "no earlier study of this id was seen here" in text
+    code, text = await typed("check", "trial")
+    assert (code, "ready" in text) == (0, True)
+    rows = (folder / "people.csv").read_text().splitlines()
+    (folder / "people.csv").write_text(
+        "\n".join([f"{rows[0]},shoe", "x1,f,sometimes,44", *(f"{row},40" for row in rows[1:])])
+    )
+    code, text = await typed("check", "trial", "--format", "json")
+    checked = json.loads(text)
+    assert (code, checked["faults"][0]["code"]) == (1, "DATA_CATEGORY_UNSEEN")
+    assert checked["faults"][0]["hint"]
+    (table,) = checked["tables"]
+    assert (table["extra_columns"], table["missing_columns"]) == (1, [])
+    by_name = {column["variable"]: column for column in table["columns"]}
+    assert (by_name["smoker"]["unseen"], by_name["smoker"]["absent_categories"], by_name["sex"]["unseen"]) == (1, 0, 0)
+    assert "sometimes" not in text
+    (folder / "people.csv").write_text("id,sex\n1,f\n")
+    code, text = await typed("check", "trial", "--format", "json")
+    (table,) = json.loads(text)["tables"]
+    assert (code, table["missing_columns"], table["columns"][0]["absent_categories"]) == (1, ["smoker"], 1)
+    assert (await typed("check", "trial", "--study", "study.toml"))[0] == 2
+    assert (await typed("show", "unknown"))[0] == 2
+    assert manual.calls("north").count("report") == 0

@@ -144,6 +144,12 @@ def _print_check(facts: Mapping[str, object], faults: Sequence[Mapping[str, obje
         rows = f"{table['records']:,} records" if "records" in table else f"{table['columns']} columns"
         console.print(f"data set {table['dataset']}: {rows}")
         if "records" in table:
+            extra = cast("int", table["extra_columns"])
+            console.print(
+                f"  of its columns this study uses {len(cast('list[object]', table['columns']))} and not {extra}"
+            )
+            for name in cast("Sequence[str]", table["missing_columns"]):
+                console.print(f"  column '{name}' is missing", style="red", markup=False)
             print_counts(cast("Sequence[Mapping[str, object]]", table["columns"]))
     if "epsilon" in facts:
         print_columns(cast("Sequence[Mapping[str, object]]", facts["columns"]))

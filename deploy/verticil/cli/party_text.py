@@ -16,12 +16,11 @@ def print_counts(columns: Sequence[Mapping[str, object]]) -> None:
     """What is wrong with the values of each column, as counts."""
     shown = Table(box=None, pad_edge=False)
     shown.add_column("column")
-    for heading in ("missing", "other", "clamped", "unseen", "outside"):
-        shown.add_column(heading, justify="right")
+    counted = ("missing", "other", "clamped", "unseen", "outside", "absent_categories")
+    for heading in counted:
+        shown.add_column(heading.replace("_", " "), justify="right")
     for column in columns:
-        shown.add_row(
-            str(column["source"]), *(str(column[key]) for key in ("missing", "other", "clamped", "unseen", "outside"))
-        )
+        shown.add_row(str(column["source"]), *(str(column[key]) for key in counted))
     text_console().print(shown)
 
 

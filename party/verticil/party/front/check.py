@@ -89,7 +89,12 @@ def _tables(config: PartyConfig, study: Study | None) -> tuple[list[Facts], list
                     if places[compound.variables[0]].dataset == name
                 ]
                 report = check_records(rule, variables, study.linkage.normalise, compounds)
-                tables.append({"dataset": name, **_counts(report)})
+                wanted = {places[variable.name].source for variable in variables}
+                there = header(rule)
+                facts = _counts(report)
+                facts["extra_columns"] = len(set(there) - wanted - {rule.id})
+                facts["missing_columns"] = sorted(wanted - set(there))
+                tables.append({"dataset": name, **facts})
                 faults += report.faults
         except VerticilError as error:
             faults.append(error)
@@ -110,6 +115,7 @@ def _counts(report: TableReport) -> Facts:
                 "clamped": column.clamped,
                 "unseen": column.unseen,
                 "outside": column.outside,
+                "absent_categories": column.absent,
             }
             for column in report.counts
         ],
