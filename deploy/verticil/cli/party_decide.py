@@ -53,10 +53,9 @@ def inbox(config: ConfigOption = Path("party.toml"), form: FormatOption = Format
                 console.print(f"  changed since the last study of this id in {len(changed)} places: show --diff last")
         for objection in cast("Sequence[str]", study["objections"]):
             console.print(f"  against it: {objection}", style="red", markup=False)
-        what = "countersign --look" if study["waits_for"] == "countersignature" else "show"
-        console.print(
-            f"  next: verticil party {what.split(maxsplit=1)[0]} {study['study']} {' '.join(what.split()[1:])}".rstrip()
-        )
+        name = str(study["digest"])[:16]  # an id may be that of several studies
+        what = f"countersign {name} --look" if study["waits_for"] == "countersignature" else f"show {name}"
+        console.print(f"  next: verticil party {what}", markup=False)
 
 
 @app.command("show", epilog="Example: verticil party show hearts --diff last --config party.toml")
