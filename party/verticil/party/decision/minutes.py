@@ -157,6 +157,12 @@ class Minutes:
         )
         return changed > 0
 
+    def forget_countersignature(self, digest: bytes) -> None:
+        """The miner does not take it."""
+        self._database.write(
+            "UPDATE review SET body = NULL, signature = NULL, certificate = NULL, sent = 0 WHERE digest = ?", (digest,)
+        )
+
     def countersignature_told(self, digest: bytes) -> None:
         """The miner has it."""
         self._database.write("UPDATE review SET sent = 1 WHERE digest = ?", (digest,))

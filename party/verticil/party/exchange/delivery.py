@@ -291,9 +291,11 @@ class Delivery:
             try:
                 await coordinator.report(coordinator_pb2.ReportRequest(study_digest=record.digest, countersign=signed))
             except PeerFault as error:
-                if error.code == "STUDY_MISMATCH":  # another release waits by now; the next poll tells of it
-                    raise PeerFault("NOT_READY", error.message) from None
-                raise
+                if error.code not in {"STUDY_MISMATCH", "CERTIFICATE_INVALID"}:
+                    raise
+                # Another release waits by now, or the certificate it was signed with has ended: people are asked again.
+                await asyncio.to_thread(self._site.minutes.forget_countersignature, record.digest)
+                raise PeerFault("NOT_READY", error.message) from None
         await asyncio.to_thread(self._site.minutes.countersignature_told, record.digest)
 
     # ---- telling
