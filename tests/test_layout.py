@@ -42,6 +42,9 @@ LAYERS = {
     "verticil.shared.transport.identity": 2,
     "verticil.shared.transport.chunks": 2,
     "verticil.party.control.policy": 2,
+    "verticil.party.decision.words": 1,
+    "verticil.party.decision.comparison": 1,
+    "verticil.party.decision.rules": 1,
     "verticil.wire": 2,
     "verticil": 3,
 }

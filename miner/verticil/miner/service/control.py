@@ -160,6 +160,7 @@ class Control:
             stage_detail="" if is_final(state) else self._detail(record.digest),
             n_common=(record.n_common or 0) if all_confirmed else 0,
             effective_digest=record.effective_digest,
+            countersignatures_needed=study.countersignatures_needed,
         )
         if (end := deadline(study, record)) is not None:
             summary.deadline = timestamp(end)
@@ -185,6 +186,7 @@ class Control:
                 waiting_for=missing.get(party, ""),
                 approvers=progress.approvers,
                 approvers_needed=progress.approvers_needed,
+                countersigned=party in record.countersignatures,
                 revoked_at=revoked.revoked_at if revoked else "",
                 revocation_reason=revoked.reason if revoked else "",
             )

@@ -149,6 +149,7 @@ class Coordinator:
             pseudonyms_complete=held is not None and held.complete,
             alignment_confirmed=party in record.confirmed,
             units_received=[unit for unit in units if unit in record.columns],
+            review_manifest_sha256=record.review_manifest if state is State.REVIEW else b"",
         )
         detail = end_of(record, state)
         if detail is not None:
@@ -177,12 +178,15 @@ class Coordinator:
                 await asyncio.to_thread(session.report_failure, digest, party, failure)
             elif what == "withdrawal":
                 await asyncio.to_thread(session.revoke, digest, party, request.withdrawal.reason)
+            elif what == "countersign":
+                await asyncio.to_thread(session.countersign, digest, party, request.countersign)
             elif what == "progress":
                 await asyncio.to_thread(self._progress, digest, party, request.progress)
             else:
                 raise PeerFault(
                     "MESSAGE_INVALID",
-                    "report: says nothing, expected one of approval, denial, confirmation, failure, progress, withdrawal",
+                    "report: says nothing, expected one of approval, denial, confirmation, failure, progress, withdrawal,"
+                    " countersignature",
                 )
             record = await asyncio.to_thread(session.record, digest)
             if what != "progress":
@@ -386,14 +390,14 @@ class Coordinator:
     async def GetRelease(
         self, identity: Identity, request: common_pb2.GetReleaseRequest
     ) -> AsyncGenerator[common_pb2.ReleasePart, None]:
-        """Stream a file of a published release to a party of the study."""
+        """Stream a file of a published release, or of one that waits for countersignatures, to a party of the study."""
 
         def look() -> None:
             self._session.position(self._session.record(request.study_digest), identity.name)
 
         with self._presence.call(identity.name):
             await asyncio.to_thread(look)
-            async with contextlib.aclosing(release_parts(self._session, request)) as parts:
+            async with contextlib.aclosing(release_parts(self._session, request, to_party=True)) as parts:
                 async for part in parts:
                     yield part
 

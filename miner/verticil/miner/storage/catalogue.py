@@ -28,6 +28,7 @@ from verticil.miner.storage.records import (
     StudyRecord,
     Upload,
 )
+from verticil.miner.storage.reviews import REVIEW_SCHEMA, ReviewTable
 from verticil.miner.storage.scores import SCORE_SCHEMA, ScoreTable
 from verticil.miner.storage.store import full_disk_is_an_error
 from verticil.shared.durable import commit
@@ -36,7 +37,7 @@ from verticil.shared.errors import DataFault
 __all__ = ["Catalogue"]
 
 _SCHEMA_VERSION: Final = 3
-"""Version 2 has the tables for scores besides, version 3 those for deletions; an older file gets them when it is opened."""
+"""Version 2 has the tables for scores besides, version 3 those for deletions and reviews; an older file gets them when opened."""
 _SCHEMA: Final = """
 CREATE TABLE study (
   sequence INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, study_id TEXT NOT NULL, version INTEGER NOT NULL,
@@ -113,6 +114,7 @@ class Catalogue:
     Attributes:
         scores: the facts of studies between peers (Model I).
         deletions: who took what back, and what was deleted.
+        reviews: releases that wait for countersignatures.
 
     Args:
         path: the file; made when absent.
@@ -128,6 +130,7 @@ class Catalogue:
         self._connection.row_factory = sqlite3.Row
         self.scores = ScoreTable(self._transaction)
         self.deletions = DeletionTable(self._transaction)
+        self.reviews = ReviewTable(self._transaction, self._grow)
         try:
             with full_disk_is_an_error(str(path)):
                 version = self._open()
@@ -156,7 +159,7 @@ class Catalogue:
         version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
         if version < _SCHEMA_VERSION:
             with self._transaction():
-                for schema in (_SCHEMA, SCORE_SCHEMA, DELETION_SCHEMA)[version:]:
+                for schema in (_SCHEMA, SCORE_SCHEMA, DELETION_SCHEMA + ";" + REVIEW_SCHEMA)[version:]:
                     for statement in schema.split(";"):
                         self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
@@ -270,6 +273,8 @@ class Catalogue:
                     r["party"]: Revocation(reason=r["reason"], revoked_at=r["revoked_at"]) for r in rows("revocation")
                 },
                 deletions={r["party"]: _signature(r) for r in rows("deletion")},
+                review_manifest=next((r["manifest_sha256"] for r in rows("review")), b""),
+                countersignatures={r["party"]: _signature(r) for r in rows("countersignature")},
             )
 
     # -- the study's life ----------------------------------------------------------------------------------------------------
@@ -344,7 +349,7 @@ class Catalogue:
             if connection.execute(sql, (at, study)).rowcount == 0:
                 return False
             rows = [(study, file.path, file.size, file.sha256) for file in files]
-            connection.executemany("INSERT INTO release_file VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", rows)
+            connection.executemany("REPLACE INTO release_file VALUES (?, ?, ?, ?)", rows)
             self._grow(connection, study)
         return True
 

@@ -30,6 +30,7 @@ from verticil.miner.storage.records import StoredColumn, StoredList, StoredSigna
 from verticil.miner.storage.store import Store, StudyFiles, append_durably, remove_durably, replace_durably
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.formats.artifact import packed_size, unpack
+from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study, Unit
 
 __all__ = ["Intake"]
@@ -333,6 +334,7 @@ class Intake:
                     "proposal_digest": record.digest.hex(),
                     "miner": miner,
                     "received_at": received_at,
+                    **_approved_by(record, unit.owner),
                 }
             )
             column = StoredColumn(
@@ -395,6 +397,12 @@ class Intake:
                 uploads = self._catalogue.uploads(digest)
                 if path not in {self._store.study(digest).staging(item.unit) for item in uploads}:
                     remove_durably(path)
+
+
+def _approved_by(record: StudyRecord, party: str) -> dict[str, str]:
+    """Who approved at a party, in its own words."""
+    held = record.approvals.get(party)
+    return {} if held is None else {"approved_by": parse_approval(held.body).approver}
 
 
 def _problem_of_list(path: Path, held: StoredList) -> str:

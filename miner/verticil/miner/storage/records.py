@@ -7,7 +7,7 @@ and started again comes to the same result.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = [
     "Failure",
@@ -124,6 +124,8 @@ class StudyRecord:
         linkage_removed, columns_removed: whether those files were deleted after the end.
         revocations: by party; they end a study that is not published.
         deletions: by party: what the miner signed that it deleted.
+        review_manifest: SHA-256 of the manifest of the release that waits for countersignatures, or waited; empty: none does.
+        countersignatures: of that release, by party.
     """
 
     digest: bytes
@@ -154,6 +156,8 @@ class StudyRecord:
     columns_removed: bool
     revocations: Mapping[str, Revocation]
     deletions: Mapping[str, StoredSignature]
+    review_manifest: bytes = b""
+    countersignatures: Mapping[str, StoredSignature] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ from verticil.party.control.session import Plan, Step, plan
 from verticil.party.control.site import AUTOMATIC, Site
 from verticil.party.control.state import Artifact, StudyRecord
 from verticil.party.evidence.audit import DAEMON, Event, What
+from verticil.party.exchange import review
 from verticil.party.exchange.common_people import accept_common_people
 from verticil.party.exchange.disclosure import outward
 from verticil.party.exchange.randomization import (
@@ -47,7 +48,6 @@ from verticil.party.exchange.transfer import Stoppable, StoppedError
 from verticil.party.exchange.upload import Alignment, fetch_alignment, send_artifact, send_pseudonyms
 from verticil.party.records.linkage import common_from_bitmap
 from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
 from verticil.shared.transport.coordinator import Coordinator
@@ -115,6 +115,7 @@ class Delivery:
     def stop_transfer(self) -> None:
         """The study was revoked or denied: break off what is under way to the miner."""
         self._transfer.stop()
+        self._for_people = False  # no rule approves it
 
     async def step(self, coordinator: Coordinator) -> bool:
         """Do the next step.
@@ -137,6 +138,9 @@ class Delivery:
             Step.CONFIRM: self._confirm,
             Step.RANDOMIZE: self._randomize,
             Step.SEND: self._send,
+            Step.FETCH_REVIEW: self._fetch_review,
+            Step.COUNTERSIGN: self._countersign,
+            Step.TELL_COUNTERSIGNATURE: self._tell_countersignature,
         }
         if found.step is Step.REST:
             if is_final(State(record.task.state)):
@@ -157,10 +161,12 @@ class Delivery:
         spooled = self._site.state.artifacts(self._digest, record.task.effective_digest)
         found = plan(
             record,
-            automatic=self._site.config.policy.approval == "auto",
+            automatic=self._site.config.policy.approval in {"auto", "rules"} and not self._for_people,
             own_units=frozenset(study.units_of(self._site.config.name)),
             spooled=frozenset(spooled),
             receipted=frozenset(unit for unit, item in spooled.items() if item.receipt is not None),
+            review=self._site.minutes.review(self._digest),
+            countersigns=self._site.config.policy.approval == "auto",
         )
         self._site.state.show(self._digest, found.stage, at=self._node.clock())
         return record, found
@@ -184,6 +190,7 @@ class Delivery:
         def clear() -> None:
             for sha256 in self._site.state.clear(record.digest):
                 self._node.spool.discard(sha256)
+            review.drop(self._site, record.digest)
 
         await asyncio.to_thread(clear)
 
@@ -212,15 +219,15 @@ class Delivery:
 
     async def _approve(self, coordinator: Coordinator, record: StudyRecord) -> None:
         del coordinator  # nothing is told before there is an approval
+        if self._site.config.policy.approval == "rules":
+            rule = await self._heavily(lambda: self._site.approve_by_rule(record, self._node.clock()))
+            self._for_people = rule is None
+            return
         holding = await self._held(record)
         await self._heavily(lambda: self._site.approve(record, AUTOMATIC, self._node.clock(), holding=holding))
 
     async def _tell_approval(self, coordinator: Coordinator, record: StudyRecord) -> None:
-        given = parse_approval(record.approval or b"")
-        proposal = approval.parsed(record.task.proposal)
-        await asyncio.to_thread(
-            approval.check_binding, self._site.config, proposal, given, record.digest, self._node.clock().date()
-        )
+        await asyncio.to_thread(self._site.check_binding, record, self._node.clock().date())
         signed = self._node.signing_key.sign(record.approval or b"")
         await coordinator.report(coordinator_pb2.ReportRequest(study_digest=record.digest, approval=signed))
         await asyncio.to_thread(self._site.state.told, record.digest, "remote_approved")
@@ -334,6 +341,33 @@ class Delivery:
         event = unit_event(What.RECEIPT, record, item, recipient=RECIPIENT, peer_event=signed)
         await asyncio.to_thread(site.audit.record, event, self._node.clock())
         await asyncio.to_thread(site.state.receipted, record.digest, item.unit, receipt.body)
+
+    # ---- publication
+
+    async def _fetch_review(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        await review.fetch(coordinator, self._site, record)
+
+    async def _countersign(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        del coordinator
+        at = self._node.clock()
+        await self._heavily(lambda: review.countersign(self._site, record, self._node.signing_key, AUTOMATIC, at))
+
+    async def _tell_countersignature(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        found = await asyncio.to_thread(self._site.minutes.review, record.digest)
+        if found is not None and found.countersignature is not None:
+            body, signature, certificate = found.countersignature
+            signed = common_pb2.Signed(body=body, signature=signature, certificate=certificate)
+            try:
+                await coordinator.report(coordinator_pb2.ReportRequest(study_digest=record.digest, countersign=signed))
+            except PeerFault as error:
+                if error.code not in {"STUDY_MISMATCH", "CERTIFICATE_INVALID"}:
+                    raise
+                # Another release waits by now, or the certificate it was signed with has ended: people are asked again.
+                await asyncio.to_thread(self._site.minutes.forget_countersignature, record.digest)
+                raise PeerFault("NOT_READY", error.message) from None
+        await asyncio.to_thread(self._site.minutes.countersignature_told, record.digest)
+
+    # ---- telling
 
     async def _uploaded(self, coordinator: Coordinator, n_done: int, n_units: int, percent: int) -> None:
         await self._progress(coordinator, "uploading", (100 * n_done + percent) // n_units)

@@ -36,7 +36,6 @@ from verticil.party.exchange.transfer import StoppedError
 from verticil.party.peer.shelf import Item, Kind, LostError, Shelf
 from verticil.party.peer.structure import known_structure
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
-from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
 from verticil.shared.study.pairs import readers
 from verticil.shared.study.states import State, is_final
@@ -180,11 +179,10 @@ class Answers:
         if failure is not None:
             reply.failure.CopyFrom(to_detail(failure))
         elif record.approval is not None and request.study_digest == record.digest:
-            given = parse_approval(record.approval)
             today = self._node.clock().date()
             # What does not bind is not told; this party's own work on the study ends for it, and that is told.
             with suppress(Refusal):
-                approval.check_binding(self._site.config, proposal, given, record.digest, today)
+                self._site.check_binding(record, today)
                 if not record.task.approved:
                     self._site.state.told(record.digest, "remote_approved")  # from now on it cannot be replaced
                 reply.approval.CopyFrom(self._node.signing_key.sign(record.approval))

@@ -67,7 +67,7 @@ class Facts:
         party: this party.
         parties: all, in the study's order.
         expired: the last day has passed.
-        automatic: approval is automatic here (demo only).
+        automatic: approval needs no person here (demo), or the site's rules have not been asked yet.
         approved: this party has approved.
         n_votes: approvers who said yes so far.
         denied: this party has denied.

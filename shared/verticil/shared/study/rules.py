@@ -20,6 +20,7 @@ from verticil.shared.config import Table
 from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import MAX_STATES, Missing, Variable
 from verticil.shared.study.document import QuorumRule, Study
+from verticil.shared.study.publication import check_publish
 from verticil.shared.study.structure_rules import check_share, check_structure, edge_text, near_hint
 from verticil.shared.study.unit_rules import check_breach, check_units
 from verticil.shared.study.vocabulary import (
@@ -105,6 +106,7 @@ def check(study: Study, *, source: str) -> None:
     check_structure(study, source=source)
     check_share(study, source=source)
     check_breach(study, source=source)
+    check_publish(study, source=source)
     rules.numbers(study)
     rules.quorum(study)
 

@@ -267,21 +267,25 @@ class GetReleaseRequest(_message.Message):
     STUDY_DIGEST_FIELD_NUMBER: _builtins.int
     PATH_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
+    REVIEW_FIELD_NUMBER: _builtins.int
     study_digest: _builtins.bytes
     """of the proposal, as submitted"""
     path: _builtins.str
     """a file of the release folder; "manifest.json" lists them"""
     offset: _builtins.int
+    review: _builtins.bool
+    """a party of the study, before publication: the release that waits for countersignatures"""
     def __init__(
         self,
         *,
         study_digest: _builtins.bytes = ...,
         path: _builtins.str = ...,
         offset: _builtins.int = ...,
+        review: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "path", b"path", "study_digest", b"study_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "path", b"path", "review", b"review", "study_digest", b"study_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -119,6 +119,7 @@ class StudyTask(_message.Message):
     ALIGNMENT_CONFIRMED_FIELD_NUMBER: _builtins.int
     UNITS_RECEIVED_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
+    REVIEW_MANIFEST_SHA256_FIELD_NUMBER: _builtins.int
     DELETION_FIELD_NUMBER: _builtins.int
     study_digest: _builtins.bytes
     """of the proposal"""
@@ -134,6 +135,8 @@ class StudyTask(_message.Message):
     """this party's approval is recorded"""
     pseudonyms_complete: _builtins.bool
     alignment_confirmed: _builtins.bool
+    review_manifest_sha256: _builtins.bytes
+    """in REVIEW: of the release that waits for countersignatures; this party may fetch it"""
     @_builtins.property
     def units_received(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """indices of this party's units of the effective study that are stored and receipted"""
@@ -160,11 +163,12 @@ class StudyTask(_message.Message):
         alignment_confirmed: _builtins.bool = ...,
         units_received: _abc.Iterable[_builtins.int] | None = ...,
         failure: _common_pb2.ErrorDetail | None = ...,
+        review_manifest_sha256: _builtins.bytes = ...,
         deletion: _common_pb2.Signed | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deletion", b"deletion", "failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "deletion", b"deletion", "effective", b"effective", "effective_digest", b"effective_digest", "failure", b"failure", "proposal", b"proposal", "pseudonyms_complete", b"pseudonyms_complete", "state", b"state", "study_digest", b"study_digest", "units_received", b"units_received", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "deletion", b"deletion", "effective", b"effective", "effective_digest", b"effective_digest", "failure", b"failure", "proposal", b"proposal", "pseudonyms_complete", b"pseudonyms_complete", "review_manifest_sha256", b"review_manifest_sha256", "state", b"state", "study_digest", b"study_digest", "units_received", b"units_received", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -180,6 +184,7 @@ class ReportRequest(_message.Message):
     CONFIRMED_COMMON_SHA256_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     PROGRESS_FIELD_NUMBER: _builtins.int
+    COUNTERSIGN_FIELD_NUMBER: _builtins.int
     WITHDRAWAL_FIELD_NUMBER: _builtins.int
     study_digest: _builtins.bytes
     confirmed_common_sha256: _builtins.bytes
@@ -197,6 +202,10 @@ class ReportRequest(_message.Message):
     @_builtins.property
     def progress(self) -> Global___Progress: ...
     @_builtins.property
+    def countersign(self) -> _common_pb2.Signed:
+        """the party has looked at the release; body: verticil.shared.release.countersignature"""
+
+    @_builtins.property
     def withdrawal(self) -> Global___Withdrawal:
         """the party takes back what it approved"""
 
@@ -209,13 +218,14 @@ class ReportRequest(_message.Message):
         confirmed_common_sha256: _builtins.bytes = ...,
         failure: _common_pb2.ErrorDetail | None = ...,
         progress: Global___Progress | None = ...,
+        countersign: _common_pb2.Signed | None = ...,
         withdrawal: Global___Withdrawal | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "confirmed_common_sha256", b"confirmed_common_sha256", "denial", b"denial", "failure", b"failure", "progress", b"progress", "what", b"what", "withdrawal", b"withdrawal"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "confirmed_common_sha256", b"confirmed_common_sha256", "countersign", b"countersign", "denial", b"denial", "failure", b"failure", "progress", b"progress", "what", b"what", "withdrawal", b"withdrawal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "confirmed_common_sha256", b"confirmed_common_sha256", "denial", b"denial", "failure", b"failure", "progress", b"progress", "study_digest", b"study_digest", "what", b"what", "withdrawal", b"withdrawal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "confirmed_common_sha256", b"confirmed_common_sha256", "countersign", b"countersign", "denial", b"denial", "failure", b"failure", "progress", b"progress", "study_digest", b"study_digest", "what", b"what", "withdrawal", b"withdrawal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["approval", "denial", "confirmed_common_sha256", "failure", "progress", "withdrawal"]  # noqa: Y015
+    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["approval", "denial", "confirmed_common_sha256", "failure", "progress", "countersign", "withdrawal"]  # noqa: Y015
     _WhichOneofArgType_what: _TypeAlias = _typing.Literal["what", b"what"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_what) -> _WhichOneofReturnType_what | None: ...
 
