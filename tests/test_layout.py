@@ -33,6 +33,8 @@ LAYERS = {
     "verticil.miner.learning": 1,
     "verticil.miner.evaluation": 1,
     "verticil.experiments": 1,
+    "verticil.shared.alignment": 2,
+    "verticil.shared.alignment.statements": 3,
     "verticil.shared.study": 2,
     "verticil.shared.study.reading": 3,
     "verticil.shared.study.draft": 3,
@@ -41,6 +43,7 @@ LAYERS = {
     "verticil.shared.transport.identity": 2,
     "verticil.shared.transport.chunks": 2,
     "verticil.party.control.policy": 2,
+    "verticil.party.alignment.order": 2,
     "verticil.wire": 2,
     "verticil": 3,
 }

@@ -20,7 +20,7 @@ from typing import Final, ParamSpec, TypeVar, cast
 from verticil.miner.service.learning import ColumnFile, Executor, LearningJob, WorkerDied
 from verticil.miner.service.presence import Changes, Presence
 from verticil.miner.service.session import Session, timestamp
-from verticil.miner.storage.alignment import align
+from verticil.miner.storage.linkage import find_common, linked_parties
 from verticil.miner.storage.records import Failure, ReleaseFile, StoredColumn, StudyRecord
 from verticil.miner.storage.store import remove_durably, replace_durably
 from verticil.shared.errors import Refusal, VerticilError
@@ -182,12 +182,12 @@ class Conductor:
 
     def _align(self, record: StudyRecord) -> None:
         session = self._session
-        parties = session.proposal(record).parties
-        if not all(party in record.lists and record.lists[party].complete for party in parties):
+        study = session.proposal(record)
+        if linked_parties(record, study) != frozenset(study.parties):
             return
         files = session.store.study(record.digest)
         minimum = session.minimum(record)
-        if align(files, session.catalogue, record.digest, parties, minimum=minimum) < minimum:
+        if find_common(files, session.catalogue, record, study, minimum=minimum) < minimum:
             raise Refusal(
                 "LINKAGE_TOO_SMALL",
                 f"the parties have fewer records in common than the required minimum of {minimum}",

@@ -17,6 +17,7 @@ from verticil.miner.service.coordinator import MAX_WAIT_SECONDS, end_of
 from verticil.miner.service.presence import Changes, Presence
 from verticil.miner.service.release import release_parts
 from verticil.miner.service.session import Session
+from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import StudyRecord
 from verticil.shared.errors import Misuse
 from verticil.shared.study.states import State, is_final
@@ -128,6 +129,7 @@ class Control:
 
     def _summary(self, record: StudyRecord) -> control_pb2.StudySummary:
         study, state = self._session.proposal(record), self._session.state(record)
+        linked = linked_parties(record, study)
         all_confirmed = record.confirmed.issuperset(study.parties)
         summary = control_pb2.StudySummary(
             study_id=record.study_id,
@@ -140,14 +142,13 @@ class Control:
             effective_digest=record.effective_digest,
         )
         for party in study.parties:
-            held = record.lists.get(party)
             units = study.units_of(party)
             stage, percent = self._presence.progress(record.digest, party)
             summary.parties.add(
                 party=party,
                 online=self._presence.online(party),
                 approved=party in record.approvals,
-                pseudonyms_complete=held is not None and held.complete,
+                pseudonyms_complete=party in linked,
                 alignment_confirmed=party in record.confirmed,
                 units_received=sum(unit in record.columns for unit in units),
                 units_expected=len(units),

@@ -3,7 +3,7 @@
 Promises: a method that returns has its fact on the disk (WAL, ``synchronous=FULL``); each method is one transaction; repeating
 one is harmless and changes no version; a version only grows. Facts are added and never rewritten, but for offsets and for what
 an upload that starts afresh replaces. It stores no state, no file contents but documents and signatures, no data value. `scores`
-has what Model I needs besides.
+has what Model I needs besides, `linkage_table` what linkage without pseudonyms needs.
 
 All methods block; callers on an event loop use ``asyncio.to_thread``. One connection, one lock: SQLite has one writer anyway.
 """
@@ -17,6 +17,7 @@ from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Final, cast
 
+from verticil.miner.storage.linkage_table import LINKAGE_SCHEMA, LinkageTable
 from verticil.miner.storage.records import (
     Failure,
     ReleaseFile,
@@ -32,8 +33,8 @@ from verticil.shared.errors import DataFault
 
 __all__ = ["Catalogue"]
 
-_SCHEMA_VERSION: Final = 2
-"""Version 2 has the tables for scores besides; a file of version 1 gets them when it is opened."""
+_SCHEMA_VERSION: Final = 3
+"""Version 2 has the tables for scores besides, version 3 those for linkage; an older file gets them when it is opened."""
 _SCHEMA: Final = """
 CREATE TABLE study (
   sequence INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, study_id TEXT NOT NULL, version INTEGER NOT NULL,
@@ -109,6 +110,7 @@ class Catalogue:
 
     Attributes:
         scores: the facts of studies between peers (Model I).
+        linkage: row orders and blinded lists.
 
     Args:
         path: the file; made when absent.
@@ -122,6 +124,7 @@ class Catalogue:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.row_factory = sqlite3.Row
         self.scores = ScoreTable(self._transaction)
+        self.linkage = LinkageTable(self._transaction)
         try:
             with full_disk_is_an_error(str(path)):
                 version = self._open()
@@ -150,7 +153,7 @@ class Catalogue:
         version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
         if version < _SCHEMA_VERSION:
             with self._transaction():
-                for schema in (_SCHEMA, SCORE_SCHEMA)[version:]:
+                for schema in (_SCHEMA, SCORE_SCHEMA, LINKAGE_SCHEMA)[version:]:
                     for statement in schema.split(";"):
                         self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
@@ -257,6 +260,8 @@ class Catalogue:
                 published_at=row["published_at"],
                 linkage_removed=bool(row["linkage_removed"]),
                 columns_removed=bool(row["columns_removed"]),
+                commitments=LinkageTable.commitments(self._connection, digest),
+                blinded=LinkageTable.blinded(self._connection, digest),
             )
 
     # -- the study's life ----------------------------------------------------------------------------------------------------
@@ -347,6 +352,7 @@ class Catalogue:
         with self._transaction() as connection:
             connection.execute("UPDATE study SET linkage_removed = 1 WHERE digest = ?", (study,))
             connection.execute("DELETE FROM upload WHERE study = ?", (study,))
+            connection.execute("UPDATE commitment SET nodes = x'' WHERE study = ?", (study,))
 
     def mark_columns_removed(self, study: bytes) -> None:
         """Record that the randomized columns were deleted; their digests and receipts stay."""

@@ -25,6 +25,7 @@ import numpy as np
 import rfc8785
 
 from verticil.miner.storage.alignment import PSEUDONYM_BYTES, first_disorder, read_list
+from verticil.miner.storage.blinded import BlindedLists
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.records import StoredColumn, StoredList, StoredSignature, StudyRecord, Upload
 from verticil.miner.storage.store import Store, StudyFiles, append_durably, remove_durably, replace_durably
@@ -64,6 +65,9 @@ def _moved(what: str, got: int, expected: int) -> PeerFault:
 class Intake:
     """Pseudonym lists and artifacts on their way to the disk.
 
+    Attributes:
+        blinded: the same for blinded lists.
+
     Args:
         store: files and quotas.
         catalogue: facts.
@@ -75,6 +79,7 @@ class Intake:
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._table = threading.Lock()
         self._ended: set[bytes] = set()
+        self.blinded = BlindedLists(store, catalogue, self._exclusive, self.used_bytes)
 
     @contextlib.contextmanager
     def _exclusive(self, study: bytes, path: Path) -> Generator[None]:
@@ -106,6 +111,7 @@ class Intake:
         transit = sum(
             item.size + _column_bytes(study.units[item.unit], n) for item in self._catalogue.uploads(record.digest)
         )
+        lists += sum(item.size for item in record.blinded.values())
         return lists + transit + sum(_column_bytes(study.units[unit], n) for unit in record.columns)
 
     # -- pseudonyms ----------------------------------------------------------------------------------------------------------

@@ -7,12 +7,13 @@ and started again comes to the same result.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = [
     "Failure",
     "ReleaseFile",
     "ScoredStudy",
+    "StoredBlinded",
     "StoredColumn",
     "StoredList",
     "StoredSignature",
@@ -38,6 +39,17 @@ class StoredList:
     sha256: bytes
     committed: int
     complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBlinded:
+    """A blinded list at one hop (linkage dh-psi); as `StoredList`, with what the party that sent it signed."""
+
+    size: int
+    sha256: bytes
+    committed: int
+    complete: bool
+    statement: StoredSignature
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +125,8 @@ class StudyRecord:
         withdrawn, expired: whether it ended so.
         published_at: ISO 8601; None before.
         linkage_removed, columns_removed: whether those files were deleted after the end.
+        commitments: by party, its signed statement of the common list (linkage order-commitment and dh-psi).
+        blinded: by owner and hop, see `verticil.miner.storage.linkage` (linkage dh-psi).
     """
 
     digest: bytes
@@ -141,6 +155,8 @@ class StudyRecord:
     published_at: str | None
     linkage_removed: bool
     columns_removed: bool
+    commitments: Mapping[str, StoredSignature] = field(default_factory=dict)
+    blinded: Mapping[tuple[int, int], StoredBlinded] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
