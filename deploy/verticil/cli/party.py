@@ -16,6 +16,7 @@ import typer
 from rich.table import Table
 
 from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
+from verticil.cli.linkage import print_alignment
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
 
 __all__ = ["app"]
@@ -138,6 +139,7 @@ def _print_check(facts: Mapping[str, object], faults: Sequence[Mapping[str, obje
         charged = epsilon_text(facts["epsilon_charged_now"])
         console.print(f"epsilon per person {epsilon_text(facts['epsilon'])}, of which {charged} would be charged now")
         _print_share(facts)
+        print_alignment(cast("Mapping[str, object]", facts["alignment"]))
     for fault in faults:
         console.print(f"[red]{fault['code']}[/] ", end="")
         console.print(str(fault["message"]), markup=False)
@@ -286,6 +288,7 @@ def approve(
     charged = epsilon_text(facts["epsilon_charged_now"])
     console.print(f"epsilon per person {epsilon_text(facts['epsilon'])}, of which {charged} is charged now")
     _print_share(facts)
+    print_alignment(cast("Mapping[str, object]", facts["alignment"]))
     if facts["approved"]:
         console.print(f"[green]approved[/] {facts['study']} ({str(facts['digest'])[:16]})")
     else:

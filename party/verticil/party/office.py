@@ -22,6 +22,7 @@ from verticil.party.control.state import Heartbeat, StudyRecord, stamp
 from verticil.party.desk import load_study, take_release
 from verticil.party.records.keyfile import check_key
 from verticil.party.records.source import TableReport, check_records, header
+from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.disk import create_file
@@ -279,6 +280,7 @@ def _approved(config: PartyConfig, verdict: Verdict) -> Facts:
         "epsilon": _number(_total(found)),
         "epsilon_charged_now": policy.finite_total(list(charges.values())),
         "expires": found.study.expires.isoformat(),
+        "alignment": disclosure(found.study.linkage.mode, found.study.model).document(),
         **_share(found.study),
     }
 
@@ -404,6 +406,7 @@ def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> Fa
         "columns": _columns(config, found.study, charges),
         "epsilon": _number(_total(found)),
         "epsilon_charged_now": policy.finite_total(list(charges.values())),
+        "alignment": disclosure(found.study.linkage.mode, found.study.model).document(),
         **_share(found.study),
     }
 

@@ -17,9 +17,8 @@ from verticil.miner.storage.blinded import TOKEN_BYTES
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.records import StudyRecord
 from verticil.miner.storage.store import StudyFiles, write_durably
-from verticil.shared.alignment.merkle import first_difference
+from verticil.shared.alignment.merkle import common_tree
 from verticil.shared.alignment.statements import sender
-from verticil.shared.errors import PeerFault
 from verticil.shared.study.document import Study
 
 __all__ = ["find_common", "linked_parties"]
@@ -57,22 +56,16 @@ def find_common(files: StudyFiles, catalogue: Catalogue, record: StudyRecord, st
         PeerFault: ALIGNMENT_MISMATCH, the tables are not in the same order.
     """
     if study.linkage.mode == "order-commitment":
-        return _compare(catalogue, record, minimum)
+        return _compare(catalogue, record, study, minimum)
     if study.linkage.mode == "dh-psi":
         return _intersect(files, catalogue, record, study, minimum)
     return align(files, catalogue, record.digest, study.parties, minimum=minimum)
 
 
-def _compare(catalogue: Catalogue, record: StudyRecord, minimum: int) -> int:
-    trees = catalogue.linkage.trees(record.digest)
-    difference = first_difference(trees)
-    if difference is not None:
-        raise PeerFault(
-            "ALIGNMENT_MISMATCH",
-            f"study '{record.study_id}': the tables are not in one order: {difference.text}",
-            hint="align the tables by the study's id and submit again; if all rows differ, compare the linkage keys' check words",
-        )
-    tree = next(iter(trees.values()))
+def _compare(catalogue: Catalogue, record: StudyRecord, study: Study, minimum: int) -> int:
+    stored = catalogue.linkage.trees(record.digest)
+    trees = {party: stored[party] for party in study.parties}
+    tree = common_tree(record.study_id, trees)
     if tree.n_records >= minimum:
         catalogue.align(record.digest, n_common=tree.n_records, common_sha256=tree.root, bitmaps={})
     return tree.n_records

@@ -26,6 +26,7 @@ from verticil.party.exchange.node import Node
 from verticil.party.exchange.randomization import Agreed
 from verticil.party.exchange.upload import Alignment, fetch_alignment, send_pseudonyms
 from verticil.party.records.linkage import check_common_size, common_from_bitmap
+from verticil.shared.alignment.merkle import Tree
 from verticil.shared.alignment.statements import check_common, common_body
 from verticil.shared.errors import PeerFault
 from verticil.shared.transport.coordinator import Coordinator
@@ -203,12 +204,22 @@ class Pseudonyms:
         return told, rows
 
 
-def row_order(turn: Turn) -> common_pb2.Commitment:
-    """This party's commitment to the order of its rows."""
-    tree = turn.holding.row_order
-    return common_pb2.Commitment(
-        statement=turn.statement(tree.n_records, tree.root), nodes=tree.nodes, n_records=tree.n_records
+def row_order(node: Node, study: bytes, tree: Tree) -> common_pb2.Commitment:
+    """This party's commitment to the order of its rows.
+
+    Args:
+        node: this party.
+        study: SHA-256 of the proposal.
+        tree: over its rows.
+    """
+    body = common_body(
+        mode="order-commitment",
+        study=study,
+        party=node.site.config.name,
+        n_common=tree.n_records,
+        common_sha256=tree.root,
     )
+    return common_pb2.Commitment(statement=node.signing_key.sign(body), nodes=tree.nodes, n_records=tree.n_records)
 
 
 class RowOrder:
@@ -216,7 +227,8 @@ class RowOrder:
 
     async def link(self, turn: Turn) -> None:
         """Commit to the order of the table's rows."""
-        report = coordinator_pb2.ReportRequest(study_digest=turn.record.digest, commitment=row_order(turn))
+        commitment = row_order(turn.node, turn.record.digest, turn.holding.row_order)
+        report = coordinator_pb2.ReportRequest(study_digest=turn.record.digest, commitment=commitment)
         await turn.coordinator.report(report)
 
     async def confirm(self, turn: Turn) -> Accepted:

@@ -18,7 +18,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["BLOCK_RECORDS", "MAX_NODES", "NODE_BYTES", "Difference", "Tree", "first_difference", "fold", "level_of"]
+from verticil.shared.errors import PeerFault
+
+__all__ = [
+    "BLOCK_RECORDS",
+    "MAX_NODES",
+    "NODE_BYTES",
+    "Difference",
+    "Tree",
+    "common_tree",
+    "first_difference",
+    "fold",
+    "level_of",
+]
 
 BLOCK_RECORDS: Final = 1024
 """Rows that one leaf stands for."""
@@ -152,3 +164,24 @@ def first_difference(trees: Mapping[str, Tree]) -> Difference | None:
         groups=tuple(tuple(names) for names in groups.values()),
         same_size=len(sizes) == 1,
     )
+
+
+def common_tree(study_id: str, trees: Mapping[str, Tree]) -> Tree:
+    """The tree that all parties have.
+
+    Args:
+        study_id: for messages.
+        trees: party -> what it sent, in the study's order.
+
+    Raises:
+        PeerFault: ALIGNMENT_MISMATCH, naming the first block that differs and who has which.
+    """
+    difference = first_difference(trees)
+    if difference is not None:
+        raise PeerFault(
+            "ALIGNMENT_MISMATCH",
+            f"study '{study_id}': the tables are not in one order: {difference.text}",
+            hint="nothing was randomized; align the tables by the study's id and submit the study again under a new id; if the"
+            " first rows differ already, compare the linkage keys' check words",
+        )
+    return next(iter(trees.values()))
