@@ -30,7 +30,7 @@ from verticil.party.control.site import init_state
 from verticil.party.control.state import PartyState
 from verticil.party.records.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
 from verticil.shared.alignment.statements import blinded_body
-from verticil.shared.errors import PeerFault
+from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.study import canonical
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
@@ -381,7 +381,7 @@ async def test_each_mode_releases_the_sticky_values_of_exactly_the_common_people
 
 
 async def test_keyed_hash_releases_the_same_values(federate):
-    await published_up_to_learning(await federate(3, "keyed-hash"))
+    await published_up_to_learning(await federate(2, "keyed-hash"))
 
 
 # ---- order-commitment
@@ -479,13 +479,11 @@ KILLS = [
     ("dh-psi", "put_blinded.message", 3),  # in the middle of the own list: two chunks have left
     ("dh-psi", "get_blinded", 1),
     ("dh-psi", "put_blinded", 3),
-    ("dh-psi", "get_alignment", 1),
     ("dh-psi", "report commitment", 1),
     ("dh-psi", "get_alignment", 2),
     ("dh-psi", "begin_upload", 1),
     ("order-commitment", "report commitment", 1),
     ("order-commitment", "get_alignment", 1),
-    ("order-commitment", "begin_upload", 1),
 ]
 
 
@@ -580,8 +578,9 @@ async def test_a_party_sees_no_list_but_those_it_has_to_blind_and_its_own(federa
 # ---- whoever does not follow the protocol
 
 
-async def put(federation: Federation, digest: bytes, name: str, owner: int, hop: int, data: bytes, **changes):
-    """Send a list as the party would, signed by it."""
+async def put(federation: Federation, digest: bytes, name: str, data: bytes, **changes):
+    """Send a party's own list as it would, signed by it; with other fields than those that it signed."""
+    owner, hop = federation.parties.index(name), 0
     signer = SigningKey.load(federation.pki / f"{name}.sign", federation.pki / f"{name}.crt")
     sha256 = hashlib.sha256(data).digest()
     owner_name = federation.parties[owner]
@@ -610,32 +609,32 @@ async def test_tokens_that_are_no_points_end_the_study_and_name_who_sent_them(fe
     federation = await federate(2, "dh-psi")
     digest = await without_the_first_list_of(federation, "south")
     tokens = b"".join([b"\xff" * 31 + bytes([number]) for number in range(N_COMMON)])
-    assert (await put(federation, digest, "south", 1, 0, tokens)).complete
+    assert (await put(federation, digest, "south", tokens)).complete
     summary = await federation.until(digest, State.FAILED)
     assert summary.failure.code == "MESSAGE_INVALID"
     assert "sent by party 'south': token 0 is not a point of P-256" in summary.failure.message
     assert not federation.ledger("north")
 
 
-@pytest.mark.parametrize(
-    ("data", "changes", "code", "text"),
-    [
-        (bytes(32) * 20, {}, "ARTIFACT_INVALID", "19 of 20 tokens are there twice"),
-        (b"".join(bytes([9 - i]) * 32 for i in range(10)), {}, "ARTIFACT_INVALID", "expected an ascending list"),
-        (bytes(33), {}, "MESSAGE_INVALID", "positive multiple of 32"),
-        (bytes(64), {}, "LINKAGE_TOO_SMALL", "fewer records than the 10"),
-        (bytes(320), {"owner": 0}, "NOT_OWNER", "is sent by 'north'"),
-        (bytes(320), {"hop": 7}, "MESSAGE_INVALID", "no blinded list 1 behind hop 7"),
-        (bytes(320), {"size": 352}, "MESSAGE_INVALID", "signed something else"),
-        (b"", {}, "MESSAGE_INVALID", "positive multiple of 32"),
-    ],
-)
-async def test_a_list_that_is_none_is_refused(federate, data, changes, code, text):
+NO_LISTS = [
+    (bytes(32) * 20, {}, "ARTIFACT_INVALID", "19 of 20 tokens are there twice"),
+    (b"".join(bytes([9 - i]) * 32 for i in range(10)), {}, "ARTIFACT_INVALID", "expected an ascending list"),
+    (bytes(33), {}, "MESSAGE_INVALID", "positive multiple of 32"),
+    (b"", {}, "MESSAGE_INVALID", "positive multiple of 32"),
+    (bytes(64), {}, "LINKAGE_TOO_SMALL", "fewer records than the 10"),
+    (bytes(320), {"owner": 0}, "NOT_OWNER", "is sent by 'north'"),
+    (bytes(320), {"hop": 7}, "MESSAGE_INVALID", "no blinded list 1 behind hop 7"),
+    (bytes(320), {"size": 352}, "MESSAGE_INVALID", "signed something else"),
+]
+
+
+async def test_a_list_that_is_none_is_refused(federate):
     federation = await federate(2, "dh-psi")
     digest = await without_the_first_list_of(federation, "south")
-    with pytest.raises(Exception, match=text) as caught:
-        await put(federation, digest, "south", 1, 0, data, **changes)
-    assert caught.value.code == code
+    for data, changes, code, text in NO_LISTS:
+        with pytest.raises(VerticilError, match=text) as caught:
+            await put(federation, digest, "south", data, **changes)
+        assert caught.value.code == code
 
 
 @pytest.mark.parametrize("mode", MODES[1:])
