@@ -436,6 +436,30 @@ async def test_fewer_rows_than_the_minimum_never_reach_the_others(federate):
     assert not any("report commitment" in wire.calls for wire in federation.wires["north"])
 
 
+@pytest.mark.parametrize(("mode", "row"), [("order-commitment", 0), ("dh-psi", 1)])
+async def test_a_table_with_repeated_or_empty_ids_is_refused_with_counts_before_anything_leaves(federate, mode, row):
+    """Equal only after normalisation, and empty after it."""
+    federation = await federate(2, mode)
+    path = federation.root / "south" / "people.csv"
+    header, *rows = path.read_text().splitlines()
+    more, code = [(f" {rows[7]}", "DATA_ID_DUPLICATE"), ("  ,1,2,3,a", "DATA_ID_MISSING")][row]
+    path.write_text("\n".join([header, *rows, more]) + "\n")
+    await federation.submit()
+    federation.start()
+    async with asyncio.timeout(20):
+        while not any("report failure" in wire.calls for wire in federation.wires["south"]):
+            await asyncio.sleep(0)
+    with Database(federation.root / "south" / "state") as database:
+        failure = PartyState(database).studies()[-1].failure
+    assert failure is not None
+    assert failure.code == code
+    assert f"1 of {len(rows) + 1}" in failure.message
+    assert not {"report commitment", "put_blinded"} & {
+        call for wire in federation.wires["south"] for call in wire.calls
+    }
+    assert b"1 of" not in federation.sent("south")
+
+
 async def test_rows_moved_after_the_commitment_are_noticed(federate):
     """The data are the approved ones, whatever their order: only the commitment sees that rows moved."""
     federation = await federate(2, "order-commitment")

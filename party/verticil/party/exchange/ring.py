@@ -103,8 +103,7 @@ class Ring:
             if len(data) != TOKEN_BYTES * holding.n_records:
                 raise PeerFault(
                     "ALIGNMENT_MISMATCH",
-                    f"study '{turn.record.study_id}': this party's blinded list is of {len(data) // TOKEN_BYTES} records,"
-                    f" its table has {holding.n_records}",
+                    f"study '{turn.record.study_id}': this party's blinded list is not of as many records as its table",
                     hint="the table or the state directory changed; nothing was randomized, submit the study again",
                 )
             tokens = _tokens(data)
@@ -166,7 +165,8 @@ class Ring:
             )
             if len(data) % TOKEN_BYTES:
                 raise _wrong(turn, owner, hop, f"{len(data)} bytes, expected a multiple of {TOKEN_BYTES}")
-            check_common_size(len(data) // TOKEN_BYTES, turn.minimum)
+            if len(data) < turn.minimum * TOKEN_BYTES:
+                raise _wrong(turn, owner, hop, f"fewer tokens than the {turn.minimum} that are expected in common")
             n_repeated = len(data) // TOKEN_BYTES - len(np.unique(_tokens(data)))
             if n_repeated:
                 raise _wrong(turn, owner, hop, f"{n_repeated} tokens are there twice")

@@ -100,9 +100,9 @@ class Tree:
     @property
     def root(self) -> bytes:
         """Names the row order: 32 bytes."""
-        nodes = self.nodes
+        nodes = list(self.nodes)
         while len(nodes) > 1:
-            nodes = fold(nodes)
+            nodes = list(fold(nodes))
         return hashlib.sha256(b"\x02verticil/order/v1" + self.n_records.to_bytes(8, "big") + nodes[0]).digest()
 
     def at_level(self, level: int) -> tuple[bytes, ...]:
