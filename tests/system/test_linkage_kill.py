@@ -22,6 +22,12 @@ def blinding(nodes: Any, party: str) -> list[str]:
     return [path.name for path in folder.rglob("*") if path.is_file()]
 
 
+def workers(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    found = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    return [int(child) for children in found for child in children]
+
+
 def test_kills_while_lists_are_blinded_change_nobody(
     make_nodes: Callable[..., Any], write_federation_tables: Callable[..., dict[str, Path]], tmp_path: Path
 ) -> None:
@@ -39,7 +45,10 @@ def test_kills_while_lists_are_blinded_change_nobody(
         while name not in blinding(nodes, "clinic"):
             assert time.monotonic() < end, (blinding(nodes, "clinic"), nodes.log("clinic"))
         victim = "clinic" if name.endswith("part") else "miner"
+        started = workers(nodes.processes[victim].pid) if victim == "clinic" else []
         nodes.kill(victim)
+        while any(Path(f"/proc/{pid}").exists() for pid in started):  # none is left behind
+            assert time.monotonic() < end, started
         if victim == "miner":
             assert nodes.start_miner() == port
         else:

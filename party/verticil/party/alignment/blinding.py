@@ -24,6 +24,7 @@ import hashlib
 import hmac
 import multiprocessing
 import os
+import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from types import TracebackType
@@ -161,6 +162,19 @@ def _work(secret: bytes, own: bool, data: bytes) -> bytes | int:
         return error.position
 
 
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for good: the pool's pipe is open at the other workers, too."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 class Pool:
     """Blinds lists, with several processes when that is worth it. Use as a context manager.
 
@@ -178,7 +192,7 @@ class Pool:
         if self._processes > 1:
             # Not fork: this process has threads and an event loop.
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self._processes, mp_context=context)
+            self._pool = ProcessPoolExecutor(self._processes, mp_context=context, initializer=_end_with_parent)
         return self
 
     def __exit__(
