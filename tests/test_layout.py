@@ -34,6 +34,8 @@ LAYERS = {
     "verticil.miner.learning": 1,
     "verticil.miner.evaluation": 1,
     "verticil.experiments": 1,
+    "verticil.shared.alignment": 2,
+    "verticil.shared.alignment.statements": 3,
     "verticil.shared.study": 2,
     "verticil.shared.study.reading": 3,
     "verticil.shared.study.draft": 3,
@@ -45,6 +47,7 @@ LAYERS = {
     "verticil.party.decision.words": 1,
     "verticil.party.decision.comparison": 1,
     "verticil.party.decision.rules": 1,
+    "verticil.party.alignment.order": 2,
     "verticil.wire": 2,
     "verticil": 3,
 }

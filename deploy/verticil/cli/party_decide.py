@@ -10,6 +10,7 @@ from typing import Annotated, cast
 import typer
 from rich.table import Table
 
+from verticil.cli.linkage import print_alignment
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
 from verticil.cli.party import ApproverOption, ConfigOption, StudyArgument, app, approver_name
 from verticil.cli.party_text import print_columns, print_share
@@ -75,11 +76,12 @@ def show(
     if emit(facts, form=form):
         return
     console = text_console()
+    alignment = cast("Mapping[str, object]", facts["alignment"])
     console.print(f"[bold]{facts['study']}[/]  {facts['digest']}")
     console.print(f"{facts['title']}: {facts['purpose']}", markup=False)
     parties = ", ".join(cast("Sequence[str]", facts["parties"]))
     console.print(
-        f"model {facts['model']}; parties {parties}; until {facts['expires']}; linked by {facts['alignment']},"
+        f"model {facts['model']}; parties {parties}; until {facts['expires']}; linked by {alignment['mode']},"
         f" at least {facts['minimum_common_records']:,} people in common",
         markup=False,
     )
@@ -94,6 +96,7 @@ def show(
     console.print(f"\n{facts['total_words']}", markup=False)
     if facts["share_words"]:
         console.print(str(facts["share_words"]), markup=False)
+    print_alignment(alignment)
     _print_cost(cast("Sequence[Mapping[str, object]]", facts["cost"]), indent="")
     if diff is not None:
         _print_changes(facts)
@@ -180,6 +183,7 @@ def approve(
     charged = epsilon_text(facts["epsilon_charged_now"])
     console.print(f"epsilon per person {epsilon_text(facts['epsilon'])}, of which {charged} is charged now")
     print_share(facts)
+    print_alignment(cast("Mapping[str, object]", facts["alignment"]))
     for line in cast("Sequence[str]", facts["changed"]):
         console.print(f"changed since the last vote: {line}", style="yellow", markup=False)
     if gone := cast("Sequence[str]", facts["void"]):

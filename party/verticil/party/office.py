@@ -22,6 +22,7 @@ from verticil.party.desk import load_study, take_release
 from verticil.party.front.approvers import approver_key
 from verticil.party.front.check import check
 from verticil.party.front.facts import Facts, columns, named, number, share, total
+from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.channels import privacy
 from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
@@ -228,6 +229,7 @@ def _approved(config: PartyConfig, verdict: Verdict) -> Facts:
         "epsilon": number(total(found)),
         "epsilon_charged_now": policy.finite_total(list(charges.values())),
         "expires": found.study.expires.isoformat(),
+        "alignment": disclosure(found.study.linkage.mode, found.study.model).document(),
         **share(found.study),
     }
 

@@ -20,8 +20,9 @@ from typing import Final, ParamSpec, TypeVar, cast
 from verticil.miner.service.learning import ColumnFile, Executor, LearningJob, WorkerDied
 from verticil.miner.service.presence import Changes, Presence
 from verticil.miner.service.retention import Retention
+from verticil.miner.service.review import awaited
 from verticil.miner.service.session import Session, timestamp
-from verticil.miner.storage.alignment import align
+from verticil.miner.storage.linkage import find_common, linked_parties
 from verticil.miner.storage.records import Failure, ReleaseFile, StoredColumn, StudyRecord
 from verticil.miner.storage.store import remove_durably, replace_durably
 from verticil.shared.errors import Refusal, VerticilError
@@ -169,7 +170,7 @@ class Conductor:
                 self._changes.notify()  # who revoked is told what was deleted
 
     def _awaited(self, digest: bytes) -> tuple[str, ...]:
-        return self._session.awaited(self._session.record(digest))
+        return awaited(self._session, self._session.record(digest))
 
     async def _fail(self, digest: bytes, failure: Failure) -> None:
         if await asyncio.to_thread(self._session.catalogue.fail, digest, failure):
@@ -192,12 +193,12 @@ class Conductor:
 
     def _align(self, record: StudyRecord) -> None:
         session = self._session
-        parties = session.proposal(record).parties
-        if not all(party in record.lists and record.lists[party].complete for party in parties):
+        study = session.proposal(record)
+        if linked_parties(record, study) != frozenset(study.parties):
             return
         files = session.store.study(record.digest)
         minimum = session.minimum(record)
-        if align(files, session.catalogue, record.digest, parties, minimum=minimum) < minimum:
+        if find_common(files, session.catalogue, record, study, minimum=minimum) < minimum:
             raise Refusal(
                 "LINKAGE_TOO_SMALL",
                 f"the parties have fewer records in common than the required minimum of {minimum}",
@@ -315,7 +316,7 @@ class Conductor:
             return False
         manifest_sha256 = hashlib.sha256((release / MANIFEST).read_bytes()).digest()
         session.catalogue.reviews.begin(digest, manifest_sha256, self._listed(release))
-        return bool(session.awaited(session.record(digest)))
+        return bool(awaited(session, session.record(digest)))
 
     def _publish(self, digest: bytes, release: Path) -> bool:
         session = self._session

@@ -1,11 +1,12 @@
 """What may happen to a study at the miner: the rules, without messages and without event loop.
 
 Order rules. A study is submitted; each of its parties approves or denies; with the last approval the effective study is fixed;
-each party sends its pseudonym list; with the last list the common people are found; each party confirms the common list; with
-the last confirmation each party sends its own units; with the last unit the study is learned and, where the study asks for it
-once enough parties have countersigned the release, published. A call that comes
-too early is NOT_READY, one that comes after the end says how the study ended, one that repeats what is done already succeeds.
-A party's failure, a denial, a revocation, the analyst's withdrawal or the last valid day ends a study that is not published.
+each party sends its pseudonym list (or what its mode of linkage has in its place, see `linking`); with the last list the common
+people are found; each party confirms the common list; with the last confirmation each party sends its own units; with the last
+unit the study is learned and, where the study asks for it once enough parties have countersigned the release, published. A call
+that comes too early is NOT_READY, one that comes after the end says how the study ended, one that repeats what is done already
+succeeds. A party's failure, a denial, a revocation, the analyst's withdrawal or the last valid day ends a study that is not
+published.
 
 Every rule reads durable facts and adds at most one fact per transaction, so a restart needs no recovery: the same rules
 applied to the same facts go on where they stopped. All functions block.
@@ -24,10 +25,10 @@ from typing import Final
 from verticil.miner.service import standing
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.intake import Intake
+from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import Failure, StoredSignature, StudyRecord
 from verticil.miner.storage.store import Store
 from verticil.shared.errors import CODES, Misuse, PeerFault, Refusal, from_code
-from verticil.shared.release.countersignature import read_countersignature
 from verticil.shared.study import approval, canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import Facts, State, derive, is_final
@@ -93,7 +94,7 @@ class Session:
         self.identity = identity
         self.intake = Intake(store, catalogue)
         self.clock = clock
-        self._authority = authority
+        self.authority = authority
         self._sign = sign
         self._studies: OrderedDict[bytes, Study] = OrderedDict()
         self._lock = threading.Lock()
@@ -167,7 +168,7 @@ class Session:
             parties=frozenset(study.parties),
             approvals=frozenset(record.approvals) if record.effective_digest else frozenset(),
             denials=frozenset(record.denials),
-            pseudonyms=frozenset(party for party, held in record.lists.items() if held.complete),
+            pseudonyms=linked_parties(record, study),
             aligned=record.n_common is not None,
             confirmed=record.confirmed,
             units_expected=len(study.units),
@@ -341,7 +342,7 @@ class Session:
             self.fix_effective(digest)
             return
         self.require(record, State.AWAITING_APPROVAL)
-        verify_signed(signed, self._authority, role=Role.PARTY, name=party, at=self.clock())
+        verify_signed(signed, self.authority, role=Role.PARTY, name=party, at=self.clock())
         statement = approval.parse_approval(signed.body)  # not kept in memory before it counts
         approval.check_approval(statement, self.proposal(record), party)
         if self.clock().astimezone(dt.UTC).date() > statement.expires:
@@ -419,44 +420,12 @@ class Session:
             )
         if party in record.confirmed:
             return
+        if self.proposal(record).linkage.mode == "dh-psi":
+            raise PeerFault(
+                "MESSAGE_INVALID", f"study '{record.study_id}': linkage 'dh-psi' is confirmed by a statement"
+            )
         self.require_aligned(record, State.ALIGNING)
         self.catalogue.confirm(digest, party)
-
-    def countersign(self, digest: bytes, party: str, signed: common_pb2.Signed) -> None:
-        """Record that a party has looked at the release and has nothing against it.
-
-        Raises:
-            PeerFault: IDENTITY_REFUSED, CERTIFICATE_INVALID or MESSAGE_INVALID, the party did not sign it; STUDY_MISMATCH, it is
-                of another release; NOT_READY, none waits.
-        """
-        record = self.record(digest)
-        self.position(record, party)
-        statement = read_countersignature(signed.body)
-        if record.published_at is not None and party in record.countersignatures:
-            return
-        self.require(record, State.REVIEW)
-        for at in (self.clock(), statement.signed_at):  # now, and as everybody who verifies the release will check it
-            verify_signed(signed, self._authority, role=Role.PARTY, name=party, at=at)
-        told = (statement.study_digest, statement.manifest_sha256, statement.party)
-        if told != (record.digest, record.review_manifest, party):
-            raise PeerFault(
-                "STUDY_MISMATCH",
-                f"study '{record.study_id}': the countersignature of '{party}' is of another release than the one that waits",
-                hint="fetch the release that waits and look at it",
-            )
-        self.catalogue.reviews.add(
-            digest,
-            party,
-            record.review_manifest,
-            StoredSignature(body=signed.body, signature=signed.signature, certificate=signed.certificate),
-        )
-
-    def awaited(self, record: StudyRecord) -> tuple[str, ...]:
-        """The parties that may still countersign a release that waits; nobody, when there are enough or none is asked for."""
-        study = self.proposal(record)
-        if len(record.countersignatures) >= study.countersignatures_needed:
-            return ()
-        return tuple(party for party in study.parties if party not in record.countersignatures)
 
     def report_failure(self, digest: bytes, party: str, failure: Failure) -> None:
         """Record that a party cannot go on: the study failed.

@@ -13,6 +13,7 @@ from verticil.party.evidence.audit import Event, What
 from verticil.party.front.facts import Facts, columns, number, share, total
 from verticil.party.records.keyfile import check_key
 from verticil.party.records.source import TableReport, check_records, header
+from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.errors import VerticilError
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
@@ -141,5 +142,6 @@ def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> Fa
         "columns": columns(config, found.study, charges),
         "epsilon": number(total(found)),
         "epsilon_charged_now": policy.finite_total(list(charges.values())),
+        "alignment": disclosure(found.study.linkage.mode, found.study.model).document(),
         **share(found.study),
     }

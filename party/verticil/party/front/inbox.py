@@ -18,6 +18,7 @@ from verticil.party.control.state import StudyRecord
 from verticil.party.decision.comparison import labels_of, recipients_of
 from verticil.party.decision.words import PRIOR, belief_words, column_words, ratio_of, total_words
 from verticil.party.front.facts import Facts, columns, named, number, share
+from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.channels import privacy
 from verticil.shared.errors import VerticilError
 from verticil.shared.study.document import Study
@@ -128,7 +129,7 @@ def _in_words(config: PartyConfig, site: Site, record: StudyRecord, now: dt.date
         "model": study.model,
         "parties": list(study.parties),
         "expires": study.expires.isoformat(),
-        "alignment": study.linkage.mode,
+        "alignment": disclosure(study.linkage.mode, study.model).document(),
         "minimum_common_records": max(study.linkage.minimum_common_records, config.policy.minimum_common_records),
         "columns": shown,
         "prior": float(PRIOR),

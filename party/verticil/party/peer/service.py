@@ -99,7 +99,7 @@ class Answers:
     async def GetPseudonyms(
         self, identity: Identity, request: peer_pb2.GetPseudonymsRequest
     ) -> AsyncGenerator[peer_pb2.Part]:
-        """Tell the running list to the successor, or the common list to all.
+        """Tell the running list to the successor, or the common list, or the commitment to the own rows' order, to all.
 
         Raises:
             PeerFault: NOT_READY; IDENTITY_REFUSED, the list is for somebody else; NOT_OWNER, it is told by somebody else.
@@ -236,8 +236,14 @@ class Answers:
             if (caller,) != successor:
                 raise PeerFault("IDENTITY_REFUSED", f"the running list of '{me}' is not for '{caller}'")
             return self._shelved(record, Kind.RUNNING)
+        if request.list == peer_pb2.PSEUDONYM_LIST_COMMITMENT:
+            return self._shelved(record, Kind.COMMITMENT)
         if request.list != peer_pb2.PSEUDONYM_LIST_COMMON:
-            raise PeerFault("MESSAGE_INVALID", f"list {request.list}, expected RUNNING (1) or COMMON (2)")
+            raise PeerFault(
+                "MESSAGE_INVALID", f"list {request.list}, expected RUNNING (1), COMMON (2) or COMMITMENT (3)"
+            )
+        if agreed.effective.linkage.mode == "order-commitment":
+            raise PeerFault("MESSAGE_INVALID", "linkage 'order-commitment' has no lists, expected COMMITMENT (3)")
         if me != parties[-1]:
             raise PeerFault("NOT_OWNER", f"the common list is told by '{parties[-1]}', not by '{me}'")
         return self._shelved(record, Kind.COMMON)

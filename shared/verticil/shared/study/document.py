@@ -45,7 +45,8 @@ class LinkageRule:
     """How the parties find their common people.
 
     Attributes:
-        mode: only ``keyed-hash`` in this version.
+        mode: ``keyed-hash``, ``order-commitment`` or, with a miner, ``dh-psi``; what each reveals to whom is said in
+            `verticil.shared.alignment.disclosure`.
         normalise: steps applied to an id, in order: nfkc, trim, casefold, digits-only.
         minimum_common_records: with fewer, nothing is randomized.
     """
