@@ -108,11 +108,12 @@ def draw_scores(rows: Sequence[Score], theirs: Sequence[float | None], title: st
         known = [value for value in (*ours, *theirs) if value is not None]
         low = max(0.0, 5 * np.floor((min(known) - 1) / 5))
         for place, (value, other) in enumerate(zip(ours, theirs, strict=True)):
-            axes.bar(place - 0.2, value - low, 0.36, bottom=low, color=_COLOURS[Method.genetic][1])
-            axes.annotate(f"{value:.1f}", (place - 0.2, value), ha="center", va="bottom", fontsize=7)
+            at = place if other is None else place - 0.2
+            axes.bar(at, value - low, 0.36, bottom=low, color=_COLOURS[Method.genetic][1])
+            _number(axes, at, value)
             if other is not None:
                 axes.bar(place + 0.2, other - low, 0.36, bottom=low, color=_THEIRS)
-                axes.annotate(f"{other:.1f}", (place + 0.2, other), ha="center", va="bottom", fontsize=7)
+                _number(axes, place + 0.2, other)
         axes.set_xticks(range(len(names)), names, fontsize=8)
         axes.set_ylabel(f"{what} (per cent, axis from {low:g})")
         axes.margins(y=0.1)
@@ -128,19 +129,19 @@ def draw_scores(rows: Sequence[Score], theirs: Sequence[float | None], title: st
         return _image(figure, form)
 
 
-def draw_attacks(rows: Sequence[Attack], theirs: dict[str, float], title: str, form: Form) -> bytes:
+def draw_attacks(rows: Sequence[Attack], theirs: Sequence[float | None], title: str, form: Form) -> bytes:
     """Average accuracy of the attacks on each kind of records, with the baseline B as a line."""
     with _style():
         figure = Figure(figsize=(6.4, 3.9), layout="constrained")
         axes: Axes = figure.subplots()
         names = [_attack_name(row) for row in rows]
-        for place, row in enumerate(rows):
-            axes.bar(place - 0.2, row.average, 0.36, color=_COLOURS[Method.genetic][1])
-            axes.annotate(f"{row.average:.1f}", (place - 0.2, row.average), ha="center", va="bottom", fontsize=8)
-            other = theirs.get(row.published) if row.epsilon is None else None
+        for place, (row, other) in enumerate(zip(rows, theirs, strict=True)):
+            at = place if other is None else place - 0.2
+            axes.bar(at, row.average, 0.36, color=_COLOURS[Method.genetic][1])
+            _number(axes, at, row.average)
             if other is not None:
                 axes.bar(place + 0.2, other, 0.36, color=_THEIRS)
-                axes.annotate(f"{other:.1f}", (place + 0.2, other), ha="center", va="bottom", fontsize=8)
+                _number(axes, place + 0.2, other)
         axes.axhline(rows[0].baseline, color="black", linewidth=1, linestyle="--")
         axes.set_xticks(range(len(names)), names, fontsize=8)
         axes.set_ylabel("mean accuracy of the attacks (per cent)")
@@ -158,6 +159,12 @@ def draw_attacks(rows: Sequence[Attack], theirs: dict[str, float], title: str, f
             fontsize=8,
         )
         return _image(figure, form)
+
+
+def _number(axes: Axes, at: float, value: float) -> None:
+    """The value above its bar, readable where a line crosses it."""
+    shown = axes.annotate(f"{value:.1f}", (at, value), (0, 1), textcoords="offset points", ha="center", va="bottom")
+    shown.set(fontsize=7, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5})
 
 
 def _score_name(row: Score) -> str:
