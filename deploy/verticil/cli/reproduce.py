@@ -99,7 +99,7 @@ def reproduce(
     """Run a paper's experiments through this program's own methods, and print theirs beside ours.
 
     ma-sivakumar: data drawn from the paper's networks; nobody's records are involved. hittmeir: two public data sets, and a third
-    where you have it; whole, it takes tens of minutes.
+    where you have it; whole, it takes a quarter of an hour of CPU time.
     """
     if paper is Paper.hittmeir:
         from verticil.cli.reproduce_hittmeir import run_hittmeir

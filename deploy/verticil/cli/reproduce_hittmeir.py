@@ -135,26 +135,21 @@ def _images(found: Found) -> dict[str, bytes]:
     from verticil.experiments.hittmeir import figures, paper
     from verticil.experiments.hittmeir.datasets import ADULT_SHORT
 
-    images: dict[str, bytes] = {}
-    forms: tuple[figures.Form, figures.Form] = ("svg", "png")
-    for form in forms:
-        for part, runtimes in found.runtimes.items():
-            title = title_of(found, part)
-            images[f"{part.replace(' ', '-')}.{form}"] = figures.draw_runtimes(runtimes, title, form)
-        for part, scores in found.scores.items():
-            rows = (*scores, *(row for row in found.randomized.get(part, ()) if row.epsilon is not None))
-            printed = [paper.theirs_of_score(part, row) for row in rows]
-            theirs = [None if one is None else one.mean["average"] for one in printed]
-            what = "average F2 score" if part == "table 7" else "average accuracy"
-            images[f"{part.replace(' ', '-')}.{form}"] = figures.draw_scores(
-                rows, theirs, title_of(found, part), what, form
-            )
-        for part, attacks in found.attacks.items():
-            printed = [paper.theirs_of_attack(part, row) for row in attacks]
-            theirs = [None if one is None else one.mean["average"] for one in printed]
-            images[f"{part.replace(' ', '-')}.{form}"] = figures.draw_attacks(
-                attacks, theirs, title_of(found, part), form
-            )
-        if found.correlations is not None:
-            images[f"figure-1.{form}"] = figures.draw_correlations(found.correlations, ADULT_SHORT, form)
-    return images
+    drawn: dict[str, Mapping[figures.Form, bytes]] = {}
+    for part, runtimes in found.runtimes.items():
+        drawn[part] = figures.draw_runtimes(runtimes, title_of(found, part))
+    for part, scores in found.scores.items():
+        rows = (*scores, *(row for row in found.randomized.get(part, ()) if row.epsilon is not None))
+        theirs = _averages([paper.theirs_of_score(part, row) for row in rows])
+        what = "average F2 score" if part == "table 7" else "average accuracy"
+        drawn[part] = figures.draw_scores(rows, theirs, title_of(found, part), what)
+    for part, attacks in found.attacks.items():
+        theirs = _averages([paper.theirs_of_attack(part, row) for row in attacks])
+        drawn[part] = figures.draw_attacks(attacks, theirs, title_of(found, part))
+    if found.correlations is not None:
+        drawn["figure 1"] = figures.draw_correlations(found.correlations, ADULT_SHORT)
+    return {f"{part.replace(' ', '-')}.{form}": image for part, forms in drawn.items() for form, image in forms.items()}
+
+
+def _averages(printed: Sequence[Printed | None]) -> list[float | None]:
+    return [None if row is None else row.mean["average"] for row in printed]

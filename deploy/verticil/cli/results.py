@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,7 +29,7 @@ def free_folder(name: str) -> Path:
 
 
 @contextmanager
-def progress(console: Console) -> Iterator[Callable[[str], None]]:
+def progress(console: Console) -> Generator[Callable[[str], None]]:
     """What is being done: one line that is renewed where somebody watches, a line for each step in a file."""
     if not console.is_terminal:
         yield lambda text: console.print(text, markup=False, style="dim")

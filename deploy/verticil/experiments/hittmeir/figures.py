@@ -1,4 +1,4 @@
-"""Drawings (matplotlib): the heat maps of Figure 1 and the bars under the tables; images as bytes, no display and no file.
+"""Drawings (matplotlib): the heat maps of Figure 1 and the bars under the tables; bytes by form, no display and no file.
 
 The same numbers give the same SVG.
 """
@@ -6,7 +6,7 @@ The same numbers give the same SVG.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Literal
 
@@ -24,16 +24,18 @@ from verticil.experiments.hittmeir.correlations import Correlations
 from verticil.experiments.hittmeir.runtime import Runtime
 from verticil.experiments.hittmeir.synthesizer import Method
 
-__all__ = ["Form", "draw_attacks", "draw_correlations", "draw_runtimes", "draw_scores"]
+__all__ = ["FORMS", "Form", "draw_attacks", "draw_correlations", "draw_runtimes", "draw_scores"]
 
 Form = Literal["svg", "png"]
+FORMS: Final[tuple[Form, ...]] = ("svg", "png")
+"""Every picture is drawn in each."""
 
 # Okabe & Ito (2008); the light shade is the description, the dark one the generation, as in the paper.
 _COLOURS: Final = {Method.greedy: ("#7FC4EA", "#0072B2"), Method.genetic: ("#F2B27F", "#D55E00")}
 _THEIRS: Final = "0.55"
 
 
-def draw_correlations(found: Correlations, short: Sequence[str], form: Form) -> bytes:
+def draw_correlations(found: Correlations, short: Sequence[str]) -> Mapping[Form, bytes]:
     """Figure 1: three heat maps beside each other; the sensitive column is framed."""
     with _style():
         figure = Figure(figsize=(12.6, 4.6), layout="constrained")
@@ -65,10 +67,10 @@ def draw_correlations(found: Correlations, short: Sequence[str], form: Form) -> 
             ha="left",
             fontsize=9,
         )
-        return _image(figure, form)
+        return _images(figure)
 
 
-def draw_runtimes(rows: Sequence[Runtime], title: str, form: Form) -> bytes:
+def draw_runtimes(rows: Sequence[Runtime], title: str) -> Mapping[Form, bytes]:
     """Bars of description (light) and generation (dark) on top of each other, for every k and search."""
     with _style():
         figure = Figure(figsize=(6.4, 3.8), layout="constrained")
@@ -96,10 +98,10 @@ def draw_runtimes(rows: Sequence[Runtime], title: str, form: Form) -> bytes:
             frameon=False,
             fontsize=8,
         )
-        return _image(figure, form)
+        return _images(figure)
 
 
-def draw_scores(rows: Sequence[Score], theirs: Sequence[float | None], title: str, what: str, form: Form) -> bytes:
+def draw_scores(rows: Sequence[Score], theirs: Sequence[float | None], title: str, what: str) -> Mapping[Form, bytes]:
     """Average scores, ours beside theirs; the axis does not begin at zero."""
     names, ours = [_score_name(row) for row in rows], [row.average for row in rows]
     with _style():
@@ -126,10 +128,10 @@ def draw_scores(rows: Sequence[Score], theirs: Sequence[float | None], title: st
             frameon=False,
             fontsize=8,
         )
-        return _image(figure, form)
+        return _images(figure)
 
 
-def draw_attacks(rows: Sequence[Attack], theirs: Sequence[float | None], title: str, form: Form) -> bytes:
+def draw_attacks(rows: Sequence[Attack], theirs: Sequence[float | None], title: str) -> Mapping[Form, bytes]:
     """Average accuracy of the attacks on each kind of records, with the baseline B as a line."""
     with _style():
         figure = Figure(figsize=(6.4, 3.9), layout="constrained")
@@ -158,7 +160,7 @@ def draw_attacks(rows: Sequence[Attack], theirs: Sequence[float | None], title: 
             frameon=False,
             fontsize=8,
         )
-        return _image(figure, form)
+        return _images(figure)
 
 
 def _number(axes: Axes, at: float, value: float) -> None:
@@ -188,8 +190,12 @@ def _style() -> AbstractContextManager[None]:
     )
 
 
-def _image(figure: Figure, form: Form) -> bytes:
+def _images(figure: Figure) -> Mapping[Form, bytes]:
     FigureCanvasAgg(figure)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=form, dpi=160, metadata={"Date": None} if form == "svg" else None)
-    return buffer.getvalue()
+    images: dict[Form, bytes] = {}
+    for form in FORMS:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=form, dpi=160, metadata={"Date": None} if form == "svg" else None)
+        figure.set_layout_engine("none")  # laid out once, the same in both forms
+        images[form] = buffer.getvalue()
+    return images
