@@ -28,20 +28,24 @@ def title_of(found: Found, part: str) -> str:
 
 
 def print_found(console: Console, found: Found) -> None:
-    """Print every part."""
+    """Print every part, in the paper's order."""
+    from verticil.experiments.hittmeir import paper
+
     if found.correlations is not None:
         _print_correlations(console, found.correlations)
-    for part, runtimes in found.runtimes.items():
-        _print_runtimes(console, title_of(found, part), part, runtimes)
-    for part, scores in found.scores.items():
-        _print_scores(console, title_of(found, part), part, scores)
-        if part == "table 7":
-            _print_confusion(console, part, scores)
-        if extra := found.randomized.get(part):
-            title = "Not in the paper: columns randomized at epsilon, coarser ranges, k = 3"
-            _print_scores(console, title, part, extra, published=False)
-    for part, attacks in found.attacks.items():
-        _print_attacks(console, title_of(found, part), part, attacks)
+    for part in paper.PARTS:
+        title = title_of(found, part)
+        if part in found.runtimes:
+            _print_runtimes(console, title, part, found.runtimes[part])
+        if part in found.scores:
+            _print_scores(console, title, part, found.scores[part])
+        if part == "table 7" and part in found.scores:
+            _print_confusion(console, part, found.scores[part])
+        if part in found.randomized:
+            extra = "Not in the paper: columns randomized at epsilon, coarser ranges, k = 3"
+            _print_scores(console, extra, part, found.randomized[part], published=False)
+        if part in found.attacks:
+            _print_attacks(console, title, part, found.attacks[part])
 
 
 def _print_correlations(console: Console, found: Correlations) -> None:
