@@ -44,7 +44,7 @@ def fetch(
     certificate: CertificateOption = Path("analyst.crt"),
     form: FormatOption = Format.text,
 ) -> None:
-    """Fetch the release of a study; parties and analysts may."""
+    """Fetch the release of a study; parties, analysts and consumers may."""
     from verticil.shared.transport.fetch import fetch_release
     from verticil.wire.v1.control_pb2 import GetStudyRequest
 
