@@ -63,7 +63,10 @@ class RelayNetwork:
         self._relayed = config.peer is not None and config.peer.relay
         self._direct = direct
         self._challenges: dict[str, bytes] = {}
-        self._post = Post(open_seals(config), dial, patience_seconds=config.federation.idle_timeout_seconds)
+        seals = open_seals(config)
+        concerned = [name for name in seals.peers if self._relayed or self._federation.peers.get(name) == RELAY]
+        idle = self._federation.idle_timeout_seconds
+        self._post = Post(seals, dial, patience_seconds=idle, told=concerned)
 
     def dial(self, name: str) -> Peer:
         """See `PeerNetwork.dial`.

@@ -19,7 +19,7 @@ import contextlib
 import logging
 import secrets
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import Final, Protocol
 
 from google.protobuf.message import DecodeError
@@ -110,9 +110,18 @@ class Post:
         seals: ours and theirs.
         dial: makes a connection to the miner.
         patience_seconds: how long an answer is left again while the miner does not take it.
+        told: who is told that this party was started; everybody whose key is pinned unless given.
     """
 
-    def __init__(self, seals: Seals, dial: Callable[[], Coordinator], *, patience_seconds: float) -> None:
+    def __init__(
+        self,
+        seals: Seals,
+        dial: Callable[[], Coordinator],
+        *,
+        patience_seconds: float,
+        told: Collection[str] | None = None,
+    ) -> None:
+        self._told = seals.peers if told is None else tuple(told)
         self._seals = seals
         self._dial = dial
         self._patience = patience_seconds
@@ -233,7 +242,7 @@ class Post:
             hearer.forget(None)
             return
         started = relay_pb2.RelayMessage(call=secrets.token_bytes(CALL_BYTES), started=True)
-        for peer in self._seals.peers:
+        for peer in self._told:
             with contextlib.suppress(VerticilError):  # who is not here waits for nothing from us
                 await self.send(peer, started)
 
