@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PARTIES = {"census_bureau", "employer", "tax_office"}
 
 
@@ -41,3 +43,36 @@ def test_every_party_ends_with_the_same_network(tmp_path: Path) -> None:
     assert list(temporary.iterdir()) == []
     verify = [sys.executable, "-m", "verticil.cli", "release", "verify", str(releases[1]), "--ca", "out/ca.crt"]
     assert subprocess.run(verify, cwd=tmp_path, capture_output=True, timeout=60, check=False).returncode == 0
+
+
+@pytest.mark.slow
+def test_feature_12_the_demonstration_without_a_listening_party(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "verticil.cli",
+        "demo",
+        "--model",
+        "peer",
+        "--relay",
+        "--rows",
+        "2000",
+        "--seed",
+        "3",
+    ]
+    done = subprocess.run(
+        [*command, "--out", "out", "--keep", "--format", "json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["relay"], result["common_records"]) == (True, 2000)
+    assert set(result["releases"]) == PARTIES
+    assert set(result["peak_memory_mib"]) == {"miner", *PARTIES}
+    federation = tmp_path / "out" / "federation"
+    assert all("serving peers" not in (federation / f"{name}.log").read_text(encoding="utf-8") for name in PARTIES)
+    assert not list((federation / "miner").rglob("*.seal"))
