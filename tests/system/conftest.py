@@ -13,14 +13,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import pytest
 
-from verticil.shared.config import load_federation
+from verticil.shared.config import RELAY, load_federation
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.transport.client import Connection
@@ -242,12 +242,14 @@ class Peers(Processes):
         self.digest = ""
         self.addresses: dict[str, str] = {}
 
-    def reach(self, **addresses: str) -> None:
-        """Let every party dial some of its peers at other addresses (a proxy's)."""
+    def reach(self, *, miner_port: int = 0, **addresses: str) -> None:
+        """Let every party dial the miner and some of its peers at other addresses (a proxy's)."""
         name = load_federation(self.made.analyst / "federation.toml").name
-        miner = f"127.0.0.1:{self.port}" if self.port else None
+        port = miner_port or self.port
+        miner = f"127.0.0.1:{port}" if port else None
         for node in (*self.made.parties.values(), self.made.analyst):
-            set_endpoint(node, name, miner, ca_sha256=self.made.ca_sha256, peers={**self.addresses, **addresses})
+            peers = {**self.addresses, **addresses}
+            set_endpoint(node, name, miner, ca_sha256=self.made.ca_sha256, peers=peers, sealing=self.made.sealing)
         for party, address in addresses.items():
             config = self.made.parties[party] / "party.toml"
             listens = f'advertise = "{self.addresses[party]}"'
@@ -429,10 +431,11 @@ def _peer_maker(folder: Path, made: list[Processes], cache: Path) -> Callable[..
         tables: dict[str, Path] | None = None,
         study: str = PEER_STUDY,
         miner: bool = False,
+        relayed: Iterable[str] = (),
     ) -> Peers:
         root = folder / name
         paths = tables or write_peer_tables(folder / f"{name}-tables", n)
-        addresses = free_addresses(paths)
+        addresses = {**free_addresses(paths), **dict.fromkeys(relayed, RELAY)}
         federation = provision(
             root,
             federation="trial",

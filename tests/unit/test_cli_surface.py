@@ -34,7 +34,8 @@ def test_the_commands_are_the_agreed_ones() -> None:
         "party ledger", "party audit show", "party audit verify", "party revoke",
         "miner init", "miner run", "miner purge",
         "release fetch", "release verify", "release sample",
-        "pki init", "pki issue", "pki request", "pki sign", "pki install", "pki renew", "pki revoke", "pki list", "doctor",
+        "pki init", "pki issue", "pki request", "pki sign", "pki install", "pki renew", "pki revoke", "pki list", "pki seal",
+        "doctor",
         "linkage new-key", "linkage check",
     }  # fmt: skip
 

@@ -86,7 +86,7 @@ def private_bytes(folder: Path) -> list[bytes]:
     """Every form in which the private keys of a folder could be found again: their lines of PEM, and their secret numbers."""
     found: list[bytes] = []
     for path in folder.rglob("*"):
-        if path.suffix in {".key", ".sign"}:
+        if path.suffix in {".key", ".sign", ".seal"}:
             pem = path.read_bytes()
             key = load_pem_private_key(pem, password=None)
             found += [line for line in pem.splitlines() if not line.startswith(b"-----")]
@@ -106,7 +106,7 @@ def assert_no_key_outside(root: Path, sites: list[Path]) -> None:
                 assert not any(secret in content for secret in own), f"a key of {site.name} stands in {path}"
     for path in root.rglob("*"):
         if path.is_file() and b"PRIVATE KEY" in path.read_bytes():
-            assert path.suffix in {".key", ".sign"}
+            assert path.suffix in {".key", ".sign", ".seal"}
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
             assert any(path.is_relative_to(site) for site in sites), path
 

@@ -12,6 +12,7 @@ import typer
 
 from verticil.cli.files import new_folder
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, text_console
+from verticil.shared.errors import Misuse
 
 __all__ = ["demo"]
 
@@ -38,6 +39,9 @@ def demo(
     model: Annotated[
         Model, typer.Option(help="central: a miner in the middle (Model II); peer: the parties alone (Model I).")
     ] = Model.central,
+    relay: Annotated[
+        bool, typer.Option("--relay", help="With --model peer: no party listens; a miner passes on what is sealed.")
+    ] = False,
     rows: Annotated[
         int | None, typer.Option(min=500, max=30_647, help="How many common people; default: all 30,647.")
     ] = None,
@@ -57,6 +61,8 @@ def demo(
     from verticil.simulation.processes import run_demo
     from verticil.simulation.summary import parameters_text, release_summary
 
+    if relay and model is not Model.peer:
+        raise Misuse("USAGE", "--relay: only between peers", hint="verticil demo --model peer --relay")
     folder = new_folder(out or _free_folder())
     progress = errors_console()
     count = 0
@@ -68,7 +74,7 @@ def demo(
         progress.print(text, markup=False)
 
     try:
-        result = run_demo(folder, model=model.value, rows=rows, seed=seed, keep=keep, step=step)
+        result = run_demo(folder, model=model.value, relay=relay, rows=rows, seed=seed, keep=keep, step=step)
     except BaseException:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -77,6 +83,7 @@ def demo(
     summary = release_summary(release)
     payload = {
         "model": model.value,
+        **({"relay": True} if relay else {}),
         "release": str(release),
         "releases": {name: str(path) for name, path in result.releases.items()},
         "ca_certificate": str(folder / "ca.crt"),
@@ -96,6 +103,10 @@ def demo(
     console.print(f"\n[bold green]published and verified[/] in {result.wall_seconds:.1f} s: {release}")
     if model is Model.peer:
         console.print("  the same release               at every party, signed by all of them")
+        if relay:
+            console.print(
+                "  between the parties            through the miner, sealed for each of them; nobody else listens"
+            )
     console.print(f"  people at all three parties    {result.n_common:,}")
     console.print(f"  network                        {summary['variables']} variables, {summary['edges']} edges")
     console.print(f"  epsilon per column             {low:g} to {high:g}")

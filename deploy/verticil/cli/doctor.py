@@ -92,6 +92,7 @@ async def _checks(path: Path) -> AsyncIterator[Finding]:
 async def _of_party(path: Path) -> AsyncIterator[Finding]:
     from verticil.party.config import load_party
     from verticil.party.control.secret import FILE_NAME as SITE_SECRET
+    from verticil.shared.config import RELAY
     from verticil.shared.doctor.findings import ok
     from verticil.shared.doctor.machine import check_disk, check_private_files
     from verticil.shared.doctor.network import check_node
@@ -111,9 +112,12 @@ async def _of_party(path: Path) -> AsyncIterator[Finding]:
         "signing key": config.signing_key,
         "linkage key": config.linkage_key,
         "site secret": config.state_directory / SITE_SECRET,
+        **({"sealing key": config.sealing_key} if config.peer is not None and config.federation.relays else {}),
     }
     for finding in check_private_files(private):
         yield finding
+    if config.peer is not None and config.federation.relays:
+        yield _sealing(config)
     for finding in _tables(config):
         yield finding
     yield check_disk(config.state_directory, reserve_bytes=_PARTY_RESERVE_BYTES)
@@ -128,7 +132,7 @@ async def _of_party(path: Path) -> AsyncIterator[Finding]:
             yield finding
     if config.peer is not None:
         for name, address in config.federation.peers.items():
-            if name != config.name:
+            if name != config.name and address != RELAY:
                 peer = Identity(federation=config.federation.name, role=Role.PARTY, name=name)
                 async for finding in check_node(address, credentials, clock=utc_now, expected=peer, revocations=denied):
                     yield finding
@@ -212,6 +216,20 @@ def _tables(config: PartyConfig) -> Iterator[Finding]:
             yield failed(check, fault)
         else:
             yield ok(check, f"readable, {len(names)} columns")
+
+
+def _sealing(config: PartyConfig) -> Finding:
+    from verticil.party.relay.network import open_seals
+    from verticil.shared.doctor.findings import failed, ok, warn
+
+    try:
+        known = open_seals(config).peers
+    except VerticilError as error:
+        return failed("sealing key", error)
+    if missing := [name for name in config.federation.peers if name not in {config.name, *known}]:
+        hint = "they read them out: verticil pki seal NAME.crt; put them into every site's federation.toml"
+        return warn("sealing key", f"[sealing] has no key of {', '.join(missing)}", hint)
+    return ok("sealing key", f"is the pinned one; those of {len(known)} other parties are known")
 
 
 def _deny_list(federation: Federation, credentials: Credentials, state: Path) -> DenyList:

@@ -62,6 +62,7 @@ def write_federation(
     ca_sha256: str,
     endpoint: str | None,
     peers: Mapping[str, str] | None = None,
+    sealing: Mapping[str, str] | None = None,
 ) -> Path:
     """Write federation.toml, the public document that is the same at every site.
 
@@ -71,7 +72,8 @@ def write_federation(
         ca_certificate: path of the authority's certificate, relative to the file.
         ca_sha256: SHA-256 of that certificate.
         endpoint: host:port of the miner; None: there is none.
-        peers: host:port of each party that serves its peers.
+        peers: host:port of each party that serves its peers; "relay" for one that is reached through the miner.
+        sealing: public sealing key of each party that has one, hexadecimal.
 
     Raises:
         Misuse: FILE_EXISTS, FILE_MISSING.
@@ -83,6 +85,11 @@ def write_federation(
     if peers:
         text += "[peers]   # where each party serves the others\n"
         text += "".join(f"{party} = {quoted(address)}\n" for party, address in peers.items()) + "\n"
+    if sealing:
+        text += (
+            "[sealing]   # public keys for what passes through the miner between parties; compare them by telephone\n"
+        )
+        text += "".join(f"{party} = {quoted(digits)}\n" for party, digits in sealing.items()) + "\n"
     return write_new(path, text + "[transport]\nidle_timeout_seconds = 120\nchunk_bytes = 524288\n")
 
 

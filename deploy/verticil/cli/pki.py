@@ -37,7 +37,9 @@ def init(
     ] = None,
     peer: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=host:port at which a party serves the others (Model I); may be repeated."),
+        typer.Option(
+            help="NAME=host:port at which a party serves the others, or NAME=relay (Model I); may be repeated."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the authority and federation.toml.")] = Path("pki"),
     days: Annotated[int, typer.Option(min=1, max=3650, help="Validity of the authority.")] = 365,
@@ -91,7 +93,7 @@ def _peers(options: list[str]) -> dict[str, str]:
     for option in options:
         name, equals, address = option.partition("=")
         if not equals or not is_name(name):
-            raise Misuse("USAGE", f"--peer: got '{option[:200]}', expected NAME=host:port")
+            raise Misuse("USAGE", f"--peer: got '{option[:200]}', expected NAME=host:port or NAME=relay")
         if name in peers:
             raise Misuse("USAGE", f"--peer: '{name}' is at '{peers[name]}' and at '{address}', expected one address")
         peers[name] = address
@@ -165,6 +167,8 @@ def sign(
         console.print(f"role      [bold]{asked.identity.role}[/]")
         console.print(f"hosts     {', '.join(asked.hosts) or 'none: this node serves nobody'}", markup=False)
         console.print(f"key hash  {asked.key_hash}")
+        if asked.sealing:
+            console.print(f"sealing   {asked.sealing.hex()}")
         if renewal:
             console.print("renewal, signed with the key of the certificate in use")
     if not (yes or renewal):
@@ -183,6 +187,7 @@ def sign(
         "renewal": renewal,
         "not_after": entry.not_after.isoformat(),
         "signed": str(target),
+        **({"sealing_key": asked.sealing.hex()} if asked.sealing else {}),
     }
     if not emit(payload, form=form):
         console = text_console()
@@ -275,3 +280,4 @@ app.command("install", epilog="Example: verticil pki install clinic.signed --dir
     pki_site.install
 )
 app.command("renew", epilog="Example: verticil pki renew clinic/pki/clinic.crt --new-keys")(pki_site.renew)
+app.command("seal", epilog="Example: verticil pki seal clinic/pki/clinic.crt")(pki_site.seal)

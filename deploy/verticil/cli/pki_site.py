@@ -12,7 +12,7 @@ from verticil.cli.connection import FederationOption
 from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.shared.errors import Misuse
 
-__all__ = ["RoleChoice", "install", "renew", "request"]
+__all__ = ["RoleChoice", "install", "renew", "request", "seal"]
 
 
 class RoleChoice(StrEnum):
@@ -54,6 +54,8 @@ def request(
         raise Misuse("USAGE", "--host: missing, and a miner needs at least one", hint="name the host that parties dial")
     path, made = create_request(folder, identity, hosts=tuple(host or ()))
     payload = {"identity": str(identity), "request": str(path), "key_hash": made.key_hash, "keys": str(folder)}
+    if made.sealing:
+        payload["sealing_key"] = made.sealing.hex()
     if emit(payload, form=form):
         return
     console = text_console()
@@ -110,3 +112,27 @@ def renew(
     console = text_console()
     console.print(f"renewal of [bold]{made.identity}[/]: send {path} to the coordinator")
     console.print("when the answer is here: verticil pki install NAME.signed --fingerprint SHA256")
+
+
+def seal(
+    certificate: Annotated[
+        Path, typer.Argument(metavar="CERTIFICATE", help="This party's NAME.crt; its keys lie beside it.")
+    ],
+    new: Annotated[
+        bool, typer.Option("--new", help="Make another key; the one in use stays until it is pinned.")
+    ] = False,
+    form: FormatOption = Format.text,
+) -> None:
+    """Show the public half of this party's sealing key, which federation.toml pins; make the key if there is none."""
+    from verticil.shared.membership.sealing_key import make_sealing_key, public_sealing_key
+    from verticil.shared.transport.pki import identity_of, read_certificates
+
+    identity = identity_of(read_certificates(certificate)[0])
+    path, made = make_sealing_key(certificate.with_suffix(".seal"), new=new)
+    public = public_sealing_key(path)
+    if emit({"identity": str(identity), "sealing_key": public, "file": str(path), "new": made}, form=form):
+        return
+    console = text_console()
+    console.print(f"{'made' if made else 'found'} {path}: it stays on this machine")
+    console.print("every site's federation.toml has under [sealing], compared by telephone:")
+    console.print(f'{identity.name} = "{public}"', markup=False)

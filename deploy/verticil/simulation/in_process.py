@@ -74,6 +74,7 @@ def simulate(
     compare: bool = False,
     wrap: Callable[[str, Coordinator], Coordinator] | None = None,
     wrap_peer: WrapPeer | None = None,
+    relay: bool = False,
 ) -> Simulated:
     """Run a study on tables at hand.
 
@@ -87,6 +88,7 @@ def simulate(
         compare: measure the distances to the real joint data (`verticil.miner.evaluation.fidelity`).
         wrap: for tests: put something between each party and the miner, given the party's name and its connection.
         wrap_peer: for tests: put something between two parties of a study between peers, see `WrapPeer`.
+        relay: of a study between peers: the parties reach each other through a miner, sealed, as where nobody can be dialled.
 
     Returns:
         Network, synthetic records and figures.
@@ -104,7 +106,7 @@ def simulate(
         raise Misuse("FILE_EXISTS", f"{target}: exists already", hint="name another folder")
     with tempfile.TemporaryDirectory(prefix="verticil-simulation-") as temporary:
         place = Path(temporary)
-        made = _provision(place, document, tables, id_column=id_column, seed=seed)
+        made = _provision(place, document, tables, id_column=id_column, seed=seed, relay=relay)
         folder = place / "release"
         if document.model == "peer":
             from verticil.simulation.in_process_peers import run_peers
@@ -161,7 +163,10 @@ def _in_own_loop(run: Callable[[], Coroutine[object, object, int]]) -> int:
     return outcome[0]
 
 
-def _provision(place: Path, study: Study, tables: Tables, *, id_column: str, seed: int | None) -> Provisioned:
+def _provision(
+    place: Path, study: Study, tables: Tables, *, id_column: str, seed: int | None, relay: bool
+) -> Provisioned:
+    from verticil.shared.config import RELAY
     from verticil.simulation.provision import OPEN_LIMITS, provision
     from verticil.simulation.tables import lay_out
 
@@ -171,12 +176,12 @@ def _provision(place: Path, study: Study, tables: Tables, *, id_column: str, see
         federation="simulation",
         sites=sites,
         limits=OPEN_LIMITS,
-        endpoint=None if study.structure.parents is not None and study.model == "peer" else "localhost:1",
+        endpoint=None if study.structure.parents is not None and study.model == "peer" and not relay else "localhost:1",
         listen="127.0.0.1:0",
         hosts=("localhost",),
         seed=seed,
         # Nobody dials these: parties of one process are joined by memory.
-        peers={site.name: f"localhost:{2 + number}" for number, site in enumerate(sites)}
+        peers={site.name: RELAY if relay else f"localhost:{2 + number}" for number, site in enumerate(sites)}
         if study.model == "peer"
         else None,
     )

@@ -1,6 +1,6 @@
 """A study between peers in one process: every party's own node, joined by memory in place of gRPC.
 
-With a learned structure there is a miner too, which gets scores and holds no data.
+With a learned structure there is a miner too, which gets scores and holds no data; and where parties are reached through it.
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ async def run_peers(
     Raises:
         VerticilError: what ended the study or a node.
     """
+    from verticil.shared.config import RELAY
     from verticil.shared.transport.pki import utc_now
     from verticil.simulation.peers import load_everywhere, standing, take_home
 
@@ -92,7 +93,9 @@ async def run_peers(
     digest = await asyncio.to_thread(load_everywhere, made.parties, study)
     stop = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
-        miner = None if study.structure.parents is not None else await stack.enter_async_context(_miner(made, now))
+        miner = None
+        if study.structure.parents is None or RELAY in made.peers.values():
+            miner = await stack.enter_async_context(_miner(made, now))
         tasks = _parties(made, miner, stop, seeded=seeded, wrap=wrap, wrap_peer=wrap_peer, clock=now)
         try:
             while not (await asyncio.to_thread(standing, made.parties, digest)).published:

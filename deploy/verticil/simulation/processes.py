@@ -1,4 +1,4 @@
-"""The demonstration: three parties and a miner, or three peers, each a process, mutual TLS, from tables to a verified release.
+"""The demonstration: three parties and a miner, or three peers, dialled or relayed: processes, mutual TLS, up to the release.
 
 Nothing stays behind but the release (and, when asked, the federation's folder): children are stopped on success, on failure
 and on Ctrl-C; should this process be killed, they notice that their standard input has ended and stop by themselves.
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
-from verticil.shared.config import load_federation
+from verticil.shared.config import RELAY, load_federation
 from verticil.shared.errors import InternalFault, VerticilError, from_code
 from verticil.shared.release.verification import VerifiedRelease
 from verticil.shared.study.document import Study
@@ -144,14 +144,8 @@ async def _listening(child: asyncio.subprocess.Process, children: _Children) -> 
 
 
 async def _run(made: Provisioned, release: Path, *, seed: int | None, step: Step, children: _Children) -> CarriedOut:
-    federation = load_federation(made.analyst / "federation.toml").name
-    extra = ["--seed-derived"] if seed is not None else []
-    config = str(made.miner / "miner.toml")
-    miner = await children.start("miner", "miner", "run", "--config", config, "--format", "json", *extra, capture=True)
-    port = await _listening(miner, children)
+    port = await _start_miner(made, children, *(["--seed-derived"] if seed is not None else []))
     step(f"miner listens on 127.0.0.1:{port}, mutual TLS")
-    for node in (*made.parties.values(), made.analyst):
-        set_endpoint(node, federation, f"127.0.0.1:{port}", ca_sha256=made.ca_sha256)
     for party, node in made.parties.items():
         await children.start(party, "party", "run", "--config", str(node / "party.toml"), "--format", "json")
     step(f"{len(made.parties)} parties started, each in a process of its own")
@@ -163,13 +157,36 @@ async def _run(made: Provisioned, release: Path, *, seed: int | None, step: Step
     return await carry_out(made.analyst, release, step=step, check=check)
 
 
+async def _start_miner(made: Provisioned, children: _Children, *extra: str) -> int:
+    """Start the miner and tell every node its port, which is returned."""
+    config = str(made.miner / "miner.toml")
+    miner = await children.start("miner", "miner", "run", "--config", config, "--format", "json", *extra, capture=True)
+    port = await _listening(miner, children)
+    federation = load_federation(made.analyst / "federation.toml").name
+    for node in (*made.parties.values(), made.analyst):
+        set_endpoint(
+            node,
+            federation,
+            f"127.0.0.1:{port}",
+            ca_sha256=made.ca_sha256,
+            peers=made.peers,
+            sealing=made.sealing,
+        )
+    return port
+
+
 async def _run_peers(made: Provisioned, out: Path, *, step: Step, children: _Children) -> CarriedOut:
-    """The parties alone: each operator loads the study, and each party ends with the same release."""
+    """The parties alone, or behind a relay: each operator loads the study, and each party ends with the same release."""
+    relayed = RELAY in made.peers.values()
+    if relayed:
+        port = await _start_miner(made, children)
+        step(f"a miner as a blind relay listens on 127.0.0.1:{port}; it has no study, no column and none of the keys")
     digest = await asyncio.to_thread(load_everywhere, made.parties, made.analyst / "study.toml")
     step(f"the same study loaded at {len(made.parties)} parties, digest {digest[:12]}")
     for party, node in made.parties.items():
         await children.start(party, "party", "run", "--config", str(node / "party.toml"), "--format", "json")
-    step(f"{len(made.parties)} parties started, each in a process of its own; there is no miner")
+    where = "none of them listens anywhere" if relayed else "there is no miner"
+    step(f"{len(made.parties)} parties started, each in a process of its own; {where}")
     told: Mapping[str, str] = {}
     while True:
         children.check()
@@ -192,8 +209,19 @@ async def _run_peers(made: Provisioned, out: Path, *, step: Step, children: _Chi
     )
 
 
+def _addresses(*, relay: bool) -> dict[str, str]:
+    return dict.fromkeys(adult.PARTIES, RELAY) if relay else free_addresses(adult.PARTIES)
+
+
 async def _demo(
-    out: Path, *, model: Literal["central", "peer"], rows: int | None, seed: int | None, keep: bool, step: Step
+    out: Path,
+    *,
+    model: Literal["central", "peer"],
+    relay: bool,
+    rows: int | None,
+    seed: int | None,
+    keep: bool,
+    step: Step,
 ) -> DemoResult:
     started = time.monotonic()
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -207,12 +235,12 @@ async def _demo(
         made = await asyncio.to_thread(
             provision_demo,
             root,
-            endpoint="127.0.0.1:1" if model == "central" else None,
+            endpoint="127.0.0.1:1" if model == "central" or relay else None,
             listen="127.0.0.1:0",
             hosts=("127.0.0.1", "localhost"),
             seed=seed,
             rows=rows,
-            peers=free_addresses(adult.PARTIES) if model == "peer" else None,
+            peers=None if model == "central" else _addresses(relay=relay),
         )
         step("certificates (ephemeral, marked), keys and three sites' tables laid out")
         if model == "central":
@@ -243,6 +271,7 @@ def run_demo(
     out: Path,
     *,
     model: Literal["central", "peer"] = "central",
+    relay: bool = False,
     rows: int | None = None,
     seed: int | None = None,
     keep: bool = False,
@@ -254,6 +283,7 @@ def run_demo(
         out: an existing, empty folder; gets ``release`` (or, between peers, ``parties/NAME/release``), the authority's ``ca.crt``
             and, with `keep`, ``federation``.
         model: with a miner in the middle, or between peers.
+        relay: between peers, none of whom can be dialled: what they tell each other passes through a miner, sealed.
         rows: how many common people; None: all.
         seed: derive the sites' secrets from it (the manifest says so); None: random.
         keep: keep the nodes' folders: configurations, keys, state, logs.
@@ -264,6 +294,6 @@ def run_demo(
         KeyboardInterrupt: SIGINT or SIGTERM; everything has been stopped and removed.
     """
     try:
-        return asyncio.run(_demo(out, model=model, rows=rows, seed=seed, keep=keep, step=step))
+        return asyncio.run(_demo(out, model=model, relay=relay, rows=rows, seed=seed, keep=keep, step=step))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None

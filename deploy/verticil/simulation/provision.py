@@ -15,13 +15,15 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from verticil.cli.files import quoted, write_federation, write_new, write_secret
 from verticil.party.control.site import init_state
 from verticil.party.decision.approvers import ApproverKey, public_key_text
+from verticil.shared.config import RELAY
+from verticil.shared.membership.sealing_key import public_sealing_key
 from verticil.shared.transport.authority import create_authority, issue
 from verticil.shared.transport.identity import Role
 from verticil.simulation import adult
@@ -90,6 +92,8 @@ class Provisioned:
         miner, parties, analyst: the nodes' folders; in a federation without a miner there is nothing at `miner`.
         ca_certificate: the authority's certificate (each node has a copy).
         ca_sha256: its SHA-256.
+        peers: host:port of the parties that serve their peers, or "relay".
+        sealing: the parties' public sealing keys, where some are reached through the miner.
     """
 
     root: Path
@@ -98,6 +102,8 @@ class Provisioned:
     analyst: Path
     ca_certificate: Path
     ca_sha256: str
+    peers: Mapping[str, str] = field(default_factory=dict)
+    sealing: Mapping[str, str] = field(default_factory=dict)
 
 
 def derived_secret(seed: int | None, purpose: str) -> bytes:
@@ -108,7 +114,13 @@ def derived_secret(seed: int | None, purpose: str) -> bytes:
 
 
 def set_endpoint(
-    node: Path, federation: str, endpoint: str | None, *, ca_sha256: str, peers: Mapping[str, str] | None = None
+    node: Path,
+    federation: str,
+    endpoint: str | None,
+    *,
+    ca_sha256: str,
+    peers: Mapping[str, str] | None = None,
+    sealing: Mapping[str, str] | None = None,
 ) -> None:
     """Write the node's federation.toml anew, when the miner's port has become known."""
     (node / "federation.toml").unlink(missing_ok=True)
@@ -119,6 +131,7 @@ def set_endpoint(
         ca_sha256=ca_sha256,
         endpoint=endpoint,
         peers=peers or {},
+        sealing=sealing or {},
     )
 
 
@@ -128,6 +141,8 @@ def _party_toml(site: Site, node: Path, limits: Limits, peers: Mapping[str, str]
     recipients = ", ".join(quoted(name) for name in ("miner", *(name for name in peers if name != site.name)))
     address = peers.get(site.name)
     peer = f"\n[peer]\nlisten = {quoted(address)}\nadvertise = {quoted(address)}\n" if address else ""
+    if address == RELAY:
+        peer = "\n[peer]\nrelay = true\n"
     exact = "true" if limits.allow_exact_parameters else "false"
     return f"""schema = 1
 name = {quoted(site.name)}
@@ -209,11 +224,12 @@ def provision(
         listen: host:port that the miner binds.
         hosts: names and addresses in the certificates of nodes that others dial.
         seed: derive site secrets and the linkage key from it; None: random.
-        peers: host:port of each party that serves its peers (Model I); None: parties only dial out.
+        peers: host:port of each party that serves its peers (Model I), or "relay"; None: parties only dial out.
     """
     addresses = dict(peers or {})
     parties = {site.name: root / site.name for site in sites}
     miner, analyst = root / "miner", root / "analyst"
+    sealing: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as temporary:
         authority = Path(temporary) / "authority"
         ca_sha256 = create_authority(authority, federation, demo=True, days=1)
@@ -223,9 +239,12 @@ def provision(
         for node, (name, role) in {**roles, **{node: (name, Role.PARTY) for name, node in parties.items()}}.items():
             (node / "state").mkdir(parents=True, exist_ok=True)
             shutil.copyfile(authority / "ca.crt", node / "ca.crt")
-            set_endpoint(node, federation, endpoint, ca_sha256=ca_sha256, peers=addresses)
-            serves = role is Role.MINER or (role is Role.PARTY and name in addresses)
-            issue(authority, name, role, node / "pki", hosts=hosts if serves else (), days=1)
+            serves = role is Role.MINER or (role is Role.PARTY and addresses.get(name, RELAY) != RELAY)
+            issued = issue(authority, name, role, node / "pki", hosts=hosts if serves else (), days=1)
+            if issued.sealing_key is not None and RELAY in addresses.values():
+                sealing[name] = public_sealing_key(issued.sealing_key)
+        for node in (*roles, *parties.values()):
+            set_endpoint(node, federation, endpoint, ca_sha256=ca_sha256, peers=addresses, sealing=sealing)
     if endpoint is not None:
         write_new(miner / "miner.toml", _miner_toml(listen))
     linkage_key = derived_secret(seed, "linkage").hex() + "\n"
@@ -237,7 +256,14 @@ def provision(
         approver = ApproverKey.load(key) if key.exists() else ApproverKey.create(key)
         write_new(node / "party.toml", _party_toml(site, node, limits, addresses, approver.public))
     return Provisioned(
-        root=root, miner=miner, parties=parties, analyst=analyst, ca_certificate=analyst / "ca.crt", ca_sha256=ca_sha256
+        root=root,
+        miner=miner,
+        parties=parties,
+        analyst=analyst,
+        ca_certificate=analyst / "ca.crt",
+        ca_sha256=ca_sha256,
+        peers=addresses,
+        sealing=sealing,
     )
 
 

@@ -52,6 +52,7 @@ signing_key = "{signing_key}"          # Ed25519; signs releases and receipts
 max_bytes_per_study = 4294967296
 max_concurrent_uploads = 8
 disk_reserve_bytes = 1073741824
+max_relay_bytes = 268435456            # memory for sealed messages between parties that cannot be dialled; 0: none
 
 [workers]
 processes = 1

@@ -16,7 +16,7 @@ from verticil.party.control.policy import MINIMUM_DIFFERENCE, SHARE_DELTA, Polic
 from verticil.party.decision.approvers import public_key_from
 from verticil.party.decision.rules import Rule
 from verticil.party.records.source import ColumnRule, DatasetRule
-from verticil.shared.config import Federation, Table, load_federation, read_toml
+from verticil.shared.config import RELAY, Federation, Table, load_federation, read_toml
 from verticil.shared.errors import Misuse
 from verticil.shared.study.rules import breach_from
 from verticil.shared.transport.identity import is_name
@@ -30,12 +30,14 @@ class PeerRule:
     """Where this party serves its peers in Model I.
 
     Attributes:
-        listen: host:port to bind; port 0 takes a free one.
-        advertise: host:port at which peers reach it; what federation.toml says of this party in [peers].
+        listen: host:port to bind; port 0 takes a free one. Empty with `relay`.
+        advertise: host:port at which peers reach it; what federation.toml says of this party in [peers]. Empty with `relay`.
+        relay: it listens nowhere; what peers ask comes and goes through the miner, sealed (`verticil.party.relay`).
     """
 
-    listen: str
-    advertise: str
+    listen: str = ""
+    advertise: str = ""
+    relay: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,7 @@ class PartyConfig:
         federation: the shared document.
         state_directory: database, spool, site secret.
         certificate, key, signing_key: files of the party's identity.
+        sealing_key: file of the key for what passes through the miner between peers; only there where it is needed.
         linkage_key: file of the key that the parties share.
         datasets: rule by name.
         declarations: the ``[[randomization]]`` tables, read anew for each study.
@@ -64,6 +67,7 @@ class PartyConfig:
     certificate: Path
     key: Path
     signing_key: Path
+    sealing_key: Path
     linkage_key: Path
     datasets: Mapping[str, DatasetRule]
     declarations: tuple[Table, ...]
@@ -105,6 +109,9 @@ def load_party(path: Path) -> PartyConfig:
         signing_key=identity.path_value("signing_key", base)
         if identity.has("signing_key")
         else certificate.with_suffix(".sign"),
+        sealing_key=identity.path_value("sealing_key", base)
+        if identity.has("sealing_key")
+        else certificate.with_suffix(".seal"),
         linkage_key=linkage.path_value("key", base),
         datasets=rules,
         declarations=table.tables("randomization", optional=True),
@@ -115,6 +122,7 @@ def load_party(path: Path) -> PartyConfig:
     )
     for part in (identity, linkage, table):
         part.finish()
+    _check_relay(table, config)
     return config
 
 
@@ -270,9 +278,28 @@ def _at_least(table: Table, key: str, least: int, default: int) -> int:
 
 
 def _peer(table: Table) -> PeerRule:
-    rule = PeerRule(listen=table.value(str, "listen"), advertise=table.value(str, "advertise"))
-    for key, value in (("listen", rule.listen), ("advertise", rule.advertise)):
-        if ":" not in value:
-            table.fail(key, f"got '{value}', expected host:port")
+    if table.value(bool, "relay", False):
+        for key in ("listen", "advertise"):
+            if table.has(key):
+                table.fail(key, "not with relay = true", hint="such a party listens nowhere; drop one of the two")
+        rule = PeerRule(relay=True)
+    else:
+        rule = PeerRule(listen=table.value(str, "listen"), advertise=table.value(str, "advertise"))
+        for key, value in (("listen", rule.listen), ("advertise", rule.advertise)):
+            if ":" not in value:
+                table.fail(key, f"got '{value}', expected host:port")
     table.finish()
     return rule
+
+
+def _check_relay(table: Table, config: PartyConfig) -> None:
+    """What a party says of itself and what federation.toml tells the others must be the same."""
+    said = config.federation.peers.get(config.name)
+    if config.peer is None or said is None or config.peer.relay == (said == RELAY):
+        return
+    expected = "relay = true" if said == RELAY else "listen and advertise"
+    table.fail(
+        "peer",
+        f"federation.toml says '{said}' of '{config.name}' in [peers], expected {expected} here",
+        hint="the others reach this party as federation.toml says",
+    )

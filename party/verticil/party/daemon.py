@@ -3,8 +3,9 @@
 Promises
 - To the miner the party only dials out. It polls (long poll), remembers what it is told, and works on each study in a task of its
   own (`verticil.party.exchange.delivery`); a slow upload holds up neither the poll nor another study.
-- With ``[peer]`` in party.toml it serves its peers (Model I) and works on the studies that its operator loaded
-  (`verticil.party.peer`). A federation of peers needs no miner, and a party of it dials none.
+- With ``[peer]`` in party.toml it serves its peers (Model I), at a port or through the miner (`verticil.party.relay`), and works
+  on the studies that its operator loaded (`verticil.party.peer`). A federation of peers that are all dialled needs no miner, and
+  a party of it dials none.
 - What people of the site write into the database (`party approve`, `party deny`, `party revoke`) is noticed within a third of a
   second, and breaks off a transfer that must not go on.
 - Renewed certificates and a new deny-list are taken up while it runs.
@@ -46,6 +47,7 @@ from verticil.party.peer.network import GrpcNetwork, PeerNetwork
 from verticil.party.peer.node import PeerNode
 from verticil.party.peer.shelf import Shelf
 from verticil.party.peer.steps.turn import Work
+from verticil.party.relay.network import RelayNetwork
 from verticil.party.retry import DIALLED_AGAIN, ENDS_THE_DAEMON, TRIED_AGAIN, Backoff
 from verticil.shared import logs
 from verticil.shared.errors import InternalFault, Misuse, PeerFault, VerticilError
@@ -139,6 +141,8 @@ async def run_party(
     metrics = Metrics()
     if peers is None and config.peer is not None:
         peers = GrpcNetwork(config, config.peer, followed, revocations, metrics)
+    if peers is not None and config.federation.relays and coordinator_factory is not None:
+        peers = RelayNetwork(config, peers, coordinator_factory)
     if coordinator_factory is None and peers is None:
         raise Misuse(
             "CONFIG_INVALID",

@@ -125,13 +125,13 @@ def _check(config: PartyConfig, study: Study) -> None:
         raise Misuse(
             "CONFIG_INVALID",
             f"{where}: peer: missing, and study '{study.id}' is one between peers",
-            hint="say in [peer] where this party serves its peers: listen and advertise",
+            hint="say in [peer] where this party serves its peers: listen and advertise, or relay = true",
         )
     if missing := [name for name in study.parties if name != config.name and name not in federation.peers]:
         raise Misuse(
             "CONFIG_INVALID",
             f"federation.toml: peers: {', '.join(missing)} missing, and study '{study.id}' names them",
-            hint="every party of a study between peers has its host:port in [peers]",
+            hint='every party of a study between peers has its host:port in [peers], or "relay"',
         )
     if study.structure.parents is None and federation.endpoint is None:
         raise Misuse(

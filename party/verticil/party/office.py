@@ -301,7 +301,7 @@ id = "ID"                                # always read as text
 # scheme = "symmetric"
 # epsilon = 1.5
 
-# [peer]                                 # for studies between peers: where this party serves them
+# [peer]                                 # for studies between peers: where this party serves them; or: relay = true
 # listen = "0.0.0.0:8444"
 # advertise = "NAME.example.org:8444"    # as in [peers] of federation.toml
 

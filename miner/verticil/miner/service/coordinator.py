@@ -18,6 +18,7 @@ from typing import Final
 
 from verticil.miner.service.linking import Linking
 from verticil.miner.service.presence import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
+from verticil.miner.service.relay import Relay
 from verticil.miner.service.release import release_parts
 from verticil.miner.service.review import countersign
 from verticil.miner.service.scores import Scores
@@ -57,6 +58,7 @@ class Coordinator:
         changes: wakes pollers, and is told of changes.
         presence: leases and progress.
         scores: answers for studies between peers.
+        relay: passes sealed envelopes on between them.
         revocations: the deny-list, which parties are told.
         max_concurrent_uploads: streams received at the same time; others wait for their turn.
     """
@@ -67,6 +69,7 @@ class Coordinator:
         changes: Changes,
         presence: Presence,
         scores: Scores,
+        relay: Relay,
         *,
         max_concurrent_uploads: int,
         revocations: Revocations = NOBODY_REVOKED,
@@ -74,6 +77,7 @@ class Coordinator:
         self._revocations = revocations
         self._session = session
         self._scores = scores
+        self._relay = relay
         self._linking = Linking(session, changes)
         self._changes = changes
         self._presence = presence
@@ -433,6 +437,21 @@ class Coordinator:
         """Take in a party's scores of a study between peers, and tell the structure when there is one; see `Scores.put`."""
         with self._presence.call(identity.name):
             return await self._scores.put(identity.name, request)
+
+    async def PutRelay(
+        self, identity: Identity, request: coordinator_pb2.PutRelayRequest
+    ) -> coordinator_pb2.PutRelayReply:
+        """Take in a sealed envelope for another party; see `Relay.put`."""
+        with self._presence.call(identity.name):
+            self._relay.put(identity.name, request.recipient, request.sealed)
+            return coordinator_pb2.PutRelayReply()
+
+    async def TakeRelay(
+        self, identity: Identity, request: coordinator_pb2.TakeRelayRequest
+    ) -> coordinator_pb2.TakeRelayReply:
+        """Hand out what others left for the party; see `Relay.take`."""
+        with self._presence.call(identity.name):
+            return await self._relay.take(identity.name, request)
 
 
 def end_of(record: StudyRecord, state: State) -> common_pb2.ErrorDetail | None:

@@ -27,6 +27,7 @@ from verticil.miner.service.control import Control
 from verticil.miner.service.coordinator import Coordinator
 from verticil.miner.service.learning import Executor
 from verticil.miner.service.presence import Changes, Presence
+from verticil.miner.service.relay import Relay
 from verticil.miner.service.scores import Scores
 from verticil.miner.service.session import Session
 from verticil.miner.storage.catalogue import Catalogue
@@ -127,6 +128,7 @@ class MinerNode:
             self.changes,
             presence,
             self.scores,
+            Relay(self.changes, max_bytes=limits.max_relay_bytes, monotonic=monotonic),
             max_concurrent_uploads=limits.max_concurrent_uploads,
             revocations=revocations,
         )

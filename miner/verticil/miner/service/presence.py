@@ -48,6 +48,8 @@ class Changes:
     def __init__(self) -> None:
         self.generation = 0
         self.closed = False
+        self.closing: list[Callable[[], None]] = []
+        """Called by `close`: for those who wait for something else than changes."""
         self._event = asyncio.Event()
 
     def notify(self) -> None:
@@ -60,6 +62,8 @@ class Changes:
         """Wake everyone and let nobody wait any more: the miner is about to stop."""
         self.closed = True
         self.notify()
+        for tell in self.closing:
+            tell()
 
     async def wait(self, generation: int, timeout_seconds: float) -> None:
         """Return when there was a change since `generation`, or after the timeout."""

@@ -39,7 +39,7 @@ from verticil.shared.transport.pki import (
     utc_now,
 )
 
-__all__ = ["Installed", "install", "read_fingerprint"]
+__all__ = ["Installed", "install", "move_in", "read_fingerprint"]
 
 _HEX_DIGITS: Final = 64
 
@@ -111,7 +111,7 @@ def install(
         replace_file(target, chain_pem((tls, signing)), part=target.with_name(f".{target.name}.part"))
         target.chmod(0o644)
         for key in (tls_key, signing_key):
-            _move_in(key)
+            move_in(key)
         sync_directory(directory)
     except OSError as error:
         raise write_fault(error, target) from None
@@ -172,7 +172,7 @@ def _key_of(certificate: x509.Certificate, path: Path, *, what: str) -> Path:
     )
 
 
-def _move_in(key: Path) -> None:
+def move_in(key: Path) -> None:
     """Give a key that had waited its name; the one before it is kept aside, for nobody overwrites a key."""
     if ".next." not in key.name:
         return

@@ -6,8 +6,11 @@ its only URI, the TLS one also the hosts. Nothing outside these signed parts is 
 certificate that it renews and that certificate's signature over both requests: whoever holds the old key asks for the new
 certificate, and the authority's operator has nothing to decide anew.
 
+A party's first request also tells the public half of its sealing key (X25519, `verticil.shared.relay.sealing`), signed with the
+signing key. It gets into no certificate; the authority's operator copies it into federation.toml.
+
 Private keys are written with mode 0600 beside the request, are never overwritten and never leave that folder. What people
-compare by telephone is `Request.key_hash`, over both public keys.
+compare by telephone is `Request.key_hash`, over all public keys.
 """
 
 from __future__ import annotations
@@ -24,13 +27,13 @@ from typing import Final, TypeAlias, cast
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, x25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from verticil.shared.disk import create_files
 from verticil.shared.errors import DataFault, Misuse, PeerFault
 from verticil.shared.transport.authority import host_name, private_pem, subject_of
-from verticil.shared.transport.identity import Identity, peer_host
+from verticil.shared.transport.identity import Identity, Role, peer_host
 from verticil.shared.transport.pki import (
     SIGNING_PURPOSE,
     identity_of,
@@ -43,7 +46,8 @@ __all__ = ["Request", "create_renewal", "create_request", "parse_request", "read
 
 _KIND: Final = "verticil certificate request"
 _LIMIT_BYTES: Final = 65_536
-_KEYS: Final = {"schema", "kind", "tls", "signing", "renews"}
+_KEYS: Final = {"schema", "kind", "tls", "signing", "renews", "sealing"}
+_SEALING_BYTES: Final = 32
 _NEVER: Final = "keys are never overwritten; to renew a certificate: verticil pki renew"
 
 _TlsKey: TypeAlias = ec.EllipticCurvePrivateKey
@@ -60,6 +64,7 @@ class Request:
         tls_key: public key of the TLS certificate to be.
         signing_key: public key of the signing certificate to be.
         renews: the TLS certificate whose holder signed this request; None in a first request.
+        sealing: public sealing key, 32 bytes; empty in a renewal, and for nodes that need none.
     """
 
     identity: Identity
@@ -67,18 +72,20 @@ class Request:
     tls_key: ec.EllipticCurvePublicKey
     signing_key: ed25519.Ed25519PublicKey
     renews: x509.Certificate | None = None
+    sealing: bytes = b""
 
     @property
     def key_hash(self) -> str:
-        """SHA-256 over both public keys (DER, TLS first), lower-case hex: the same at the site and at the authority."""
+        """SHA-256 over the public keys (TLS and signing, DER; sealing, raw), lower-case hex: the same here and there."""
         digest = hashlib.sha256()
         for key in (self.tls_key, self.signing_key):
             digest.update(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+        digest.update(self.sealing)
         return digest.hexdigest()
 
 
 def create_request(directory: Path, identity: Identity, *, hosts: Sequence[str] = ()) -> tuple[Path, Request]:
-    """Make a node's keys and its request: ``NAME.key``, ``NAME.sign`` (both 0600) and ``NAME.req``.
+    """Make a node's keys and its request: ``NAME.key``, ``NAME.sign``, a party's ``NAME.seal`` (all 0600) and ``NAME.req``.
 
     Args:
         directory: made when absent; nobody else's.
@@ -93,13 +100,15 @@ def create_request(directory: Path, identity: Identity, *, hosts: Sequence[str] 
         DataFault: DISK_FULL; there are no files then.
     """
     tls, signing = ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()
-    content = _written(identity, hosts, tls, signing)
+    sealing = x25519.X25519PrivateKey.generate() if identity.role is Role.PARTY else None
+    content = _written(identity, hosts, tls, signing, sealing=sealing)
     path = directory / f"{identity.name}.req"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     create_files(
         {
             directory / f"{identity.name}.key": (private_pem(tls), 0o600),
             directory / f"{identity.name}.sign": (private_pem(signing), 0o600),
+            **({} if sealing is None else {directory / f"{identity.name}.seal": (private_pem(sealing), 0o600)}),
             path: (content, 0o644),
         },
         exists_hint=_NEVER,
@@ -171,6 +180,7 @@ def parse_request(content: bytes, *, what: str = "request") -> Request:
         tls_key=tls_key,
         signing_key=signing_key,
         renews=_renewed(document["renews"], _bound(tls, signing), identity, what) if "renews" in document else None,
+        sealing=_sealing_in(document["sealing"], signing_key, identity, what) if "sealing" in document else b"",
     )
 
 
@@ -199,6 +209,7 @@ def _written(
     signing: _SigningKey,
     *,
     renews: tuple[x509.Certificate, _TlsKey] | None = None,
+    sealing: x25519.X25519PrivateKey | None = None,
 ) -> bytes:
     uri = x509.UniformResourceIdentifier(identity.uri)
     tls_request = _builder(identity, [uri, *map(host_name, hosts)]).sign(tls, hashes.SHA256())
@@ -220,7 +231,18 @@ def _written(
             "certificate": certificate.public_bytes(Encoding.PEM).decode("ascii"),
             "signature": base64.b64encode(signature).decode("ascii"),
         }
+    if sealing is not None:
+        public = sealing.public_key().public_bytes_raw()
+        document["sealing"] = {
+            "key": public.hex(),
+            "signature": base64.b64encode(signing.sign(_sealing_claim(identity, public))).decode("ascii"),
+        }
     return (json.dumps(document, indent=1) + "\n").encode("ascii")
+
+
+def _sealing_claim(identity: Identity, public: bytes) -> bytes:
+    """What the signing key signs of a sealing key, under a name that no other signature has."""
+    return b"verticil/sealing/v1\n" + identity.uri.encode("ascii") + b"\n" + public
 
 
 def _builder(identity: Identity, names: Sequence[x509.GeneralName]) -> x509.CertificateSigningRequestBuilder:
@@ -333,6 +355,22 @@ def _hosts_of(holder: x509.CertificateSigningRequest | x509.Certificate, identit
     names = _names(holder)
     found = [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
     return tuple(host for host in found if host != peer_host(identity))
+
+
+def _sealing_in(value: object, signing: ed25519.Ed25519PublicKey, identity: Identity, what: str) -> bytes:
+    fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    try:
+        public = bytes.fromhex(str(fields.get("key")))
+        signature = base64.b64decode(str(fields.get("signature")), validate=True)
+    except (ValueError, binascii.Error):
+        public = signature = b""
+    if len(public) != _SEALING_BYTES:
+        raise PeerFault("MESSAGE_INVALID", f"{what}: sealing: expected a key of 32 bytes and a signature")
+    try:
+        signing.verify(signature, _sealing_claim(identity, public))
+    except InvalidSignature:
+        raise PeerFault("CERTIFICATE_INVALID", f"{what}: sealing: not signed with its own signing key") from None
+    return public
 
 
 def _renewed(value: object, bound: bytes, identity: Identity, what: str) -> x509.Certificate:

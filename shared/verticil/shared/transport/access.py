@@ -36,6 +36,8 @@ ROLES: Final[Mapping[str, frozenset[Role]]] = {
     "/verticil.wire.v1.Coordinator/FinishUpload": _PARTY,
     "/verticil.wire.v1.Coordinator/GetRelease": _PARTY,
     "/verticil.wire.v1.Coordinator/PutScores": _PARTY,
+    "/verticil.wire.v1.Coordinator/PutRelay": _PARTY,
+    "/verticil.wire.v1.Coordinator/TakeRelay": _PARTY,
     "/verticil.wire.v1.Control/SubmitStudy": _ANALYST,
     "/verticil.wire.v1.Control/GetStudy": _READERS,
     "/verticil.wire.v1.Control/ListStudies": _READERS,

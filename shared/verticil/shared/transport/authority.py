@@ -3,7 +3,8 @@
 `issue` makes a node's keys, too, so whoever runs it sees every private key: that is for trials and the demonstration. In a real
 federation each site makes its own keys and has them signed (`verticil.shared.membership`). Files: ``ca.crt``, ``ca.key``, and
 ``issued/`` with every certificate that was made; for a node ``NAME.crt`` (TLS certificate, then signing certificate),
-``NAME.key`` (TLS, ECDSA P-256) and ``NAME.sign`` (Ed25519). Private files are made with mode 0600 and never overwritten.
+``NAME.key`` (TLS, ECDSA P-256), ``NAME.sign`` (Ed25519) and, of a party, ``NAME.seal`` (X25519, in no certificate). Private files
+are made with mode 0600 and never overwritten.
 Profiles follow RFC 5280; every certificate of a node carries its identity as its only URI, TLS certificates of servers also DNS
 and IP names, and `peer_host`, by which a caller makes sure that it speaks to that node and to no other.
 """
@@ -19,7 +20,7 @@ from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, x25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -47,6 +48,7 @@ __all__ = [
     "create_authority",
     "host_name",
     "issue",
+    "new_sealing_pem",
     "open_authority",
     "private_pem",
     "record",
@@ -69,12 +71,14 @@ class IssuedFiles:
         key: private key of the TLS certificate.
         signing_key: private key of the signing certificate.
         not_after: when both certificates end (UTC).
+        sealing_key: a party's private key for what passes through the miner between peers; other nodes have none.
     """
 
     certificate: Path
     key: Path
     signing_key: Path
     not_after: dt.datetime
+    sealing_key: Path | None = None
 
 
 def create_authority(
@@ -202,14 +206,17 @@ def issue(
         certificate=out / f"{name}.crt",
         key=out / f"{name}.key",
         signing_key=out / f"{name}.sign",
+        sealing_key=out / f"{name}.seal" if role is Role.PARTY else None,
         not_after=issued[0].not_valid_after_utc,
     )
-    _refuse_existing((files.key, files.signing_key, files.certificate))
+    sealing = {} if files.sealing_key is None else {files.sealing_key: (new_sealing_pem(), 0o600)}
+    _refuse_existing((files.key, files.signing_key, files.certificate, *sealing))
     out.mkdir(parents=True, exist_ok=True)
     create_files(
         {
             files.key: (private_pem(tls_key), 0o600),
             files.signing_key: (private_pem(signing_key), 0o600),
+            **sealing,
             files.certificate: (chain_pem(issued), 0o644),
             **record(issuer, issued),
         },
@@ -379,9 +386,16 @@ def host_name(text: str) -> x509.GeneralName:
     return x509.DNSName(text)
 
 
-def private_pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
+def private_pem(
+    key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | x25519.X25519PrivateKey,
+) -> bytes:
     """A private key as it stands in its file."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def new_sealing_pem() -> bytes:
+    """A new sealing key (`verticil.shared.relay.sealing`) as it stands in its file."""
+    return private_pem(x25519.X25519PrivateKey.generate())
 
 
 def _refuse_existing(paths: Sequence[Path]) -> None:

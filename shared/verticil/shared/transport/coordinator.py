@@ -96,6 +96,14 @@ class Coordinator(Protocol):
         """Model I: give the party's pair scores, and wait at most ``wait_seconds`` for the structure; again, only the latter."""
         ...
 
+    async def put_relay(self, request: coordinator_pb2.PutRelayRequest) -> coordinator_pb2.PutRelayReply:
+        """Model I: leave a sealed envelope for another party."""
+        ...
+
+    async def take_relay(self, request: coordinator_pb2.TakeRelayRequest) -> coordinator_pb2.TakeRelayReply:
+        """Model I: wait at most ``wait_seconds`` for envelopes that others left for the party."""
+        ...
+
     async def close(self) -> None:
         """Give up the connection. Repeatable."""
         ...
@@ -194,6 +202,18 @@ class CoordinatorService(Protocol):
         self, identity: Identity, request: coordinator_pb2.PutScoresRequest
     ) -> coordinator_pb2.PutScoresReply:
         """See `Coordinator.put_scores`. Answers at once when the daemon is about to stop."""
+        ...
+
+    async def PutRelay(
+        self, identity: Identity, request: coordinator_pb2.PutRelayRequest
+    ) -> coordinator_pb2.PutRelayReply:
+        """See `Coordinator.put_relay`."""
+        ...
+
+    async def TakeRelay(
+        self, identity: Identity, request: coordinator_pb2.TakeRelayRequest
+    ) -> coordinator_pb2.TakeRelayReply:
+        """See `Coordinator.take_relay`. Answers at once when the daemon is about to stop."""
         ...
 
 

@@ -179,6 +179,16 @@ class InMemoryCoordinator(_Wire):
         self._enter("PutScores")
         return await self._one("PutScores", self._service.PutScores(self._identity, _sent(request)))
 
+    async def put_relay(self, request: coordinator_pb2.PutRelayRequest) -> coordinator_pb2.PutRelayReply:
+        """See `Coordinator.put_relay`."""
+        self._enter("PutRelay")
+        return await self._one("PutRelay", self._service.PutRelay(self._identity, _sent(request)))
+
+    async def take_relay(self, request: coordinator_pb2.TakeRelayRequest) -> coordinator_pb2.TakeRelayReply:
+        """See `Coordinator.take_relay`."""
+        self._enter("TakeRelay")
+        return await self._one("TakeRelay", self._service.TakeRelay(self._identity, _sent(request)))
+
 
 class InMemoryControl(_Wire):
     """`Control` on a service object.

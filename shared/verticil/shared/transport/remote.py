@@ -128,6 +128,15 @@ class GrpcCoordinator:
         seconds = max(_CALL_SECONDS, request.wait_seconds + _WAIT_MARGIN_SECONDS)
         return await self._connection.unary(self._stub.PutScores, request, timeout_seconds=seconds)
 
+    async def put_relay(self, request: coordinator_pb2.PutRelayRequest) -> coordinator_pb2.PutRelayReply:
+        """See `Coordinator.put_relay`."""
+        return await self._connection.unary(self._stub.PutRelay, request, timeout_seconds=_CALL_SECONDS)
+
+    async def take_relay(self, request: coordinator_pb2.TakeRelayRequest) -> coordinator_pb2.TakeRelayReply:
+        """See `Coordinator.take_relay`."""
+        seconds = max(_CALL_SECONDS, request.wait_seconds + _WAIT_MARGIN_SECONDS)
+        return await self._connection.unary(self._stub.TakeRelay, request, timeout_seconds=seconds)
+
     async def close(self) -> None:
         """Close the connection. Repeatable."""
         await self._connection.close()

@@ -729,3 +729,123 @@ class PutScoresReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PutScoresReply: _TypeAlias = PutScoresReply  # noqa: Y015
+
+@_typing.final
+class PutRelayRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECIPIENT_FIELD_NUMBER: _builtins.int
+    SEALED_FIELD_NUMBER: _builtins.int
+    recipient: _builtins.str
+    """a party's name"""
+    sealed: _builtins.bytes
+    """at most 528 KiB; see relay.proto. The miner cannot open it."""
+    def __init__(
+        self,
+        *,
+        recipient: _builtins.str = ...,
+        sealed: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["recipient", b"recipient", "sealed", b"sealed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutRelayRequest: _TypeAlias = PutRelayRequest  # noqa: Y015
+
+@_typing.final
+class PutRelayReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutRelayReply: _TypeAlias = PutRelayReply  # noqa: Y015
+
+@_typing.final
+class TakeRelayRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BOX_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    WAIT_SECONDS_FIELD_NUMBER: _builtins.int
+    box: _builtins.int
+    """from the last reply; 0: none"""
+    after: _builtins.int
+    """of that box: everything up to this number has arrived"""
+    wait_seconds: _builtins.int
+    """at most 60"""
+    def __init__(
+        self,
+        *,
+        box: _builtins.int = ...,
+        after: _builtins.int = ...,
+        wait_seconds: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "box", b"box", "wait_seconds", b"wait_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeRelayRequest: _TypeAlias = TakeRelayRequest  # noqa: Y015
+
+@_typing.final
+class TakeRelayReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BOX_FIELD_NUMBER: _builtins.int
+    ENVELOPES_FIELD_NUMBER: _builtins.int
+    box: _builtins.int
+    """names the caller's box; another one: the miner was started anew, what lay there is lost"""
+    @_builtins.property
+    def envelopes(self) -> _containers.RepeatedCompositeFieldContainer[Global___RelayEnvelope]:
+        """oldest first"""
+
+    def __init__(
+        self,
+        *,
+        box: _builtins.int = ...,
+        envelopes: _abc.Iterable[Global___RelayEnvelope] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["box", b"box", "envelopes", b"envelopes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeRelayReply: _TypeAlias = TakeRelayReply  # noqa: Y015
+
+@_typing.final
+class RelayEnvelope(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    SEALED_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """grows"""
+    source: _builtins.str
+    """who left it, as the miner says; only the seal proves it"""
+    sealed: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        source: _builtins.str = ...,
+        sealed: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "sealed", b"sealed", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RelayEnvelope: _TypeAlias = RelayEnvelope  # noqa: Y015

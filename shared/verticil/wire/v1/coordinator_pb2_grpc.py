@@ -96,6 +96,16 @@ class CoordinatorStub:
                 request_serializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutScoresRequest.SerializeToString,
                 response_deserializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutScoresReply.FromString,
                 _registered_method=True)
+        self.PutRelay = channel.unary_unary(
+                '/verticil.wire.v1.Coordinator/PutRelay',
+                request_serializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutRelayRequest.SerializeToString,
+                response_deserializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutRelayReply.FromString,
+                _registered_method=True)
+        self.TakeRelay = channel.unary_unary(
+                '/verticil.wire.v1.Coordinator/TakeRelay',
+                request_serializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.TakeRelayRequest.SerializeToString,
+                response_deserializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.TakeRelayReply.FromString,
+                _registered_method=True)
 
 
 class CoordinatorServicer:
@@ -180,6 +190,20 @@ class CoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PutRelay(self, request, context):
+        """Model I for parties that nobody can dial: leave a sealed envelope for another party. The same envelope again is left once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TakeRelay(self, request, context):
+        """Long poll: the envelopes that lie here for the caller. They are told again until `after` says that they have arrived.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -242,6 +266,16 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.PutScores,
                     request_deserializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutScoresRequest.FromString,
                     response_serializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutScoresReply.SerializeToString,
+            ),
+            'PutRelay': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutRelay,
+                    request_deserializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutRelayRequest.FromString,
+                    response_serializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutRelayReply.SerializeToString,
+            ),
+            'TakeRelay': grpc.unary_unary_rpc_method_handler(
+                    servicer.TakeRelay,
+                    request_deserializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.TakeRelayRequest.FromString,
+                    response_serializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.TakeRelayReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -569,6 +603,60 @@ class Coordinator:
             '/verticil.wire.v1.Coordinator/PutScores',
             verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutScoresRequest.SerializeToString,
             verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutScoresReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutRelay(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/verticil.wire.v1.Coordinator/PutRelay',
+            verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutRelayRequest.SerializeToString,
+            verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutRelayReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeRelay(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/verticil.wire.v1.Coordinator/TakeRelay',
+            verticil_dot_wire_dot_v1_dot_coordinator__pb2.TakeRelayRequest.SerializeToString,
+            verticil_dot_wire_dot_v1_dot_coordinator__pb2.TakeRelayReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -54,6 +54,10 @@ class CoordinatorStub:
     """Model I with a learned structure: the scores of the pairs that this party scores. When every party's are there, the search
     runs; ask again (the same request) for the structure. No column ever comes here.
     """
+    PutRelay: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.PutRelayRequest, _coordinator_pb2.PutRelayReply]
+    """Model I for parties that nobody can dial: leave a sealed envelope for another party. The same envelope again is left once."""
+    TakeRelay: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.TakeRelayRequest, _coordinator_pb2.TakeRelayReply]
+    """Long poll: the envelopes that lie here for the caller. They are told again until `after` says that they have arrived."""
 
 @_typing.type_check_only
 class CoordinatorAsyncStub(CoordinatorStub):
@@ -80,6 +84,10 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """Model I with a learned structure: the scores of the pairs that this party scores. When every party's are there, the search
     runs; ask again (the same request) for the structure. No column ever comes here.
     """
+    PutRelay: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.PutRelayRequest, _coordinator_pb2.PutRelayReply]  # type: ignore[assignment]
+    """Model I for parties that nobody can dial: leave a sealed envelope for another party. The same envelope again is left once."""
+    TakeRelay: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.TakeRelayRequest, _coordinator_pb2.TakeRelayReply]  # type: ignore[assignment]
+    """Long poll: the envelopes that lie here for the caller. They are told again until `after` says that they have arrived."""
 
 class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
     """Parties dial in; the miner never dials out. Every call is safe to repeat."""
@@ -175,5 +183,21 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         """Model I with a learned structure: the scores of the pairs that this party scores. When every party's are there, the search
         runs; ask again (the same request) for the structure. No column ever comes here.
         """
+
+    @_abc_1.abstractmethod
+    def PutRelay(
+        self,
+        request: _coordinator_pb2.PutRelayRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.PutRelayReply, _abc.Awaitable[_coordinator_pb2.PutRelayReply]]:
+        """Model I for parties that nobody can dial: leave a sealed envelope for another party. The same envelope again is left once."""
+
+    @_abc_1.abstractmethod
+    def TakeRelay(
+        self,
+        request: _coordinator_pb2.TakeRelayRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.TakeRelayReply, _abc.Awaitable[_coordinator_pb2.TakeRelayReply]]:
+        """Long poll: the envelopes that lie here for the caller. They are told again until `after` says that they have arrived."""
 
 def add_CoordinatorServicer_to_server(servicer: CoordinatorServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
