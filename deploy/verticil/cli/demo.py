@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, cast
@@ -47,6 +48,13 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the nodes' folders: configurations, keys, state, logs.")
     ] = False,
+    chaos: Annotated[
+        bool,
+        typer.Option(
+            "--chaos",
+            help="Run it twice, the second time with a line cut and processes killed, and compare what was published.",
+        ),
+    ] = False,
     form: FormatOption = Format.text,
 ) -> None:
     """Run a whole federation on this machine: three organisations, mutual TLS, a published and verified release.
@@ -54,6 +62,7 @@ def demo(
     The data are 30,647 people of the public UCI Adult extract, split by column between a census bureau, an employer and a
     tax office.
     """
+    from verticil.simulation.chaos.drill import run_drill
     from verticil.simulation.processes import run_demo
     from verticil.simulation.summary import parameters_text, release_summary
 
@@ -67,8 +76,13 @@ def demo(
         progress.print(f"[dim]{count:>3}[/] ", end="")
         progress.print(text, markup=False)
 
+    drill = None
     try:
-        result = run_demo(folder, model=model.value, rows=rows, seed=seed, keep=keep, step=step)
+        if chaos:
+            drill = run_drill(folder, model=model.value, rows=rows, seed=seed, keep=keep, step=step)
+        result = (
+            drill.demo if drill else run_demo(folder, model=model.value, rows=rows, seed=seed, keep=keep, step=step)
+        )
     except BaseException:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -88,12 +102,26 @@ def demo(
         "peak_memory_mib": {name: round(peak, 1) for name, peak in result.peak_memory_mib.items()},
         **summary,
     }
+    if drill:
+        payload["chaos"] = {
+            "same_release": True,  # else there was an error
+            "events": [asdict(event) for event in drill.events],
+            "digests": drill.digests,
+            "epsilon_charged": drill.epsilon_charged,
+        }
     if emit(payload, form=form):
         return
     console = text_console()
     low, high = cast("tuple[float, float]", summary["epsilon_range"])
     total = cast("float", summary["epsilon_per_person"])
     console.print(f"\n[bold green]published and verified[/] in {result.wall_seconds:.1f} s: {release}")
+    if drill:
+        kills = sum(event.what == "kill" for event in drill.events)
+        cuts = sum(event.what == "cut" for event in drill.events)
+        console.print(
+            f"  after {kills} kills and {cuts} cut line      the same release as undisturbed ({len(drill.digests)} digests)"
+        )
+        console.print("  ledgers and audit logs         charged as undisturbed; every chain verified")
     if model is Model.peer:
         console.print("  the same release               at every party, signed by all of them")
     console.print(f"  people at all three parties    {result.n_common:,}")
