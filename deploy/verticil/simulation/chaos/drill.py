@@ -21,7 +21,7 @@ from typing import Final, cast
 from verticil.party.config import load_party
 from verticil.party.evidence import reports
 from verticil.shared.config import load_federation
-from verticil.shared.errors import GateFailed, VerticilError
+from verticil.shared.errors import GateFailed, InternalFault, VerticilError
 from verticil.shared.study.canonical import digest as study_digest
 from verticil.shared.study.reading import read_study
 from verticil.shared.transport.client import Connection
@@ -54,7 +54,7 @@ notice that it is time to disturb."""
 LOOK_SECONDS: Final = 0.1
 DARK_SECONDS: Final = 3.0
 PATIENCE_SECONDS: Final = 90.0
-_SENDING: Final = frozenset({"exchanging columns", "learning", "collecting parameters"})
+_SENDING: Final = ("exchanging columns", "waiting for column", "learning", "collecting", "waiting for the parameters")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,10 +148,12 @@ class _Drill:
         """Run and disturb; the first failure of the two ends both, and is raised as it is."""
         running, disturbing = asyncio.ensure_future(run), asyncio.ensure_future(disturb)
         try:
-            await asyncio.wait((running, disturbing), return_when=asyncio.FIRST_EXCEPTION)
+            done, _ = await asyncio.wait((running, disturbing), return_when=asyncio.FIRST_COMPLETED)
             for task in (disturbing, running):
-                if task.done():
+                if task in done:
                     task.result()
+            if not disturbing.done():
+                raise InternalFault("INTERNAL", "the study was published before anything could be disturbed")
             return await running
         finally:
             for task in (running, disturbing):
@@ -241,17 +243,25 @@ class _Drill:
     async def _disturb_peers(self) -> None:
         digest = study_digest(read_study(self.made.analyst / "study.toml")).hex()
 
-        async def until(stages: frozenset[str]) -> str:
+        def stages() -> set[str]:
+            try:
+                return set(standing(self.made.parties, digest).stages.values())
+            except (
+                VerticilError,
+                StopIteration,
+            ):  # not loaded everywhere yet; who follows the study sees what is wrong
+                return set()
+
+        async def until(*words: str) -> str:
             while True:
-                with suppress(VerticilError, StopIteration, RuntimeError):  # not loaded everywhere yet
-                    found = await asyncio.to_thread(standing, self.made.parties, digest)
-                    if stages & set(found.stages.values()):
-                        return "while the parties are " + " / ".join(sorted(set(found.stages.values())))
+                found = sorted(await asyncio.to_thread(stages))
+                if any(stage.startswith(words) for stage in found):
+                    return "while parties are: " + "; ".join(found)
                 await asyncio.sleep(LOOK_SECONDS)
 
-        await until(frozenset({"linking", "randomizing"}))
+        await until("linking", "waiting for the list of pseudonyms", "waiting for the common list")
         self._slow(SLOWER_SECONDS)
-        where = await until(_SENDING)
+        where = await until(*_SENDING)
         await self._lines[self._cut_off].cut()
         self._tell("cut", self._cut_off, f"{self._cut_off}: line cut, {where}")
         await self._kill(self._killed, where)
