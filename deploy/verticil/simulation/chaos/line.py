@@ -174,6 +174,9 @@ class Line:
         task = asyncio.ensure_future(self._connection(reader, writer))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        task.add_done_callback(
+            lambda _task: writer.transport.abort()
+        )  # of a task that was cancelled before it began, too
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         ends = [writer]
