@@ -119,9 +119,9 @@ def demo(
         kills = sum(event.what == "kill" for event in drill.events)
         cuts = sum(event.what == "cut" for event in drill.events)
         console.print(
-            f"  after {kills} kills and {cuts} cut line      the same release as undisturbed ({len(drill.digests)} digests)"
+            f"  after {kills} kills, {cuts} cut line      the same release as undisturbed ({len(drill.digests)} digests)"
         )
-        console.print("  ledgers and audit logs         charged as undisturbed; every chain verified")
+        console.print("  ledgers, audit logs            charged as undisturbed; every chain verified")
     if model is Model.peer:
         console.print("  the same release               at every party, signed by all of them")
     console.print(f"  people at all three parties    {result.n_common:,}")
