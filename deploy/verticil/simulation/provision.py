@@ -15,7 +15,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,7 @@ __all__ = [
     "Limits",
     "Provisioned",
     "Site",
+    "copied",
     "derived_secret",
     "provision",
     "provision_demo",
@@ -111,6 +112,28 @@ def derived_secret(seed: int | None, purpose: str) -> bytes:
     if seed is None:
         return secrets.token_bytes(32)
     return hashlib.sha256(f"verticil/simulation/v1\0{purpose}\0{seed}".encode()).digest()
+
+
+def copied(made: Provisioned, root: Path) -> Provisioned:
+    """Copy a federation that nobody runs: the same keys and secrets, a life of its own.
+
+    Args:
+        made: what to copy; its tables lie in its folder, too, or nowhere near.
+        root: a folder beside `made.root`, to be made.
+    """
+    shutil.copytree(made.root, root)
+
+    def there(path: Path) -> Path:
+        return root / path.relative_to(made.root)
+
+    return replace(
+        made,
+        root=root,
+        miner=there(made.miner),
+        parties={party: there(folder) for party, folder in made.parties.items()},
+        analyst=there(made.analyst),
+        ca_certificate=there(made.ca_certificate),
+    )
 
 
 def set_endpoint(
