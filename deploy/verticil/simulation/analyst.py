@@ -23,7 +23,7 @@ from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.client import Connection
+from verticil.shared.transport.client import Connection, retriable
 from verticil.shared.transport.coordinator import Control
 from verticil.shared.transport.fetch import fetch_release
 from verticil.shared.transport.pki import load_credentials
@@ -59,7 +59,7 @@ async def follow_study(
     step: Callable[[str], None] = lambda _line: None,
     check: Callable[[], None] = lambda: None,
 ) -> control_pb2.StudySummary:
-    """Wait until a study is published.
+    """Wait until a study is published. A miner that is away for a while is waited for.
 
     Args:
         control: the connection to the miner.
@@ -74,7 +74,16 @@ async def follow_study(
     while True:
         check()
         request = control_pb2.GetStudyRequest(study_digest=digest, known_version=version, wait_seconds=WAIT_SECONDS)
-        study = (await control.get_study(request)).study
+        try:
+            study = (await control.get_study(request)).study
+        except VerticilError as error:
+            if not retriable(error):
+                raise
+            if told != error.code:
+                step(f"waiting for the miner: {error.code}")
+                told = error.code
+            await asyncio.sleep(WAIT_SECONDS)
+            continue
         version = study.version
         name = State(study.state).words
         line = name + (f": {study.stage_detail}" if study.stage_detail else "")
