@@ -184,7 +184,7 @@ def _measure(folder: str, n_states: Sequence[int], n: int) -> None:
     """CPU seconds on one thread and on two, wall seconds on two, and the peak memory in GiB; compiled before."""
     columns = _mapped(folder, len(n_states), n)
     all_pair_tables([column[:1] for column in columns], n_states, method="kernel")
-    cpu = cpu_seconds(lambda: all_pair_tables(columns, n_states, threads=1))
+    cpu = cpu_seconds(lambda: all_pair_tables(columns, n_states, threads=1), repeats=5)
     started = time.perf_counter()
     two = cpu_seconds(lambda: all_pair_tables(columns, n_states, threads=2))
     wall = (time.perf_counter() - started) / 3

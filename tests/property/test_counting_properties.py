@@ -161,3 +161,59 @@ def test_counting_on_two_threads_can_be_stopped(small_blocks):
             cancelled=stop_at_the_second_block,
         )
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("d", [2, 3, 4, 6, 8, 16, 31, 33, 64, 100])
+def test_any_number_of_columns_is_counted(d, small_blocks):
+    """2^m - 1 columns, which triples cover exactly, and others, which they do not."""
+    n_states = [2 + v % 4 for v in range(d)]
+    columns = columns_of(n_states, 4099, d, wide=False)
+    kernel = all_pair_tables(columns, n_states, method="kernel")
+    np.testing.assert_array_equal(kernel.counts, all_pair_tables(columns, n_states, method="plain").counts)
+
+
+@pytest.mark.parametrize("k", [256, 257, 4096, 65_535, 65_536])
+def test_wide_columns_fall_back_from_triples_to_pairs(k, small_blocks):
+    """From 257 categories codes are of 16 bits; three columns of 41 fill a group's 16-bit numbers, wider ones do not fit."""
+    n_states = (k, 3, 2, 5)
+    columns = columns_of(list(n_states), 9000, k, wide=False)
+    columns[0][:2] = 0, k - 1
+    kernel = all_pair_tables(columns, n_states, method="kernel", threads=2)
+    np.testing.assert_array_equal(kernel.counts, all_pair_tables(columns, n_states, method="plain").counts)
+    assert all(math.prod(n_states[c] for c in g) <= GROUP_CELLS or len(g) == 2 for g in pair_groups(n_states))
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs /proc")
+def test_columns_on_disk_do_not_stay_in_memory(tmp_path, small_blocks):
+    """Memory of the maps, by the system's account, between blocks of 4096 records and at the end: a page or two a column.
+
+    Without giving it back, all 2 million bytes of a column would be there in the end.
+    """
+    n, n_states = 500 * 4096, (2, 3, 4)
+    mapped = []
+    for position, k in enumerate(n_states):
+        np.resize(np.arange(k, dtype=np.uint8), n).tofile(tmp_path / f"{position}.codes")
+        mapped.append(np.memmap(tmp_path / f"{position}.codes", dtype=np.uint8, mode="r"))
+
+    def resident() -> int:
+        total, inside = 0, False
+        for line in Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines():
+            if "-" in line.split(" ")[0]:
+                inside = str(tmp_path) in line
+            elif inside and line.startswith("Rss:"):
+                total += int(line.split()[1])
+        return total
+
+    assert sum(int(column[::512].sum()) for column in mapped) > 0
+    assert resident() > 3 * 1900  # the account sees them: KiB
+    seen: list[int] = []
+    calls = iter(range(10**6))
+    all_pair_tables(
+        mapped,
+        n_states,
+        method="kernel",
+        threads=1,
+        cancelled=lambda: seen.append(resident()) if next(calls) % 50 == 49 else None,
+    )
+    assert len(seen) == 10
+    assert max(*seen, resident()) < 300

@@ -32,6 +32,7 @@ from verticil.party.control.database import Database
 from verticil.party.control.ledger import Ledger
 from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import PartyState
+from verticil.party.front.approvers import add_approver
 from verticil.party.records.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
 from verticil.shared.errors import DataFault, PeerFault, Refusal
 from verticil.shared.membership.revocation import make_list, number_of, parse_list
@@ -531,7 +532,9 @@ async def test_a_denial_reaches_the_analyst_and_is_for_good(manual):
 
 async def test_several_approvers_must_agree_in_the_same_content(manual):
     for name in ("north", "south"):
-        manual.set_up(name, approval="manual", policy='approvers = ["a", "b"]\napprovers_needed = 2')
+        manual.set_up(name, approval="manual", policy="approvers_needed = 2")
+        for approver in ("a", "b"):
+            add_approver(manual.root / name / "party.toml", approver)
     digest = await manual.submit()
     manual.start("north")
     await manual.until_stage("north", "waiting for approval")
@@ -568,7 +571,9 @@ async def test_changed_data_void_the_approval_before_anything_leaves(manual):
     await asyncio.to_thread(office.approve, manual.config("south"), "trial", "officer")
     summary = await manual.until(digest, State.FAILED)
     assert summary.failure.code == "APPROVAL_VOID"
-    assert "smoker" in summary.failure.message
+    assert "smoker" not in summary.failure.message  # which column's data changed is for the party's own people
+    (study,) = (await asyncio.to_thread(office.status, manual.config("north")))["studies"]
+    assert "column 'smoker': the data of data set 'people' changed" in study["failure"]["message"]
     assert not NOT_BEFORE_APPROVAL & set(manual.calls("north"))
     assert manual.ledger("north") == ()
 

@@ -116,7 +116,11 @@ class Run:
         if threading.current_thread() is threading.main_thread():
             self.on_the_loop.append(f"{step.kind} {step.path.name}")
         if step.kind == "commit" and step.moment == "after" and step.path.name == "catalogue.sqlite":
-            found = [upload for study in self.node.catalogue.digests() for upload in self.node.catalogue.uploads(study)]
+            found = [
+                upload
+                for study in self.node.catalogue.digests()
+                for upload in self.node.catalogue.uploads.of_study(study)
+            ]
             if any(upload.committed >= BATCH * CHUNK and upload.unit == 0 for upload in found):
                 self.committed.set()
 

@@ -34,7 +34,7 @@ from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordin
 from verticil.shared.transport.pki import Credentials, certificate_sha256, load_credentials, read_certificates, utc_now
 from verticil.shared.transport.remote import GrpcControl, GrpcCoordinator, check_health
 from verticil.shared.transport.server import SERVER_OPTIONS, RpcServer, bind_control, bind_coordinator
-from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
+from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2, peer_pb2
 
 CANARY = "canary-7f3a"
 DIGEST = b"\x01" * 32
@@ -96,6 +96,21 @@ class Miner:
                 yield coordinator_pb2.AlignmentPart(chunk=chunk)
         finally:
             self.cleaned_up.set()
+
+    async def PutBlinded(
+        self, identity: Identity, requests: AsyncIterator[coordinator_pb2.PutBlindedRequest]
+    ) -> coordinator_pb2.PutBlindedReply:
+        first = await anext(requests)
+        reader = ChunkReader(offset=0, size=first.size)
+        async for request in requests:
+            reader.read(request.chunk)
+        return coordinator_pb2.PutBlindedReply(committed_offset=reader.offset, complete=reader.offset == first.size)
+
+    async def GetBlinded(
+        self, identity: Identity, request: coordinator_pb2.GetBlindedRequest
+    ) -> AsyncIterator[coordinator_pb2.BlindedPart]:
+        for chunk in make_chunks(bytes(2000), offset=request.offset, chunk_bytes=1000):
+            yield coordinator_pb2.BlindedPart(part=peer_pb2.Part(size=2000, chunk=chunk))
 
     async def BeginUpload(
         self, identity: Identity, request: coordinator_pb2.BeginUploadRequest
@@ -470,6 +485,11 @@ async def test_both_transports_answer_alike(nodes: Federations) -> None:
             assert not (await coordinator.put_pseudonyms(pieces[:1])).complete
             with fails("OFFSET_MISMATCH", "got a chunk at offset 1000, expected 0"):
                 await coordinator.put_pseudonyms([pieces[0], pieces[2]])
+            blinded = [coordinator_pb2.PutBlindedRequest(size=2000)]
+            blinded += [coordinator_pb2.PutBlindedRequest(chunk=chunk) for chunk in make_chunks(bytes(2000))]
+            assert (await coordinator.put_blinded(blinded)).complete
+            lists = coordinator.get_blinded(coordinator_pb2.GetBlindedRequest(offset=1000))
+            assert [item.part.chunk.offset async for item in lists] == [1000]
             assert (await coordinator.begin_upload(coordinator_pb2.BeginUploadRequest(unit=2))).upload_id == "uu"
             assert (await coordinator.poll(coordinator_pb2.PollRequest())).lease_seconds == 7
             scores = await coordinator.put_scores(coordinator_pb2.PutScoresRequest(information=[1, 2]))

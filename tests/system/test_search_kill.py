@@ -5,6 +5,7 @@ Slow: two federations of real processes. `tests/protocol/test_search_interrupted
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable
@@ -39,8 +40,11 @@ def folder(nodes: Any, digest: bytes) -> Path:
 
 
 def children(pid: int) -> set[int]:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return {int(child) for task in tasks for child in (task / "children").read_text().split()}
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a thread that has ended meanwhile
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
 
 
 def published(nodes: Any, digest: bytes) -> None:

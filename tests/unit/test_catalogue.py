@@ -40,7 +40,7 @@ FACTS = [
     lambda c: c.set_effective(STUDY, b"{ }", b"e" * 32),
     lambda c: c.align(STUDY, n_common=7, common_sha256=b"d" * 32, bitmaps={"a": (1, b"b" * 32)}),
     lambda c: c.confirm(STUDY, "a"),
-    lambda c: c.begin_upload(STUDY, "u0", unit=0, size=20, sha256=b"a" * 32),
+    lambda c: c.uploads.begin(STUDY, "u0", unit=0, size=20, sha256=b"a" * 32),
     lambda c: c.add_column(STUDY, column()),
     lambda c: c.set_learning(STUDY, "estimating"),
     lambda c: c.set_learning(STUDY, "learning"),
@@ -113,13 +113,13 @@ def test_a_published_study_does_not_end_otherwise(catalogue):
 
 
 def test_another_upload_of_a_unit_replaces_the_one_in_transit(catalogue):
-    catalogue.begin_upload(STUDY, "u0", unit=0, size=20, sha256=b"a" * 32)
-    catalogue.commit_upload("u0", 12)
-    assert catalogue.begin_upload(STUDY, "u0", unit=0, size=20, sha256=b"a" * 32).committed == 12
-    assert catalogue.begin_upload(STUDY, "u1", unit=0, size=20, sha256=b"b" * 32).committed == 0
-    assert catalogue.upload("u0") is None
+    catalogue.uploads.begin(STUDY, "u0", unit=0, size=20, sha256=b"a" * 32)
+    catalogue.uploads.commit("u0", 12)
+    assert catalogue.uploads.begin(STUDY, "u0", unit=0, size=20, sha256=b"a" * 32).committed == 12
+    assert catalogue.uploads.begin(STUDY, "u1", unit=0, size=20, sha256=b"b" * 32).committed == 0
+    assert catalogue.uploads.find("u0") is None
     catalogue.add_column(STUDY, column(upload_id="u1"))
-    assert catalogue.uploads(STUDY) == ()
+    assert catalogue.uploads.of_study(STUDY) == ()
     assert catalogue.finished_upload("u1") == (STUDY, column(upload_id="u1"))
     assert catalogue.finished_upload("u0") is None
 

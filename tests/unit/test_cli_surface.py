@@ -28,7 +28,9 @@ def test_the_commands_are_the_agreed_ones() -> None:
     assert {" ".join(path) for path in COMMANDS} == {
         "demo", "simulate", "reproduce", "healthcheck",
         "study check", "study draft", "study submit", "study status", "study list", "study cancel",
-        "party init", "party run", "party check", "party status", "party approve", "party deny", "party load", "party release",
+        "party init", "party run", "party check", "party status", "party approve", "party deny",
+        "party inbox", "party show", "party preview", "party countersign",
+        "party approver keygen", "party approver add", "party approver list", "party load", "party release",
         "party ledger", "party audit show", "party audit verify", "party revoke",
         "miner init", "miner run", "miner purge",
         "release fetch", "release verify", "release sample",

@@ -26,4 +26,5 @@ def test_generated_code_equals_committed_code(
     kept = {path.name: path.read_bytes() for path in COMMITTED.iterdir() if path.is_file()}
     assert sorted(made) == sorted(kept)
     assert [name for name in made if made[name] != kept[name]] == [], "run: python protos/generate.py"
-    assert capfd.readouterr().err == ""
+    said = [line for line in capfd.readouterr().err.splitlines() if "fork_posix.cc" not in line]
+    assert said == []  # gRPC says that it was there when the generators are started after other tests of this process

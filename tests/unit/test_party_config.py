@@ -70,6 +70,10 @@ advertise = "census.example.org:8444"
 """
 
 
+RULE = '[[policy.rule]]\nname = "r"\ncolumns = ["age"]\nmax_epsilon = 2.0\n'
+KEY = "A" * 43 + "="
+
+
 @pytest.fixture
 def write(tmp_path):
     (tmp_path / "federation.toml").write_text(FEDERATION)
@@ -103,8 +107,7 @@ def test_the_worked_example_is_read(write, tmp_path):
     ("old", "new", "message"),
     [
         ("approvers_needed = 1", "approver_needed = 1", "policy.approver_needed: unknown key"),
-        ('approval = "manual"', 'approval = "rules"', "policy.approval: 'rules' is not yet supported"),
-        ('approval = "manual"', 'approval = "off"', "policy.approval: got 'off', expected one of manual, auto"),
+        ('approval = "manual"', 'approval = "off"', "policy.approval: got 'off', expected one of manual, rules, auto"),
         ("approvers_needed = 1", "approvers_needed = 2", "expected at most the 1 approvers"),
         ("approvers_needed = 1", "approvers_needed = 0", "got 0, expected at least 1"),
         ("max_epsilon_lifetime = 40.0\n", "", "policy.max_epsilon_lifetime: missing"),
@@ -122,6 +125,19 @@ def test_the_worked_example_is_read(write, tmp_path):
         ("schema = 1", "schema = 2", "schema: got 2, expected 1"),
         ('recipients = ["miner"]', 'recipients = "miner"', "policy.recipients: got a string, expected a list"),
         ('recipients = ["miner"]', 'on_data_change = "ignore"', "policy.on_data_change: got 'ignore'"),
+        ("[peer]", f"{RULE}[peer]", 'policy.rule: stands beside approval = "manual"'),
+        (
+            "[peer]",
+            f'[[approver]]\nname = "x"\npublic_key = "{KEY}"\n[peer]',
+            "'x' has a key in [[approver]] and is not among",
+        ),
+        (
+            "[peer]",
+            '[[approver]]\nname = "x"\npublic_key = "AAAA"\n[peer]',
+            "approver[1].public_key: expected the 44 letters",
+        ),
+        ("[peer]", f'[[approver]]\nname = "a,b"\npublic_key = "{KEY}"\n[peer]', "without commas"),
+        ("minimum_parties = 2", "min_rows = 3", "policy.min_rows: unknown key"),
     ],
 )
 def test_what_is_wrong_is_named_with_file_and_key(write, old, new, message):

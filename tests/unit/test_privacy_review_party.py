@@ -14,6 +14,7 @@ from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.holdings import randomize, read_holding, releases_of
 from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import Task
+from verticil.party.decision.approvers import ApproverKey
 from verticil.party.exchange.disclosure import outward
 from verticil.shared.channels.transition import Transition, quantize, symmetric
 from verticil.shared.errors import DataFault, Misuse, Refusal
@@ -360,14 +361,19 @@ def test_an_id_that_looks_like_a_digest_is_not_taken_for_it(folder, release_stud
 
 
 def test_a_vote_of_somebody_who_is_no_approver_any_more_does_not_count(folder, release_study):
-    two = {"approvers_needed": 2}
-    with Site.open(config_of(folder, approvers=("left", "officer", "deputy"), **two)) as site:
+    keys = {name: ApproverKey.create(folder / f"{name}.key") for name in ("left", "officer", "deputy")}
+
+    def site_of(*approvers: str) -> Site:
+        config = config_of(folder, approvers=approvers, approvers_needed=2)
+        return Site.open(dataclasses.replace(config, approver_keys={name: keys[name].public for name in approvers}))
+
+    with site_of("left", "officer", "deputy") as site:
         digest = offer(site, release_study)
-        assert not site.approve(site.state.study(digest), "left", NOW).complete
-    with Site.open(config_of(folder, approvers=("officer", "deputy"), **two)) as site:
-        verdict = site.approve(site.state.study(digest), "officer", NOW)
+        assert not site.approve(site.state.study(digest), "left", NOW, key=keys["left"]).complete
+    with site_of("officer", "deputy") as site:
+        verdict = site.approve(site.state.study(digest), "officer", NOW, key=keys["officer"])
         assert (verdict.complete, verdict.approvers) == (False, ("officer",))
-        assert site.approve(site.state.study(digest), "deputy", NOW).complete
+        assert site.approve(site.state.study(digest), "deputy", NOW, key=keys["deputy"]).complete
 
 
 # ---- texts

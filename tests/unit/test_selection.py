@@ -186,6 +186,24 @@ def test_auto_compares_the_candidates_and_takes_what_fits_held_out_records_best(
     assert skeleton(TRUE) <= skeleton(found.result.dag)
 
 
+def test_records_that_come_in_the_order_of_a_sorted_table_are_held_out_at_random():
+    """With linkage order-commitment the rows are the tables', which may be sorted by what is in them."""
+    by_pseudonym = study_of(3.0)
+    by_table = dataclasses.replace(
+        by_pseudonym, linkage=dataclasses.replace(by_pseudonym.linkage, mode="order-commitment")
+    )
+    columns = columns_of(by_pseudonym, n=4000)
+    order = np.lexsort(columns)
+    in_order = [column[order] for column in columns]
+
+    def likelihoods(study: Study, released: list[np.ndarray]) -> np.ndarray:
+        return np.array([candidate.held_out for candidate in found_by(study, released).candidates])
+
+    expected = likelihoods(by_pseudonym, columns)
+    assert np.abs(likelihoods(by_table, in_order) - expected).max() < 0.05
+    assert np.abs(likelihoods(by_pseudonym, in_order) - expected).max() > 0.2  # what happens without that
+
+
 def test_what_auto_chose_is_what_that_method_finds_in_all_records():
     study = study_of(3.0)
     columns = columns_of(study)

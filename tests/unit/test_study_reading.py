@@ -15,7 +15,7 @@ import pytest
 from verticil.shared.channels import privacy
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.study import canonical
+from verticil.shared.study import canonical, rules
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_declarations, read_study
 
@@ -170,7 +170,7 @@ def test_bad_studies_are_refused_with_reason(tmp_path: Path, old: str, new: str,
 @pytest.mark.parametrize(
     ("more", "code", "words"),
     [
-        ('[linkage]\nmode = "dh-psi"', "STUDY_UNSUPPORTED", "linkage.mode: 'dh-psi'"),
+        ('[linkage]\nmode = "fuzzy"', "STUDY_INVALID", "mode: got 'fuzzy'"),
         ('[linkage]\nnormalise = ["trimm"]', "STUDY_INVALID", "got 'trimm'"),
         ("[linkage]\nminimum_common_records = 0", "STUDY_INVALID", "minimum_common_records: got 0"),
         ('[structure]\nmethod = "gready"', "STUDY_INVALID", "structure.method: got 'gready'"),
@@ -336,3 +336,18 @@ def test_reading_imports_nothing_slow():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("mode", ["keyed-hash", "order-commitment", "dh-psi"])
+def test_the_mode_of_linkage_is_read_and_stands_in_the_digest(tmp_path: Path, mode: str):
+    """So an approval, which binds to the digest, binds to the mode."""
+    plain, study = read(tmp_path, SMALL), read(tmp_path, SMALL + f'[linkage]\nmode = "{mode}"\n')
+    assert study.linkage.mode == mode
+    assert (canonical.digest(study) == canonical.digest(plain)) == (mode == "keyed-hash")
+
+
+def test_between_peers_nobody_can_compare_blinded_lists(tmp_path: Path):
+    study = read(tmp_path, SMALL + '[linkage]\nmode = "dh-psi"\n')
+    with pytest.raises(Misuse, match="'dh-psi' needs a miner") as caught:
+        rules.check(dataclasses.replace(study, model="peer"), source="study.toml")
+    assert caught.value.code == "STUDY_UNSUPPORTED"

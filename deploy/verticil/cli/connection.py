@@ -29,7 +29,7 @@ CertificateOption = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """An open connection to the miner: `control` with an analyst's certificate, `coordinator` with a party's."""
+    """An open connection to the miner: `coordinator` with a party's certificate, `control` with any other."""
 
     identity: Identity
     control: Control | None
@@ -52,13 +52,19 @@ class Connection:
 async def open_connection(federation: Path, certificate: Path) -> AsyncGenerator[Connection]:
     """Connect with a certificate; the key is the file of the same name with the suffix .key."""
     from verticil.shared.config import load_federation
+    from verticil.shared.membership.revocation import FILE_NAME, DenyList
     from verticil.shared.transport.client import Connection as Line
     from verticil.shared.transport.pki import load_credentials
     from verticil.shared.transport.remote import GrpcControl, GrpcCoordinator
 
     document = load_federation(federation)
     credentials = load_credentials(certificate, certificate.with_suffix(".key"), document)
-    line = Line(document.miner_endpoint, credentials, idle_timeout_seconds=document.idle_timeout_seconds)
+    line = Line(
+        document.miner_endpoint,
+        credentials,
+        idle_timeout_seconds=document.idle_timeout_seconds,
+        revocations=DenyList(credentials.ca_pem, [document.ca_certificate.with_name(FILE_NAME)]),
+    )
     party = credentials.identity.role is Role.PARTY
     try:
         yield Connection(

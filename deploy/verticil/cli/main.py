@@ -23,6 +23,8 @@ from verticil.cli import (
     linkage,
     miner,
     party,
+    party_approver,
+    party_decide,
     party_record,
     pki,
     release,
@@ -60,8 +62,11 @@ app.add_typer(
     help="Write, check, submit and follow studies.",
     epilog="Example: verticil study check study.toml --n 30000",
 )
+party_decide.app.add_typer(
+    party_approver.app, name="approver", help="The people who approve: their keys, and their names in party.toml."
+)
 app.add_typer(
-    party.app,
+    party_decide.app,
     name="party",
     help="The node at a data-holding site.",
     epilog="Example: verticil party run --config party.toml",

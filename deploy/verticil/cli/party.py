@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Annotated, cast
 
 import typer
-from rich.table import Table
 
 from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
+from verticil.cli.linkage import print_alignment
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
+from verticil.cli.party_text import print_columns, print_counts, print_share
 
 __all__ = ["ApproverOption", "ConfigOption", "StudyArgument", "app", "approver_name"]
 
@@ -104,6 +105,9 @@ def run(
 
 @app.command("check", epilog="Example: verticil party check --config party.toml --study study.toml")
 def check(
+    asked: Annotated[
+        str | None, typer.Argument(metavar="[STUDY]", help="Id or digest of a study that is asked of this party.")
+    ] = None,
     config: ConfigOption = Path("party.toml"),
     study: Annotated[
         Path | None, typer.Option("--study", help="study.toml to check the tables and the budget against.")
@@ -112,10 +116,18 @@ def check(
 ) -> None:
     """Check certificate, keys, table, policy and budget. Reads the table, counts, and sends nothing."""
     from verticil.party.config import load_party
+    from verticil.party.office import asked_study
     from verticil.party.office import check as check_party
+    from verticil.shared.errors import Misuse
     from verticil.shared.study.reading import read_study
 
-    facts = check_party(load_party(config), read_study(study) if study else None)
+    if asked is not None and study is not None:
+        raise Misuse(
+            "USAGE", "STUDY and --study: expected one of the two", hint="STUDY is one that is asked of this party"
+        )
+    document = load_party(config)
+    resolved = read_study(study) if study is not None else None if asked is None else asked_study(document, asked)
+    facts = check_party(document, resolved)
     faults = cast("Sequence[Mapping[str, object]]", facts["faults"])
     if not emit(facts, form=form):
         _print_check(facts, faults)
@@ -133,12 +145,19 @@ def _print_check(facts: Mapping[str, object], faults: Sequence[Mapping[str, obje
         rows = f"{table['records']:,} records" if "records" in table else f"{table['columns']} columns"
         console.print(f"data set {table['dataset']}: {rows}")
         if "records" in table:
-            _print_counts(cast("Sequence[Mapping[str, object]]", table["columns"]))
+            extra = cast("int", table["extra_columns"])
+            console.print(
+                f"  of its columns this study uses {len(cast('list[object]', table['columns']))} and not {extra}"
+            )
+            for name in cast("Sequence[str]", table["missing_columns"]):
+                console.print(f"  column '{name}' is missing", style="red", markup=False)
+            print_counts(cast("Sequence[Mapping[str, object]]", table["columns"]))
     if "epsilon" in facts:
-        _print_columns(cast("Sequence[Mapping[str, object]]", facts["columns"]))
+        print_columns(cast("Sequence[Mapping[str, object]]", facts["columns"]))
         charged = epsilon_text(facts["epsilon_charged_now"])
         console.print(f"epsilon per person {epsilon_text(facts['epsilon'])}, of which {charged} would be charged now")
-        _print_share(facts)
+        print_share(facts)
+        print_alignment(cast("Mapping[str, object]", facts["alignment"]))
     for fault in faults:
         console.print(f"[red]{fault['code']}[/] ", end="")
         console.print(str(fault["message"]), markup=False)
@@ -146,68 +165,6 @@ def _print_check(facts: Mapping[str, object], faults: Sequence[Mapping[str, obje
             console.print(f"        {fault['hint']}", style="dim", markup=False)
     if not faults:
         console.print("[green]ready[/]")
-
-
-def _print_counts(columns: Sequence[Mapping[str, object]]) -> None:
-    shown = Table(box=None, pad_edge=False)
-    shown.add_column("column")
-    for heading in ("missing", "other", "clamped", "unseen", "outside"):
-        shown.add_column(heading, justify="right")
-    for column in columns:
-        shown.add_row(
-            str(column["source"]), *(str(column[key]) for key in ("missing", "other", "clamped", "unseen", "outside"))
-        )
-    text_console().print(shown)
-
-
-def _print_columns(columns: Sequence[Mapping[str, object]]) -> None:
-    shown = Table(box=None, pad_edge=False)
-    for heading in ("leaves as", "scheme"):
-        shown.add_column(heading)
-    for heading in ("categories", "epsilon", "true value kept"):
-        shown.add_column(heading, justify="right")
-    if between_peers := any("read_by" in column for column in columns):
-        shown.add_column("read by")
-    for column in columns:
-        readers = ", ".join(cast("Sequence[str]", column.get("read_by", ()))) or "nobody, it stays here"
-        shown.add_row(
-            ", ".join(cast("Sequence[str]", column["variables"])),
-            _scheme_text(column),
-            str(column["categories"]),
-            epsilon_text(column["epsilon"]),
-            f"{100 * cast('float', column['kept']):.0f} %",
-            *((readers,) if between_peers else ()),
-        )
-    text_console().print(shown)
-    if any("two_level" in column for column in columns):
-        text_console().print(
-            "two-level: epsilon is that of both responses together; the group is randomized too, nothing leaves exactly",
-            style="dim",
-        )
-
-
-def _print_share(facts: Mapping[str, object]) -> None:
-    """What leaves besides columns, in a study between peers."""
-    share = cast("Mapping[str, object] | None", facts.get("share"))
-    if share is None:
-        return
-    what = "parameters go to all parties" + (
-        ", and scores of pairs of columns to the miner," if share["scores"] else ""
-    )
-    if share["exact"]:
-        text = f"{what} without noise: they are exact functions of this table, and no epsilon bounds what they tell"
-    else:
-        text = f"{what} with noise of epsilon {epsilon_text(share['epsilon'])}, delta {share['delta']:g}"
-        text += ", charged besides the columns"
-    text_console().print(text, markup=False)
-
-
-def _scheme_text(column: Mapping[str, object]) -> str:
-    if "two_level" in column:
-        return f"{column['scheme']}: {column['two_level']}"
-    if "subset_size" in column:
-        return f"{column['scheme']}: a set of {column['subset_size']} leaves, kept if the true value is in it"
-    return str(column["scheme"])
 
 
 def _print_condition(facts: Mapping[str, object]) -> None:
@@ -255,10 +212,10 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
         console.print(f"\n[bold]{study['study']}[/]  {study['state']}  {str(study['digest'])[:16]}")
         if "title" in study:
             console.print(f"{study['title']}: {study['purpose']}", markup=False)
-            _print_columns(cast("Sequence[Mapping[str, object]]", study["columns"]))
+            print_columns(cast("Sequence[Mapping[str, object]]", study["columns"]))
             parties = ", ".join(cast("Sequence[str]", study["parties"]))
             console.print(f"epsilon per person {epsilon_text(study['epsilon'])}; parties {parties}")
-            _print_share(study)
+            print_share(study)
         for objection in cast("Sequence[str]", study.get("objections", ())):
             console.print(f"against it: {objection}", style="red", markup=False)
         if study["failure"]:
@@ -273,59 +230,8 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
             console.print(f"{approved}{study['stage']}{progress}{since}", markup=False)
         elif study["state"] == "awaiting_approval":
             console.print(
-                f"{study['approvals']} of {study['approvers_needed']} approvals; next: verticil party approve {study['study']}"
+                f"{study['approvals']} of {study['approvers_needed']} approvals; next: verticil party show {study['study']}"
             )
-
-
-@app.command("approve", epilog="Example: verticil party approve hearts --as officer@clinic --config party.toml")
-def approve(
-    study: StudyArgument,
-    approver: ApproverOption = None,
-    config: ConfigOption = Path("party.toml"),
-    form: FormatOption = Format.text,
-) -> None:
-    """Approve a study as it stands now: its matrices, recipients, expiry and this table. Any change voids the approval."""
-    from verticil.party.config import load_party
-    from verticil.party.office import approve as approve_study
-
-    facts = approve_study(load_party(config), study, approver_name(approver))
-    if emit(facts, form=form):
-        return
-    console = text_console()
-    _print_columns(cast("Sequence[Mapping[str, object]]", facts["columns"]))
-    console.print(
-        f"{facts['records']:,} records; at least {facts['minimum_common_records']:,} in common; until {facts['expires']}"
-    )
-    charged = epsilon_text(facts["epsilon_charged_now"])
-    console.print(f"epsilon per person {epsilon_text(facts['epsilon'])}, of which {charged} is charged now")
-    _print_share(facts)
-    if facts["approved"]:
-        console.print(f"[green]approved[/] {facts['study']} ({str(facts['digest'])[:16]})")
-    else:
-        count = len(cast("Sequence[str]", facts["approvers"]))
-        console.print(
-            f"{count} of {facts['approvers_needed']} approvals for {facts['study']}; nothing is sent before all"
-        )
-
-
-@app.command(
-    "deny",
-    epilog='Example: verticil party deny hearts --reason "income: too weak" --as officer@clinic',
-)
-def deny(
-    study: StudyArgument,
-    reason: Annotated[str, typer.Option(help="For the analyst, or the other parties, to read.")],
-    approver: ApproverOption = None,
-    config: ConfigOption = Path("party.toml"),
-    form: FormatOption = Format.text,
-) -> None:
-    """Deny a study, for good. Nothing leaves from then on."""
-    from verticil.party.config import load_party
-    from verticil.party.office import deny as deny_study
-
-    facts = deny_study(load_party(config), study, approver_name(approver), reason)
-    if not emit(facts, form=form):
-        text_console().print(f"denied {facts['study']} ({str(facts['digest'])[:16]})")
 
 
 @app.command("load", epilog="Example: verticil party load study.toml --config party.toml")

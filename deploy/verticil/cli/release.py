@@ -44,7 +44,7 @@ def fetch(
     certificate: CertificateOption = Path("analyst.crt"),
     form: FormatOption = Format.text,
 ) -> None:
-    """Fetch the release of a study; parties and analysts may."""
+    """Fetch the release of a study; parties, analysts and consumers may."""
     from verticil.shared.transport.fetch import fetch_release
     from verticil.wire.v1.control_pb2 import GetStudyRequest
 
@@ -97,6 +97,7 @@ def verify(
         "epsilon_per_person": verified.epsilon_per_person,
         "receipts": verified.receipts,
         "statements": verified.statements,
+        "countersigned_by": list(verified.countersigned_by),
         "exact_parameters": verified.exact_parameters,
         "simulation": verified.simulation,
         "seed_derived": verified.seed_derived,
@@ -112,6 +113,8 @@ def verify(
         f"[green]verified[/]: {len(verified.files)} files and {evidence}, signed by {', '.join(verified.signers)}"
     )
     console.print(f"study {verified.study_id}, digest {verified.study_digest}, published {verified.published_at}")
+    if verified.countersigned_by:
+        console.print(f"countersigned before publication by {', '.join(verified.countersigned_by)}")
     if verified.exact_parameters:
         console.print(
             "the parameters are exact functions of raw data: no differential privacy protects them", style="yellow"

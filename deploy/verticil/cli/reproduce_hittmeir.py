@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from verticil.cli.files import new_folder
+from verticil.cli.hittmeir_tables import print_found, title_of
 from verticil.cli.output import Format, emit, errors_console, text_console
-from verticil.cli.results import free_folder, require, results_table, write_results
+from verticil.cli.results import free_folder, progress, require, write_results
 from verticil.shared.errors import DataFault, Misuse
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from verticil.experiments.hittmeir.attacks import Attack
-    from verticil.experiments.hittmeir.classifiers import Score
-    from verticil.experiments.hittmeir.correlations import Correlations
     from verticil.experiments.hittmeir.datasets import Texts
     from verticil.experiments.hittmeir.paper import Found
-    from verticil.experiments.hittmeir.runtime import Runtime
+    from verticil.experiments.hittmeir.published import Printed
 
 __all__ = ["run_hittmeir"]
 
@@ -31,6 +28,7 @@ def run_hittmeir(
     figure: int | None,
     credit_card: Path | None,
     quick: bool,
+    repeats: int | None,
     seed: int,
     out: Path | None,
     form: Format,
@@ -48,21 +46,18 @@ def run_hittmeir(
 
     wanted = _wanted(paper.PARTS, table, figure)
     cards = None if credit_card is None else _read_card(credit_card)
-    scale = QUICK if quick else FULL
-    progress = errors_console()
+    scale = dataclasses.replace(QUICK if quick else FULL, repeats=repeats)
     folder = new_folder(out or free_folder("hittmeir"))
+    begun, used = time.monotonic(), time.process_time()
     try:
-        found = paper.run(
-            wanted,
-            scale=scale,
-            seed=seed,
-            step=lambda text: progress.print(text, markup=False, style="dim"),
-            credit_card=cards,
-        )
+        with progress(errors_console()) as tell:
+            found = paper.run(wanted, scale=scale, seed=seed, tell=tell, credit_card=cards)
+        spent = {"cpu_seconds": time.process_time() - used, "wall_seconds": time.monotonic() - begun}
         payload: dict[str, object] = {
             "paper": "hittmeir",
             "seed": seed,
             "scale": dataclasses.asdict(scale),
+            "spent": spent,
             **_payload(found),
             "guessed": list(published.GUESSED),
         }
@@ -77,11 +72,12 @@ def run_hittmeir(
     console = text_console()
     if quick:
         console.print("[bold]A quick run: few records and generations; its numbers say nothing about the paper's.[/]\n")
-    _print_results(console, found)
+    print_found(console, found)
     console.print("\n[bold]What the paper does not say, and what was done[/]")
     for sentence in published.GUESSED:
         console.print(f"  {sentence}", markup=False)
-    console.print(f"\nwritten: {', '.join(map(str, files))}", markup=False)
+    console.print(f"\n{spent['cpu_seconds']:,.0f} CPU seconds, {spent['wall_seconds']:,.0f} seconds by the clock")
+    console.print(f"written: {', '.join(map(str, files))}", markup=False)
 
 
 def _wanted(parts: Sequence[str], table: int | None, figure: int | None) -> list[str]:
@@ -113,14 +109,13 @@ def _payload(found: Found) -> dict[str, object]:
             "theirs": published.RUNTIME_WORDS[part],
         }
     for part, scores in found.scores.items():
-        rows = (*scores, *found.randomized.get(part, ()))
         payload[_key(part)] = {
-            "rows": [{**dataclasses.asdict(row), "theirs": paper.theirs_of_score(part, row)} for row in scores],
-            "randomized": [dataclasses.asdict(row) for row in rows[len(scores) :]],
+            "rows": [_beside(dataclasses.asdict(row), paper.theirs_of_score(part, row)) for row in scores],
+            "randomized": [dataclasses.asdict(row) for row in found.randomized.get(part, ())],
         }
     for part, attacks in found.attacks.items():
         payload[_key(part)] = {
-            "rows": [{**dataclasses.asdict(row), "theirs": paper.theirs_of_attack(part, row)} for row in attacks],
+            "rows": [_beside(dataclasses.asdict(row), paper.theirs_of_attack(part, row)) for row in attacks],
             "baseline_theirs": published.BASELINES[part],
         }
     if found.correlations is not None:
@@ -128,134 +123,33 @@ def _payload(found: Found) -> dict[str, object]:
     return payload
 
 
+def _beside(ours: Mapping[str, object], theirs: Printed | None) -> dict[str, object]:
+    return {**ours, "theirs": None if theirs is None else dataclasses.asdict(theirs)}
+
+
 def _key(part: str) -> str:
     return part.replace(" ", "_")
 
 
 def _images(found: Found) -> dict[str, bytes]:
-    from verticil.experiments.hittmeir import figures, paper, published
+    from verticil.experiments.hittmeir import figures, paper
     from verticil.experiments.hittmeir.datasets import ADULT_SHORT
 
-    images: dict[str, bytes] = {}
-    forms: tuple[figures.Form, figures.Form] = ("svg", "png")
-    for form in forms:
-        for part, runtimes in found.runtimes.items():
-            title = _title(found, part)
-            images[f"{part.replace(' ', '-')}.{form}"] = figures.draw_runtimes(runtimes, title, form)
-        for part, scores in found.scores.items():
-            rows = (*scores, *(row for row in found.randomized.get(part, ()) if row.epsilon is not None))
-            theirs = [None if row.without else paper.theirs_of_score(part, row).get("average") for row in rows]
-            what = "average F2 score" if part == "table 7" else "average accuracy"
-            images[f"{part.replace(' ', '-')}.{form}"] = figures.draw_scores(
-                rows, theirs, _title(found, part), what, form
-            )
-        for part, attacks in found.attacks.items():
-            averages = {name: cells["average"] for name, cells in published.ATTACKS[part].items()}
-            images[f"{part.replace(' ', '-')}.{form}"] = figures.draw_attacks(
-                attacks, averages, _title(found, part), form
-            )
-        if found.correlations is not None:
-            images[f"figure-1.{form}"] = figures.draw_correlations(found.correlations, ADULT_SHORT, form)
-    return images
-
-
-def _title(found: Found, part: str) -> str:
-    from verticil.experiments.hittmeir import paper
-
-    return paper.TITLES[part] + (" (SIMULATED records of its shape)" if part in found.simulated else "")
-
-
-def _print_results(console: Console, found: Found) -> None:
-    if found.correlations is not None:
-        _print_correlations(console, found.correlations)
+    drawn: dict[str, Mapping[figures.Form, bytes]] = {}
     for part, runtimes in found.runtimes.items():
-        _print_runtimes(console, _title(found, part), part, runtimes)
+        drawn[part] = figures.draw_runtimes(runtimes, title_of(found, part))
     for part, scores in found.scores.items():
-        _print_scores(console, _title(found, part), part, scores)
-        if extra := found.randomized.get(part):
-            _print_scores(
-                console, "Not in the paper: randomized columns, coarser ranges, k = 3", part, extra, published=False
-            )
+        rows = (*scores, *(row for row in found.randomized.get(part, ()) if row.epsilon is not None))
+        theirs = _averages([paper.theirs_of_score(part, row) for row in rows])
+        what = "average F2 score" if part == "table 7" else "average accuracy"
+        drawn[part] = figures.draw_scores(rows, theirs, title_of(found, part), what)
     for part, attacks in found.attacks.items():
-        _print_attacks(console, _title(found, part), part, attacks)
+        theirs = _averages([paper.theirs_of_attack(part, row) for row in attacks])
+        drawn[part] = figures.draw_attacks(attacks, theirs, title_of(found, part))
+    if found.correlations is not None:
+        drawn["figure 1"] = figures.draw_correlations(found.correlations, ADULT_SHORT)
+    return {f"{part.replace(' ', '-')}.{form}": image for part, forms in drawn.items() for form, image in forms.items()}
 
 
-def _print_correlations(console: Console, found: Correlations) -> None:
-    from verticil.experiments.hittmeir import paper
-
-    shown = results_table(
-        f"{paper.TITLES['figure 1']}: mean absolute correlation of '{found.sensitive}' with all but '{found.target}'",
-        *("original", "ordinary network", "custom network"),
-        left=0,
-    )
-    shown.add_row(*(f"{found.with_sensitive(matrix):.3f}" for matrix in (found.original, found.ordinary, found.custom)))
-    console.print(shown)
-
-
-def _print_runtimes(console: Console, title: str, part: str, rows: Sequence[Runtime]) -> None:
-    from verticil.experiments.hittmeir import published
-
-    shown = results_table(
-        f"\n{title}, {rows[0].records:,} records: CPU seconds",
-        *("search", "k", "description", "generation", "edges"),
-    )
-    for row in rows:
-        shown.add_row(row.method.value, str(row.k), f"{row.describe:.3f}", f"{row.generate:.4f}", str(row.edges))
-    console.print(shown)
-    console.print(f"theirs: {published.RUNTIME_WORDS[part]}", markup=False)
-
-
-def _print_scores(console: Console, title: str, part: str, rows: Sequence[Score], *, published: bool = True) -> None:
-    from verticil.experiments.hittmeir import paper
-
-    what = ("F2 score" if part == "table 7" else "accuracy") + " in per cent" + ", theirs in brackets" * published
-    shown = results_table(
-        f"\n{title}: {what}; most common class {rows[0].majority:.1f}",
-        *("trained on", *rows[0].accuracy, "average"),
-    )
-    for row in rows:
-        theirs = paper.theirs_of_score(part, row) if published else {}
-        cells = [_beside(value, theirs.get(name), row.deviation[name]) for name, value in row.accuracy.items()]
-        shown.add_row(_score_name(row), *cells, _beside(row.average, theirs.get("average")))
-    console.print(shown)
-
-
-def _score_name(row: Score) -> str:
-    if row.method is None:
-        return "original" + (", without " + " and ".join(row.without) if row.without else "")
-    noise = "" if row.epsilon is None else f", epsilon = {row.epsilon:g}"
-    return f"{row.trained_on if row.trained_on == 'custom' else row.method.value}, k = {row.k}{noise}"
-
-
-def _print_attacks(console: Console, title: str, part: str, rows: Sequence[Attack]) -> None:
-    from verticil.experiments.hittmeir import paper, published
-
-    shown = results_table(
-        f"\n{title}: accuracy in per cent, theirs in brackets; B, always the most common value, {rows[0].baseline:.1f} "
-        f"({published.BASELINES[part]:.1f})",
-        *("attacker has", *rows[0].accuracy, "average"),
-    )
-    for row in rows:
-        theirs = paper.theirs_of_attack(part, row)
-        cells = [_beside(value, theirs.get(name), row.deviation[name]) for name, value in row.accuracy.items()]
-        shown.add_row(_attack_name(row), *cells, _beside(row.average, theirs.get("average")))
-    console.print(shown)
-    beside = results_table(
-        f"GCAP as the mean share, of records that were used and of others that were not; B of the others "
-        f"{rows[0].others_baseline:.1f}",
-        *("attacker has", "used", "not used", "disclosed beyond"),
-    )
-    for row in rows:
-        shares = (row.members, row.others, row.members - row.others)
-        beside.add_row(_attack_name(row), *(f"{value:.1f}" for value in shares))
-    console.print(beside)
-
-
-def _attack_name(row: Attack) -> str:
-    name = {"original": "original records", "ordinary": "ordinary network", "custom": "custom network"}[row.published]
-    return name if row.epsilon is None else f"{name}, epsilon = {row.epsilon:g}"
-
-
-def _beside(ours: float, theirs: float | None, deviation: float = 0.0) -> str:
-    text = f"{ours:.1f}" + (f"±{deviation:.1f}" if deviation else "")
-    return text if theirs is None else f"{text} ({theirs:.1f})"
+def _averages(printed: Sequence[Printed | None]) -> list[float | None]:
+    return [None if row is None else row.mean["average"] for row in printed]

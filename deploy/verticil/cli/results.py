@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from verticil.cli.output import jsonable
 from verticil.shared.disk import create_files
 from verticil.shared.errors import Misuse
 
-__all__ = ["free_folder", "require", "results_table", "write_results"]
+__all__ = ["free_folder", "progress", "require", "results_table", "write_results"]
 
 
 def free_folder(name: str) -> Path:
@@ -23,6 +26,18 @@ def free_folder(name: str) -> Path:
         number += 1
         path = Path(f"{name}-{number}")
     return path
+
+
+@contextmanager
+def progress(console: Console) -> Generator[Callable[[str], None]]:
+    """What is being done: one line that is renewed where somebody watches, a line for each step in a file."""
+    if not console.is_terminal:
+        yield lambda text: console.print(text, markup=False, style="dim")
+        return
+    columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task("")
+        yield lambda text: shown.update(task, description=text)
 
 
 def require(module: str, package: str, what: str) -> None:

@@ -15,8 +15,10 @@ import typer
 from rich.table import Table
 
 from verticil.cli.connection import CertificateOption, FederationOption, find_study, open_connection
+from verticil.cli.linkage import print_alignment
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
 from verticil.cli.study_status import print_summary, revocations, summary_payload, watch
+from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.errors import Misuse
 from verticil.shared.study.states import State
 
@@ -78,6 +80,7 @@ def check(
         "columns": [dataclasses.asdict(row) for row in table.rows],
         "breach": None if document.breach is None else dataclasses.asdict(document.breach),
         "share": None if document.share is None else dataclasses.asdict(document.share),
+        "alignment": disclosure(document.linkage.mode, document.model).document(),
         "epsilon_per_party": dict(table.party_totals),
         "epsilon_per_person": table.total_epsilon,
         "findings": [dataclasses.asdict(finding) for finding in findings],
@@ -106,6 +109,7 @@ def _print_check(study: Study, table: StudyTable, findings: list[Finding], diges
         for line in _row_notes(row):
             console.print(f"{row.variable}: {line}", markup=False)
     _print_peers(study)
+    print_alignment(disclosure(study.linkage.mode, study.model).document())
     if study.breach is not None:
         console.print(
             f"every column keeps the breach rule: by what is sent of it, no belief of {study.breach.prior:g} becomes"

@@ -21,6 +21,7 @@ from typing import Final
 
 from verticil.cli.files import quoted, write_federation, write_new, write_secret
 from verticil.party.control.site import init_state
+from verticil.party.decision.approvers import ApproverKey, public_key_text
 from verticil.shared.transport.authority import create_authority, issue
 from verticil.shared.transport.identity import Role
 from verticil.simulation import adult
@@ -121,7 +122,7 @@ def set_endpoint(
     )
 
 
-def _party_toml(site: Site, node: Path, limits: Limits, peers: Mapping[str, str]) -> str:
+def _party_toml(site: Site, node: Path, limits: Limits, peers: Mapping[str, str], approver: bytes) -> str:
     table = os.path.relpath(site.table.resolve(), node.resolve())
     allowed = ", ".join(quoted(name) for name in site.allow_infinite)
     recipients = ", ".join(quoted(name) for name in ("miner", *(name for name in peers if name != site.name)))
@@ -149,7 +150,6 @@ id = {quoted(site.id_column)}
 
 [policy]
 approval = "auto"                # accepted only under the marked authority of a demonstration
-approvers = ["demo@{site.name}"]
 approvers_needed = 1
 max_epsilon_per_column = {limits.column}
 max_epsilon_per_study = {limits.study}
@@ -162,6 +162,10 @@ deny_columns = []
 recipients = [{recipients}]
 allow_exact_parameters = {exact}
 max_share_delta = {limits.share_delta}
+
+[[approver]]                     # approves whatever is not automatic: --as demo@{site.name} --key secrets/approver.key
+name = "demo@{site.name}"
+public_key = {quoted(public_key_text(approver))}
 {peer}"""
 
 
@@ -229,7 +233,9 @@ def provision(
         node = parties[site.name]
         write_secret(node / "secrets" / "linkage.key", linkage_key)  # the parties', never the miner's
         init_state(node / "state", site_secret=derived_secret(seed, f"site/{site.name}"))
-        write_new(node / "party.toml", _party_toml(site, node, limits, addresses))
+        key = node / "secrets" / "approver.key"
+        approver = ApproverKey.load(key) if key.exists() else ApproverKey.create(key)
+        write_new(node / "party.toml", _party_toml(site, node, limits, addresses, approver.public))
     return Provisioned(
         root=root, miner=miner, parties=parties, analyst=analyst, ca_certificate=analyst / "ca.crt", ca_sha256=ca_sha256
     )

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
 from verticil.party.control.policy import MINIMUM_DIFFERENCE, SHARE_DELTA, Policy
+from verticil.party.decision.approvers import public_key_from
+from verticil.party.decision.rules import Rule
 from verticil.party.records.source import ColumnRule, DatasetRule
 from verticil.shared.config import Federation, Table, load_federation, read_toml
 from verticil.shared.errors import Misuse
@@ -52,6 +54,7 @@ class PartyConfig:
         policy: the site's limits.
         peer: Model I only.
         metrics: where the page for a monitoring system is served; None: nowhere.
+        approver_keys: public key (Ed25519, 32 bytes) of each approver that has one.
     """
 
     path: Path
@@ -67,6 +70,7 @@ class PartyConfig:
     policy: Policy
     peer: PeerRule | None
     metrics: tuple[str, int] | None = None
+    approver_keys: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def load_party(path: Path) -> PartyConfig:
@@ -90,6 +94,7 @@ def load_party(path: Path) -> PartyConfig:
         )
     rules = {key: _dataset(rule, base) for key, rule in datasets.items()}
     _check_files(table, rules)
+    keys = _approver_keys(table.tables("approver", optional=True))
     config = PartyConfig(
         path=path,
         name=name,
@@ -103,9 +108,10 @@ def load_party(path: Path) -> PartyConfig:
         linkage_key=linkage.path_value("key", base),
         datasets=rules,
         declarations=table.tables("randomization", optional=True),
-        policy=_policy(table.table("policy")),
+        policy=_policy(table.table("policy"), tuple(keys)),
         peer=_peer(table.table("peer")) if table.has("peer") else None,
         metrics=metrics_address(table.table("metrics", optional=True)),
+        approver_keys=keys,
     )
     for part in (identity, linkage, table):
         part.finish()
@@ -164,12 +170,52 @@ def _column(table: Table, variable: str) -> ColumnRule:
     return rule
 
 
-def _policy(table: Table) -> Policy:
-    if table.raw("approval") == "rules":
-        table.fail("approval", "'rules' is not yet supported, expected manual", hint="use `verticil party approve`")
+def _approver_keys(tables: tuple[Table, ...]) -> dict[str, bytes]:
+    """``[[approver]]``: name and public key of each person who may approve."""
+    keys: dict[str, bytes] = {}
+    for table in tables:
+        name, text = table.value(str, "name"), table.value(str, "public_key")
+        table.finish()
+        if not name or not name.isprintable() or len(name) > 100 or "," in name:
+            table.fail("name", "expected a name of 1 to 100 printable letters without commas")
+        if (public := public_key_from(text)) is None:
+            hint = "the line that `verticil party approver keygen` prints"
+            table.fail("public_key", "expected the 44 letters of an Ed25519 public key", hint=hint)
+        if name in keys:
+            table.fail("name", f"'{name}' stands there twice, expected one key for each approver")
+        if public in keys.values():
+            table.fail("public_key", f"'{name}' has the key of another approver, expected one key for each")
+        keys[name] = public
+    return keys
+
+
+def _rule(table: Table) -> Rule:
+    rule = Rule(
+        name=table.value(str, "name"),
+        columns=table.strings("columns"),
+        max_epsilon=_limit(table, "max_epsilon"),
+        parties=table.strings("parties", []),
+        recipients=table.strings("recipients", []),
+        max_days=_at_least(table, "max_days", 0, 0) if table.has("max_days") else None,
+        only_repeats=table.value(bool, "only_repeats", False),
+    )
+    table.finish()
+    if not rule.name or not rule.name.isprintable() or len(rule.name) > 60:
+        table.fail("name", "expected a name of 1 to 60 printable letters")
+    return rule
+
+
+def _policy(table: Table, with_keys: tuple[str, ...]) -> Policy:
+    rules = tuple(_rule(item) for item in table.tables("rule", optional=True))
+    approvers = table.strings("approvers", [])
+    if approvers and (strangers := [name for name in with_keys if name not in approvers]):
+        hint = "name the same people there, or leave policy.approvers out: [[approver]] says who they are"
+        table.fail("approvers", f"'{strangers[0]}' has a key in [[approver]] and is not among them", hint=hint)
     policy = Policy(
-        approval=cast("Literal['manual', 'auto']", table.choice("approval", ("manual", "auto"), "manual")),
-        approvers=table.strings("approvers", []),
+        approval=cast(
+            "Literal['manual', 'rules', 'auto']", table.choice("approval", ("manual", "rules", "auto"), "manual")
+        ),
+        approvers=approvers or with_keys,
         approvers_needed=_at_least(table, "approvers_needed", 1, 1),
         max_epsilon_per_column=_limit(table, "max_epsilon_per_column"),
         max_epsilon_per_study=_limit(table, "max_epsilon_per_study"),
@@ -195,9 +241,14 @@ def _policy(table: Table) -> Policy:
         on_small_difference=cast(
             "Literal['warn', 'refuse']", table.choice("on_small_difference", ("warn", "refuse"), "warn")
         ),
+        rules=rules,
+        minimum_rows=_at_least(table, "minimum_rows", 1, 1),
+        max_days=_at_least(table, "max_days", 0, 0) if table.has("max_days") else None,
     )
-    n_approvers = len(set(policy.approvers))
-    if policy.approvers and policy.approvers_needed > n_approvers:
+    if rules and policy.approval == "manual":
+        table.fail("rule", 'stands beside approval = "manual"', hint='set approval = "rules", or remove the rules')
+    n_approvers = len(set(approvers))  # of [[approver]] one is added after the other, and too few just never are enough
+    if approvers and policy.approvers_needed > n_approvers:
         table.fail("approvers_needed", f"got {policy.approvers_needed}, expected at most the {n_approvers} approvers")
     table.finish()
     return policy

@@ -351,6 +351,8 @@ class PartyNode:
             if not self._state.knows(task.digest):
                 site.audit.record(Event(what=What.STUDY_SEEN, who="miner", study=task.digest, study_id=study.id), at)
             self._state.remember(task, study.id, at)
+            if study.publish is not None and len(told.review_manifest_sha256) == 32:
+                site.minutes.ask_for_review(task.digest, told.review_manifest_sha256)
             if fresh:
                 self._state.reconcile(task.digest, task.units_received)
             if told.HasField("deletion"):

@@ -10,35 +10,33 @@ import datetime as dt
 import json
 import math
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from verticil.party.config import PartyConfig
 from verticil.party.control import approval, policy
-from verticil.party.control.holdings import columns_of, compounds_of, origins
+from verticil.party.control.holdings import columns_of
 from verticil.party.control.site import Site, Verdict, init_state
-from verticil.party.control.state import Heartbeat, StudyRecord, stamp
+from verticil.party.control.state import Heartbeat, StudyRecord
 from verticil.party.desk import load_study, take_release
-from verticil.party.evidence.audit import Event, What
-from verticil.party.records.keyfile import check_key
-from verticil.party.records.source import TableReport, check_records, header
+from verticil.party.front.approvers import approver_key
+from verticil.party.front.check import check
+from verticil.party.front.facts import Facts, columns, named, number, share, total
+from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.channels import privacy
-from verticil.shared.channels.subset import Subset
 from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.membership.current import certificate_facts
-from verticil.shared.study.canonical import digest as digest_of
-from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
-from verticil.shared.study.readers import read_by, sent_units
+from verticil.shared.study.readers import sent_units
 from verticil.shared.study.states import State
-from verticil.shared.transport.identity import Role, is_name
-from verticil.shared.transport.pki import load_credentials, utc_now
+from verticil.shared.transport.identity import is_name
+from verticil.shared.transport.pki import utc_now
 
 __all__ = [
     "Facts",
     "approve",
+    "asked_study",
     "check",
     "deny",
     "init_party",
@@ -48,8 +46,6 @@ __all__ = [
     "status",
     "take_release",
 ]
-
-Facts = dict[str, object]
 
 _STALE_SECONDS: Final = 90
 
@@ -85,18 +81,39 @@ def init_party(
     return path
 
 
-def approve(config: PartyConfig, study: str, approver: str, *, at: dt.datetime | None = None) -> Facts:
+def approve(
+    config: PartyConfig, study: str, approver: str, *, key: Path | None = None, at: dt.datetime | None = None
+) -> Facts:
     """Approve a study by id or digest; the daemon sends the approval when there are enough.
+
+    Args:
+        config: party.toml.
+        study: id or digest.
+        approver: who says so.
+        key: file of the approver's private key; None: ``approvers/NAME.key`` beside party.toml, if it is there.
+        at: now.
 
     Raises:
         Misuse: STUDY_UNKNOWN, CONFIG_INVALID.
-        Refusal: whatever speaks against it.
+        Refusal: whatever speaks against it; NOT_APPROVED without the approver's key.
         DataFault: whatever is wrong with the tables or the state.
     """
     with Site.open(config) as site:
         record = site.state.find(study)
-        verdict = site.approve(record, approver, at if at is not None else utc_now())
-        return {**_named(record), **_approved(config, verdict)}
+        own = approver_key(config, approver, key)
+        verdict = site.approve(record, approver, at if at is not None else utc_now(), key=own)
+        return {**named(record), **_approved(config, verdict)}
+
+
+def asked_study(config: PartyConfig, study: str) -> Study:
+    """A study that is asked of this party, by id or digest, as it was submitted.
+
+    Raises:
+        Misuse: STUDY_UNKNOWN.
+        DataFault: whatever is wrong with the state.
+    """
+    with Site.open(config) as site:
+        return approval.parsed(site.state.find(study).task.proposal)
 
 
 def deny(config: PartyConfig, study: str, approver: str, reason: str, *, at: dt.datetime | None = None) -> Facts:
@@ -110,7 +127,7 @@ def deny(config: PartyConfig, study: str, approver: str, reason: str, *, at: dt.
     with Site.open(config) as site:
         record = site.state.find(study)
         site.deny(record, approver, reason, at if at is not None else utc_now())
-        return {**_named(record), "denied": True, "reason": reason}
+        return {**named(record), "denied": True, "reason": reason}
 
 
 def status(config: PartyConfig, *, at: dt.datetime | None = None) -> Facts:
@@ -139,58 +156,13 @@ def status(config: PartyConfig, *, at: dt.datetime | None = None) -> Facts:
                 {
                     "dataset": name,
                     "epsilon_spent": site.ledger.spent(name),
-                    "epsilon_lifetime_limit": _number(config.policy.max_epsilon_lifetime),
+                    "epsilon_lifetime_limit": number(config.policy.max_epsilon_lifetime),
                 }
                 for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])
             ],
             "attempted_sends": len(site.ledger.rows()),
             "warnings": _similar(config, site),
         }
-
-
-def check(config: PartyConfig, study: Study | None = None, *, at: dt.datetime | None = None) -> Facts:
-    """Look at everything that a study needs, without sending anything: identity, keys, tables, policy, budget.
-
-    Args:
-        config: party.toml.
-        study: a study to check the tables against; None: whether the tables can be read at all.
-        at: now.
-
-    Returns:
-        ``ok``; ``faults`` (each with code, message, hint, exit code) in the order of what to mend first; counts of each table.
-    """
-    now = at if at is not None else utc_now()
-    faults: list[VerticilError] = []
-    facts: Facts = {"party": config.name}
-    try:
-        credentials = load_credentials(
-            config.certificate, config.key, config.federation, role=Role.PARTY, name=config.name, at=now
-        )
-        facts["certificate_valid_until"] = stamp(credentials.not_after)
-    except VerticilError as error:
-        faults.append(error)
-    try:
-        facts["linkage_key_check"] = check_key(config.linkage_key)
-    except VerticilError as error:
-        faults.append(error)
-    tables, table_faults = _tables(config, study)
-    facts["tables"] = tables
-    faults += table_faults
-    try:
-        with Site.open(config) as site:
-            if study is not None and not faults:
-                found = _cost(config, site, study, now)
-                facts |= found
-                digest = bytes.fromhex(str(found["digest"]))
-                site.audit.record(Event(what=What.CHECK, who="operator", study=digest, study_id=study.id), now)
-    except VerticilError as error:
-        faults.append(error)
-    facts["ok"] = not faults
-    facts["faults"] = [
-        {"code": fault.code, "message": fault.message, "hint": fault.hint, "exit_code": fault.exit_code}
-        for fault in {(fault.code, fault.message): fault for fault in faults}.values()
-    ]
-    return facts
 
 
 def probe(config: PartyConfig, *, at: dt.datetime | None = None) -> str:
@@ -241,48 +213,6 @@ def _seconds_since(beat: Heartbeat | None, now: dt.datetime) -> float:
     return (now - dt.datetime.fromisoformat(beat.at)).total_seconds()
 
 
-def _named(record: StudyRecord) -> Facts:
-    return {"study": record.study_id, "digest": record.digest.hex()}
-
-
-def _number(value: float) -> float | None:
-    """None for infinity, which JSON does not have."""
-    return value if math.isfinite(value) else None
-
-
-def _columns(config: PartyConfig, study: Study, charges: Mapping[int, float]) -> list[Facts]:
-    sources = {variable: place.source for variable, place in origins(config, study).items()}
-    rows: list[Facts] = []
-    for index in study.units_of(config.name):
-        unit = study.units[index]
-        row: Facts = {
-            "variables": list(unit.variables),
-            "sources": [sources[variable] for variable in unit.variables],
-            "scheme": unit.scheme,
-            "categories": unit.transition.n_states,
-            "epsilon": _number(privacy.epsilon(unit.transition)),
-            "kept": privacy.kept(unit.transition)[0],
-        }
-        if unit.two_level is not None:
-            row["two_level"] = unit.two_level.text
-        if unit.impossible:
-            row["impossible_combinations"] = len(unit.impossible)
-        if isinstance(unit.transition, Subset):
-            row["subset_size"] = unit.transition.size
-        if study.model == "peer":
-            row["read_by"] = list(read_by(study, index))
-        if index in charges:
-            row["charge_now"] = _number(charges[index])
-        rows.append(row)
-    return rows
-
-
-def _total(found: approval.Review) -> float:
-    """Epsilon of one person: of the units that are sent."""
-    sent = sent_units(found.study)
-    return privacy.total_epsilon(release.epsilon for index, release in found.releases.items() if index in sent)
-
-
 def _approved(config: PartyConfig, verdict: Verdict) -> Facts:
     found = verdict.review
     charges = {index: assessment.charge for index, assessment in found.assessments.items()}
@@ -290,35 +220,23 @@ def _approved(config: PartyConfig, verdict: Verdict) -> Facts:
         "approved": verdict.complete,
         "approvers": list(verdict.approvers),
         "approvers_needed": config.policy.approvers_needed,
+        "signed_with": "the approver's key" if config.policy.approvers else "the site's key",
+        "void": list(verdict.void),
+        "changed": list(verdict.changed),
         "records": found.holding.n_records,
         "minimum_common_records": found.minimum_common_records,
-        "columns": _columns(config, found.study, charges),
-        "epsilon": _number(_total(found)),
+        "columns": columns(config, found.study, charges),
+        "epsilon": number(total(found)),
         "epsilon_charged_now": policy.finite_total(list(charges.values())),
         "expires": found.study.expires.isoformat(),
-        **_share(found.study),
-    }
-
-
-def _share(study: Study) -> Facts:
-    """What this party tells its peers besides columns; nothing in a study with a miner."""
-    rule = study.share
-    if rule is None:
-        return {}
-    return {
-        "share": {
-            "exact": rule.epsilon is None,
-            "scores": study.structure.parents is None,
-            "epsilon": rule.epsilon,
-            "delta": rule.delta,
-            "minimum_count": rule.minimum_count,
-        }
+        "alignment": disclosure(found.study.linkage.mode, found.study.model).document(),
+        **share(found.study),
     }
 
 
 def _study_status(config: PartyConfig, record: StudyRecord) -> Facts:
     facts: Facts = {
-        **_named(record),
+        **named(record),
         "state": State(record.task.state).name.lower(),
         "stage": record.stage,
         "percent": record.percent,
@@ -337,7 +255,7 @@ def _study_status(config: PartyConfig, record: StudyRecord) -> Facts:
     try:
         proposal = approval.parsed(record.task.proposal)
         study = approval.declared(config, proposal)
-        columns = columns_of(config, study)
+        local = columns_of(config, study)
         sent = sent_units(study)
         epsilons = [privacy.epsilon(study.units[i].transition) for i in study.units_of(config.name) if i in sent]
         facts |= {
@@ -345,85 +263,14 @@ def _study_status(config: PartyConfig, record: StudyRecord) -> Facts:
             "purpose": study.purpose,
             "parties": list(study.parties),
             "expires": study.expires.isoformat(),
-            "columns": _columns(config, study, {}),
-            "epsilon": _number(privacy.total_epsilon(epsilons)),
-            "objections": [found.message for found in policy.objections(config.policy, study, config.name, columns)],
-            **_share(study),
+            "columns": columns(config, study, {}),
+            "epsilon": number(privacy.total_epsilon(epsilons)),
+            "objections": [found.message for found in policy.objections(config.policy, study, config.name, local)],
+            **share(study),
         }
     except VerticilError as error:  # a broken table or declaration must not hide the other studies
         facts["objections"] = [f"{error.code}: {error.message}"]
     return facts
-
-
-def _tables(config: PartyConfig, study: Study | None) -> tuple[list[Facts], list[VerticilError]]:
-    tables: list[Facts] = []
-    faults: list[VerticilError] = []
-    try:
-        places = {} if study is None else origins(config, study)
-    except VerticilError as error:
-        return tables, [error]
-    for name, rule in config.datasets.items():
-        try:
-            if study is None:
-                tables.append({"dataset": name, "columns": len(header(rule))})
-                continue
-            variables = [
-                study.schema[position]
-                for position in study.schema.owned_by(config.name)
-                if places[study.schema[position].name].dataset == name
-            ]
-            if variables:
-                compounds = [
-                    compound
-                    for compound in compounds_of(study, config.name).values()
-                    if places[compound.variables[0]].dataset == name
-                ]
-                report = check_records(rule, variables, study.linkage.normalise, compounds)
-                tables.append({"dataset": name, **_counts(report)})
-                faults += report.faults
-        except VerticilError as error:
-            faults.append(error)
-    return tables, faults
-
-
-def _counts(report: TableReport) -> Facts:
-    return {
-        "records": report.n_records,
-        "empty_ids": report.n_empty_ids,
-        "repeated_ids": report.n_repeated_ids,
-        "columns": [
-            {
-                "variable": column.variable,
-                "source": column.source,
-                "missing": column.missing,
-                "other": column.other,
-                "clamped": column.clamped,
-                "unseen": column.unseen,
-                "outside": column.outside,
-            }
-            for column in report.counts
-        ],
-    }
-
-
-def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> Facts:
-    found = approval.review(
-        config,
-        site.ledger,
-        to_bytes(study),
-        site_secret=site.site_secret,
-        linkage_key=site.linkage_key,
-        today=now.date(),
-    )
-    charges = {index: assessment.charge for index, assessment in found.assessments.items()}
-    return {
-        "study": study.id,
-        "digest": digest_of(study).hex(),
-        "columns": _columns(config, found.study, charges),
-        "epsilon": _number(_total(found)),
-        "epsilon_charged_now": policy.finite_total(list(charges.values())),
-        **_share(found.study),
-    }
 
 
 _TEMPLATE: Final = """schema = 1
@@ -459,9 +306,8 @@ id = "ID"                                # always read as text
 # advertise = "NAME.example.org:8444"    # as in [peers] of federation.toml
 
 [policy]                                 # enforced here, whatever the miner says
-approval = "manual"                      # each study waits for `verticil party approve`
-approvers = []                           # who may approve; empty: whoever may run the command here
-approvers_needed = 1
+approval = "manual"                      # each study waits for `verticil party approve`; rules: see [[policy.rule]]
+approvers_needed = 1                     # who may approve: [[approver]] below; nobody there: whoever may run the command here
 max_epsilon_per_column = 3.0
 max_epsilon_per_study = 20.0             # all columns of one person, and what is shared besides
 max_epsilon_lifetime = 40.0              # of this data set, over everything it ever releases
@@ -472,10 +318,23 @@ allow_exact_parameters = false           # between peers: may parameters be shar
 minimum_common_records = 1000
 minimum_difference = 100                 # people by which a study must differ from an earlier one about nearly the same people
 on_small_difference = "warn"             # warn | refuse
+minimum_rows = 1                         # of this table
 minimum_parties = 2
 max_categories = 50
+# max_days = 400                         # a study that is valid for longer is refused
 # breach = { prior = 0.1, posterior = 0.5 }   # refuse a column by which a belief of 0.1 can become 0.5, also if in allow_infinite
 deny_columns = ["ID"]                    # never leave, whatever a study calls them
 recipients = ["miner"]                   # and the names of other parties, for studies between peers
 on_data_change = "refuse"                # refuse | sticky | fresh: a second release of changed data
+
+# [[policy.rule]]                        # with approval = "rules": what is approved without a person when all of this holds
+# name = "repeats"
+# columns = ["age", "sex"]               # of this table; no other may leave
+# max_epsilon = 6.0                      # of all columns of one person
+# only_repeats = true                    # nothing that was not sent before with the same noise
+# parties = ["insurer"]                  # optional, as are recipients = [..] and max_days = N
+
+# [[approver]]                           # made by: verticil party approver add officer@clinic
+# name = "officer@clinic"
+# public_key = "44 letters"
 """

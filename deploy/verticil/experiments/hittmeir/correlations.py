@@ -40,6 +40,10 @@ class Correlations:
         others = [abs(r) for name, r in zip(self.names, row, strict=True) if name not in {self.sensitive, self.target}]
         return float(np.mean(others))
 
+    def with_target(self, matrix: list[list[float]]) -> float:
+        """Correlation of the sensitive column with the target."""
+        return matrix[self.names.index(self.sensitive)][self.names.index(self.target)]
+
 
 def correlations(data: DataSet, *, scale: Scale, seed: int, step: Step) -> Correlations:
     """Synthesize the training part twice and correlate."""

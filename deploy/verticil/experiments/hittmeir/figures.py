@@ -1,4 +1,4 @@
-"""Drawings (matplotlib): the heat maps of Figure 1 and the bars under the tables; images as bytes, no display and no file.
+"""Drawings (matplotlib): the heat maps of Figure 1 and the bars under the tables; bytes by form, no display and no file.
 
 The same numbers give the same SVG.
 """
@@ -6,7 +6,7 @@ The same numbers give the same SVG.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Literal
 
@@ -24,16 +24,18 @@ from verticil.experiments.hittmeir.correlations import Correlations
 from verticil.experiments.hittmeir.runtime import Runtime
 from verticil.experiments.hittmeir.synthesizer import Method
 
-__all__ = ["Form", "draw_attacks", "draw_correlations", "draw_runtimes", "draw_scores"]
+__all__ = ["FORMS", "Form", "draw_attacks", "draw_correlations", "draw_runtimes", "draw_scores"]
 
 Form = Literal["svg", "png"]
+FORMS: Final[tuple[Form, ...]] = ("svg", "png")
+"""Every picture is drawn in each."""
 
 # Okabe & Ito (2008); the light shade is the description, the dark one the generation, as in the paper.
 _COLOURS: Final = {Method.greedy: ("#7FC4EA", "#0072B2"), Method.genetic: ("#F2B27F", "#D55E00")}
 _THEIRS: Final = "0.55"
 
 
-def draw_correlations(found: Correlations, short: Sequence[str], form: Form) -> bytes:
+def draw_correlations(found: Correlations, short: Sequence[str]) -> Mapping[Form, bytes]:
     """Figure 1: three heat maps beside each other; the sensitive column is framed."""
     with _style():
         figure = Figure(figsize=(12.6, 4.6), layout="constrained")
@@ -65,10 +67,10 @@ def draw_correlations(found: Correlations, short: Sequence[str], form: Form) -> 
             ha="left",
             fontsize=9,
         )
-        return _image(figure, form)
+        return _images(figure)
 
 
-def draw_runtimes(rows: Sequence[Runtime], title: str, form: Form) -> bytes:
+def draw_runtimes(rows: Sequence[Runtime], title: str) -> Mapping[Form, bytes]:
     """Bars of description (light) and generation (dark) on top of each other, for every k and search."""
     with _style():
         figure = Figure(figsize=(6.4, 3.8), layout="constrained")
@@ -96,10 +98,10 @@ def draw_runtimes(rows: Sequence[Runtime], title: str, form: Form) -> bytes:
             frameon=False,
             fontsize=8,
         )
-        return _image(figure, form)
+        return _images(figure)
 
 
-def draw_scores(rows: Sequence[Score], theirs: Sequence[float | None], title: str, what: str, form: Form) -> bytes:
+def draw_scores(rows: Sequence[Score], theirs: Sequence[float | None], title: str, what: str) -> Mapping[Form, bytes]:
     """Average scores, ours beside theirs; the axis does not begin at zero."""
     names, ours = [_score_name(row) for row in rows], [row.average for row in rows]
     with _style():
@@ -108,11 +110,12 @@ def draw_scores(rows: Sequence[Score], theirs: Sequence[float | None], title: st
         known = [value for value in (*ours, *theirs) if value is not None]
         low = max(0.0, 5 * np.floor((min(known) - 1) / 5))
         for place, (value, other) in enumerate(zip(ours, theirs, strict=True)):
-            axes.bar(place - 0.2, value - low, 0.36, bottom=low, color=_COLOURS[Method.genetic][1])
-            axes.annotate(f"{value:.1f}", (place - 0.2, value), ha="center", va="bottom", fontsize=7)
+            at = place if other is None else place - 0.2
+            axes.bar(at, value - low, 0.36, bottom=low, color=_COLOURS[Method.genetic][1])
+            _number(axes, at, value)
             if other is not None:
                 axes.bar(place + 0.2, other - low, 0.36, bottom=low, color=_THEIRS)
-                axes.annotate(f"{other:.1f}", (place + 0.2, other), ha="center", va="bottom", fontsize=7)
+                _number(axes, place + 0.2, other)
         axes.set_xticks(range(len(names)), names, fontsize=8)
         axes.set_ylabel(f"{what} (per cent, axis from {low:g})")
         axes.margins(y=0.1)
@@ -125,22 +128,22 @@ def draw_scores(rows: Sequence[Score], theirs: Sequence[float | None], title: st
             frameon=False,
             fontsize=8,
         )
-        return _image(figure, form)
+        return _images(figure)
 
 
-def draw_attacks(rows: Sequence[Attack], theirs: dict[str, float], title: str, form: Form) -> bytes:
+def draw_attacks(rows: Sequence[Attack], theirs: Sequence[float | None], title: str) -> Mapping[Form, bytes]:
     """Average accuracy of the attacks on each kind of records, with the baseline B as a line."""
     with _style():
         figure = Figure(figsize=(6.4, 3.9), layout="constrained")
         axes: Axes = figure.subplots()
         names = [_attack_name(row) for row in rows]
-        for place, row in enumerate(rows):
-            axes.bar(place - 0.2, row.average, 0.36, color=_COLOURS[Method.genetic][1])
-            axes.annotate(f"{row.average:.1f}", (place - 0.2, row.average), ha="center", va="bottom", fontsize=8)
-            other = theirs.get(row.published) if row.epsilon is None else None
+        for place, (row, other) in enumerate(zip(rows, theirs, strict=True)):
+            at = place if other is None else place - 0.2
+            axes.bar(at, row.average, 0.36, color=_COLOURS[Method.genetic][1])
+            _number(axes, at, row.average)
             if other is not None:
                 axes.bar(place + 0.2, other, 0.36, color=_THEIRS)
-                axes.annotate(f"{other:.1f}", (place + 0.2, other), ha="center", va="bottom", fontsize=8)
+                _number(axes, place + 0.2, other)
         axes.axhline(rows[0].baseline, color="black", linewidth=1, linestyle="--")
         axes.set_xticks(range(len(names)), names, fontsize=8)
         axes.set_ylabel("mean accuracy of the attacks (per cent)")
@@ -157,7 +160,13 @@ def draw_attacks(rows: Sequence[Attack], theirs: dict[str, float], title: str, f
             frameon=False,
             fontsize=8,
         )
-        return _image(figure, form)
+        return _images(figure)
+
+
+def _number(axes: Axes, at: float, value: float) -> None:
+    """The value above its bar, readable where a line crosses it."""
+    shown = axes.annotate(f"{value:.1f}", (at, value), (0, 1), textcoords="offset points", ha="center", va="bottom")
+    shown.set(fontsize=7, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5})
 
 
 def _score_name(row: Score) -> str:
@@ -181,8 +190,12 @@ def _style() -> AbstractContextManager[None]:
     )
 
 
-def _image(figure: Figure, form: Form) -> bytes:
+def _images(figure: Figure) -> Mapping[Form, bytes]:
     FigureCanvasAgg(figure)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=form, dpi=160, metadata={"Date": None} if form == "svg" else None)
-    return buffer.getvalue()
+    images: dict[Form, bytes] = {}
+    for form in FORMS:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=form, dpi=160, metadata={"Date": None} if form == "svg" else None)
+        figure.set_layout_engine("none")  # laid out once, the same in both forms
+        images[form] = buffer.getvalue()
+    return images

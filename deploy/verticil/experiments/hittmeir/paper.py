@@ -11,9 +11,10 @@ from verticil.experiments.hittmeir.attacks import SCENARIOS, Attack
 from verticil.experiments.hittmeir.classifiers import Score
 from verticil.experiments.hittmeir.correlations import Correlations
 from verticil.experiments.hittmeir.datasets import DataSet, Texts, adult, card, cmc, simulated_card
+from verticil.experiments.hittmeir.published import Printed
 from verticil.experiments.hittmeir.runtime import Runtime, runtimes
 from verticil.experiments.hittmeir.scale import Scale, Step
-from verticil.experiments.hittmeir.synthesizer import Custom, warm_up
+from verticil.experiments.hittmeir.synthesizer import Custom, Method, warm_up
 
 __all__ = ["PARTS", "TITLES", "Found", "run", "theirs_of_attack", "theirs_of_score"]
 
@@ -35,6 +36,12 @@ PARTS: Final = tuple(TITLES)
 
 _OF_CARD: Final = frozenset({"table 4", "table 7"})
 _OF_CMC: Final = frozenset({"table 2", "table 5", "table 9", "table 11"})
+_CUSTOM: Final[Mapping[str, tuple[str, str]]] = {
+    "table 11": ("table 9", "table 5"),
+    "table 12": ("table 10", "table 6"),
+}
+"""Of each table of custom networks the one with its scenario, and the one whose row it repeats."""
+_CUSTOM_K: Final = 4
 _CLASSIFIERS_MISS: Final = (("marital-status", "relationship"),)
 
 
@@ -59,14 +66,14 @@ class Found:
     simulated: frozenset[str]
 
 
-def run(wanted: Collection[str], *, scale: Scale, seed: int, step: Step, credit_card: Texts | None = None) -> Found:
+def run(wanted: Collection[str], *, scale: Scale, seed: int, tell: Step, credit_card: Texts | None = None) -> Found:
     """Run the asked parts.
 
     Args:
         wanted: some of `PARTS`.
         scale: how large.
         seed: of everything random.
-        step: is told what is being done.
+        tell: is told what is being done.
         credit_card: the credit-card table; None: one of its shape is made up.
 
     Raises:
@@ -79,9 +86,9 @@ def run(wanted: Collection[str], *, scale: Scale, seed: int, step: Step, credit_
     of_attacks: dict[str, tuple[Attack, ...]] = {}
     of_figure: Correlations | None = None
     kept: dict[str, DataSet] = {}
-    for part in PARTS:
-        if part not in wanted:
-            continue
+    asked = [part for part in PARTS if part in wanted]
+    for place, part in enumerate(asked, 1):
+        step = _counted(tell, place, len(asked))
         kind = "card" if part in _OF_CARD else "cmc" if part in _OF_CMC else "adult"
         if kind not in kept:
             kept[kind] = _data_set(kind, credit_card, scale=scale, seed=seed)
@@ -99,9 +106,12 @@ def run(wanted: Collection[str], *, scale: Scale, seed: int, step: Step, credit_
         elif part in SCENARIOS:
             of_attacks[part] = attacks.attacks(data, SCENARIOS[part], scale=scale, seed=seed, step=step)
         else:
-            scenario = SCENARIOS["table 9" if part == "table 11" else "table 10"]
-            custom = Custom(target=scenario.target, sensitive=scenario.sensitive)
-            of_scores[part] = classifiers.custom_accuracies(data, custom, scale=scale, seed=seed, step=step)
+            scenario, ordinary = _CUSTOM[part]
+            custom = Custom(target=SCENARIOS[scenario].target, sensitive=SCENARIOS[scenario].sensitive)
+            known = of_scores.get(ordinary, ())
+            of_scores[part] = classifiers.custom_accuracies(
+                data, custom, scale=scale, seed=seed, step=step, known=known
+            )
     return Found(
         runtimes=of_runtime,
         scores=of_scores,
@@ -112,23 +122,27 @@ def run(wanted: Collection[str], *, scale: Scale, seed: int, step: Step, credit_
     )
 
 
-def theirs_of_score(part: str, row: Score) -> dict[str, float]:
-    """The paper's numbers for a row: of each classifier, and ``average``; what its text does not have is not there."""
-    if part == "table 7":
-        key = None if row.method is None or row.k is None else (row.method, row.k)
-        return {"average": published.CARD_F2[key]} if key in published.CARD_F2 else {}
-    if part in published.UTILITY_CUSTOM:
-        return dict(published.UTILITY_CUSTOM[part]["custom" if row.trained_on == "custom" else "ordinary"])
-    if row.epsilon is not None:
-        return {}
-    recipe = None if row.method is None or row.k is None else (row.method, row.k)
-    cells = published.ORIGINAL[part] if recipe is None else published.UTILITY[part][recipe]
-    return {**dict(zip(("NB", "SV", "KN", "RF", "LR"), cells, strict=True)), "average": sum(cells) / len(cells)}
+def _counted(tell: Step, place: int, parts: int) -> Step:
+    return lambda text: tell(f"{place} of {parts}: {text}")
 
 
-def theirs_of_attack(part: str, row: Attack) -> dict[str, float]:
+def theirs_of_score(part: str, row: Score) -> Printed | None:
+    """The paper's row beside one of ours; None where it has none."""
+    if row.epsilon is not None or row.without:
+        return None
+    if part in _CUSTOM:
+        name = ("DSc" if row.trained_on == "custom" else "DS") if row.k == _CUSTOM_K else ""
+    elif row.method is None:
+        name = "Original"
+    else:
+        name = f"{row.k}: DS" + " GA" * (row.method is Method.genetic)
+    return published.UTILITY[part].get(name)
+
+
+def theirs_of_attack(part: str, row: Attack) -> Printed | None:
     """The same for an attack."""
-    return {} if row.epsilon is not None else dict(published.ATTACKS[part][row.published])
+    names = {"original": "Original", "ordinary": "DS", "custom": "DSc"}
+    return None if row.epsilon is not None else published.ATTACKS[part][names[row.published]]
 
 
 def _data_set(kind: str, credit_card: Texts | None, *, scale: Scale, seed: int) -> DataSet:

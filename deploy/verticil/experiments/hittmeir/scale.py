@@ -28,6 +28,8 @@ class Scale:
         degrees: the k that are compared.
         custom_degree: the k of the custom networks.
         splits: random splits of Contraceptive Method Choice.
+        repeats: how often classifiers are trained on any data set, each time on another random split (of a published one: on
+            other synthetic records of the same part); None: `splits` times, and once where the paper did it once.
         epsilons: of the randomized columns.
         classifiers: which are trained.
         keys: at most so many sets of known attributes in an attack; None: all.
@@ -40,6 +42,7 @@ class Scale:
     degrees: tuple[int, ...]
     custom_degree: int
     splits: int
+    repeats: int | None = None
     epsilons: tuple[float, ...] = (3.0, 2.0, 1.0)
     classifiers: tuple[str, ...] = CLASSIFIERS
     keys: int | None = None

@@ -4,8 +4,9 @@ Five classifiers of scikit-learn with its standard settings: Gaussian naive Baye
 forest, logistic regression. Features are scaled as in the training table. Beside every accuracy stands the share of the tested
 table's most common class, which is reached without looking at any feature.
 
-Two short cuts change no result: equal rows are predicted once, and equal training rows are one row with a weight where the method
-takes weights (support vectors: the same optimum, so the same up to its tolerance).
+Three short cuts change no result: equal rows are predicted once; equal training rows are one row with a weight where the method
+takes weights (support vectors: the same optimum, so the same up to its tolerance); and between two classes the support vectors
+decide by blocks of matrix products (the same sum in another order).
 
 scikit-learn is needed here and nowhere else (the extra ``experiments``).
 """
@@ -27,7 +28,8 @@ Labels = NDArray[np.int64]
 CLASSIFIERS: Final = ("NB", "SV", "KN", "RF", "LR")
 """Naive Bayes, support vectors, nearest neighbours, random forest, logistic regression."""
 
-_MERGE_BELOW: Final = 0.5  # share of distinct training rows under which equal ones are merged
+_MERGE_BELOW: Final = 0.95  # share of distinct training rows under which equal ones are merged
+_BLOCK_ROWS: Final = 256  # rows that are decided on at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -76,6 +78,20 @@ class _Classifier(Protocol):
     def fit(self, features: Floats, target: Labels, /, sample_weight: Floats | None = None) -> object: ...
 
     def predict(self, features: Floats, /) -> Labels: ...
+
+
+class _SupportVectors(Protocol):
+    @property
+    def support_vectors_(self) -> Floats: ...
+
+    @property
+    def dual_coef_(self) -> Floats: ...
+
+    @property
+    def intercept_(self) -> Floats: ...
+
+    @property
+    def classes_(self) -> Labels: ...
 
 
 def utility(
@@ -145,10 +161,11 @@ def _trained(name: str, features: Floats, target: Labels, seed: int) -> Callable
     from sklearn.svm import SVC
 
     variance = float(features.var())
+    gamma = 1 / (features.shape[1] * variance) if variance > 0 else 1.0
     made: dict[str, Callable[[], object]] = {
         "NB": GaussianNB,
         # gamma="scale" in numbers, because the merged rows have another variance than the records.
-        "SV": lambda: SVC(cache_size=500).set_params(gamma=1 / (features.shape[1] * variance) if variance > 0 else 1.0),
+        "SV": lambda: SVC(cache_size=500).set_params(gamma=gamma),
         "KN": KNeighborsClassifier,
         "RF": lambda: RandomForestClassifier(random_state=seed),
         "LR": lambda: LogisticRegression(max_iter=1000),
@@ -160,7 +177,25 @@ def _trained(name: str, features: Floats, target: Labels, seed: int) -> Callable
     else:
         rows, labels, weights = merged
         model.fit(rows, labels, sample_weight=weights)
+    if name == "SV" and len(set(target.tolist())) == 2:
+        return _of_two_classes(cast("_SupportVectors", model), gamma)
     return lambda asked: np.asarray(model.predict(asked), dtype=np.int64)
+
+
+def _of_two_classes(model: _SupportVectors, gamma: float) -> Callable[[Floats], Labels]:
+    """`predict` of scikit-learn's SVC, whose own takes five times as long: sum_i a_i exp(-gamma |x - x_i|^2) + b > 0."""
+    vectors, weights = model.support_vectors_, model.dual_coef_[0]
+    scaled, squares = 2 * gamma * vectors.T, gamma * (vectors**2).sum(axis=1)
+
+    def predict(asked: Floats) -> Labels:
+        decided = np.empty(len(asked))
+        for start in range(0, len(asked), _BLOCK_ROWS):
+            block = asked[start : start + _BLOCK_ROWS]
+            exponents = block @ scaled - squares - gamma * (block**2).sum(axis=1)[:, None]
+            decided[start : start + _BLOCK_ROWS] = np.exp(exponents, out=exponents) @ weights
+        return np.asarray(model.classes_[(decided + model.intercept_[0] > 0).astype(np.int64)], dtype=np.int64)
+
+    return predict
 
 
 def _merged(features: Floats, target: Labels) -> tuple[Floats, Labels, Floats] | None:

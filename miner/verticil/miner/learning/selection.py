@@ -7,7 +7,8 @@
   it does not (`LEAST_CONTRAST`), the tree (methods.md section 2).
 
 The chosen way then searches anew in all records. Held out are the last records: their order is that of pseudonyms, which has
-nothing to do with people. Every candidate's likelihood is in the result, whatever was preferred.
+nothing to do with people (with linkage order-commitment it is that of the tables, so the records are shuffled first). Every
+candidate's likelihood is in the result, whatever was preferred.
 
 A checkpoint of ``auto`` is that of the search that is running, with the candidates that are done beside it.
 """
@@ -125,6 +126,8 @@ def search_columns(
     rule, n = study.structure, len(columns[0]) // units[0].channel.codes_per_record
     auto = rule.method == "auto"
     kept = n - n // HELD_OUT if auto else n
+    if auto and study.linkage.mode == "order-commitment":
+        columns = _shuffled(columns, units, n, seed=study.structure.seed)
     progress("counting", 0)
     part = _Part(_first(columns, units, kept), study, units, check)
     progress("counting", 100)
@@ -142,6 +145,15 @@ def search_columns(
         raise LearningCancelled(trail.joined(stop.checkpoint)) from None
     candidates = tuple(trail.candidates)
     return Found(result=result, search=search, candidates=candidates, pairs=part.pairs, tables=part.tables)
+
+
+def _shuffled(columns: Sequence[Codes], units: Sequence[ColumnUnit], n: int, *, seed: int) -> list[Codes]:
+    """The records in an order drawn from the study's seed. Counts stay what they are; which records are held out does not."""
+    order = np.random.default_rng(seed).permutation(n)
+    return [
+        column.reshape(n, unit.channel.codes_per_record)[order].reshape(-1)
+        for column, unit in zip(columns, units, strict=True)
+    ]
 
 
 def _first(columns: Sequence[Codes], units: Sequence[ColumnUnit], n: int) -> list[Codes]:

@@ -20,14 +20,16 @@ from typing import Final, ParamSpec, TypeVar, cast
 from verticil.miner.service.learning import ColumnFile, Executor, LearningJob, WorkerDied
 from verticil.miner.service.presence import Changes, Presence
 from verticil.miner.service.retention import Retention
+from verticil.miner.service.review import awaited
 from verticil.miner.service.session import Session, timestamp
-from verticil.miner.storage.alignment import align
+from verticil.miner.storage.linkage import find_common, linked_parties
 from verticil.miner.storage.records import Failure, ReleaseFile, StoredColumn, StudyRecord
 from verticil.miner.storage.store import remove_durably, replace_durably
 from verticil.shared.errors import Refusal, VerticilError
 from verticil.shared.release.bundle import MANIFEST, SIGNATURE, Signer, sign_release
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.states import State, is_final
+from verticil.wire.v1 import common_pb2
 
 __all__ = ["Conductor"]
 
@@ -151,7 +153,9 @@ class Conductor:
             self._changes.notify()
         if digest not in self._jobs:
             self._details.pop(digest, None)
-        if state in {State.ESTIMATING, State.LEARNING, State.REVIEW} and digest not in self._jobs:
+        if state is State.REVIEW and (awaited := await asyncio.to_thread(self._awaited, digest)):
+            self._details[digest] = f"waiting for countersignatures: {', '.join(awaited)}"
+        elif state in {State.ESTIMATING, State.LEARNING, State.REVIEW} and digest not in self._jobs:
             job = asyncio.create_task(self._learn(digest), name=f"learn {digest.hex()[:12]}")
             self._jobs[digest] = job
             job.add_done_callback(lambda _job: self._jobs.pop(digest, None))
@@ -164,6 +168,9 @@ class Conductor:
             await _to_the_end(self._retention.settle, digest)
             if digest not in await asyncio.to_thread(self._session.catalogue.unsettled):
                 self._changes.notify()  # who revoked is told what was deleted
+
+    def _awaited(self, digest: bytes) -> tuple[str, ...]:
+        return awaited(self._session, self._session.record(digest))
 
     async def _fail(self, digest: bytes, failure: Failure) -> None:
         if await asyncio.to_thread(self._session.catalogue.fail, digest, failure):
@@ -186,12 +193,12 @@ class Conductor:
 
     def _align(self, record: StudyRecord) -> None:
         session = self._session
-        parties = session.proposal(record).parties
-        if not all(party in record.lists and record.lists[party].complete for party in parties):
+        study = session.proposal(record)
+        if linked_parties(record, study) != frozenset(study.parties):
             return
         files = session.store.study(record.digest)
         minimum = session.minimum(record)
-        if align(files, session.catalogue, record.digest, parties, minimum=minimum) < minimum:
+        if find_common(files, session.catalogue, record, study, minimum=minimum) < minimum:
             raise Refusal(
                 "LINKAGE_TOO_SMALL",
                 f"the parties have fewer records in common than the required minimum of {minimum}",
@@ -249,7 +256,9 @@ class Conductor:
                 await asyncio.gather(*entering)
             self._details[digest] = "signing"
             await _to_the_end(self._sign, job.target, files.release)
-        if await _to_the_end(self._publish, digest, files.release):
+        if await _to_the_end(self._wait_for_parties, digest, files.release):
+            _log.info("study %s: the release waits for countersignatures", digest.hex())
+        elif await _to_the_end(self._publish, digest, files.release):
             _log.info("study %s: published", digest.hex())
         self._changes.notify()
 
@@ -287,7 +296,7 @@ class Conductor:
         if not release.exists():
             return False
         try:
-            verify_release(release, ca_certificate=self._authority)
+            verify_release(release, ca_certificate=self._authority, before_publication=True)
         except VerticilError as error:
             _log.warning("release is made anew: %s", error)
             remove_durably(release)
@@ -296,10 +305,34 @@ class Conductor:
 
     def _sign(self, written: Path, release: Path) -> None:
         sign_release(written, self._signer, ca_certificate=self._authority)
-        verify_release(written, ca_certificate=self._authority)
+        verify_release(written, ca_certificate=self._authority, before_publication=True)
         replace_durably(written, release)
 
+    def _wait_for_parties(self, digest: bytes, release: Path) -> bool:
+        """Whether the release has to wait for countersignatures; from then on the parties can fetch it."""
+        session = self._session
+        study = session.proposal(session.record(digest))
+        if study.countersignatures_needed == 0:
+            return False
+        manifest_sha256 = hashlib.sha256((release / MANIFEST).read_bytes()).digest()
+        session.catalogue.reviews.begin(digest, manifest_sha256, self._listed(release))
+        return bool(awaited(session, session.record(digest)))
+
     def _publish(self, digest: bytes, release: Path) -> bool:
+        session = self._session
+        countersigned = session.record(digest).countersignatures
+        if countersigned:
+            # The same bytes whenever it is done: a crash before the catalogue knows of it does no harm.
+            statements = [
+                common_pb2.Signed(body=item.body, signature=item.signature, certificate=item.certificate)
+                for _, item in sorted(countersigned.items())
+            ]
+            sign_release(release, self._signer, ca_certificate=self._authority, countersigned=statements)
+            verify_release(release, ca_certificate=self._authority)
+        return session.catalogue.publish(digest, self._listed(release), at=timestamp(session.clock()))
+
+    def _listed(self, release: Path) -> list[ReleaseFile]:
+        """The files of a release that may be handed out."""
         manifest = (release / MANIFEST).read_bytes()
         listed = cast("dict[str, dict[str, str | int]]", json.loads(manifest)["files"])
         files = [
@@ -309,4 +342,4 @@ class Conductor:
         for name in (MANIFEST, SIGNATURE):
             data = (release / name).read_bytes()
             files.append(ReleaseFile(path=name, size=len(data), sha256=hashlib.sha256(data).digest()))
-        return self._session.catalogue.publish(digest, files, at=timestamp(self._session.clock()))
+        return files

@@ -21,6 +21,7 @@ from verticil.miner.service.presence import Changes, Presence
 from verticil.miner.service.release import release_parts
 from verticil.miner.service.session import Session, timestamp
 from verticil.miner.service.standing import deadline, reporting_party
+from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import StudyRecord
 from verticil.shared.errors import Misuse
 from verticil.shared.study.states import State, is_final
@@ -150,6 +151,7 @@ class Control:
 
     def _summary(self, record: StudyRecord) -> control_pb2.StudySummary:
         study, state = self._session.proposal(record), self._session.state(record)
+        linked = linked_parties(record, study)
         all_confirmed = record.confirmed.issuperset(study.parties)
         summary = control_pb2.StudySummary(
             study_id=record.study_id,
@@ -160,13 +162,13 @@ class Control:
             stage_detail="" if is_final(state) else self._detail(record.digest),
             n_common=(record.n_common or 0) if all_confirmed else 0,
             effective_digest=record.effective_digest,
+            countersignatures_needed=study.countersignatures_needed,
         )
         if (end := deadline(study, record)) is not None:
             summary.deadline = timestamp(end)
         missing = self._session.missing(record)
         culprit = reporting_party(study, record.failure) if record.failure is not None else None
         for party in study.parties:
-            held = record.lists.get(party)
             units = study.units_of(party)
             progress, age = self._presence.progress(record.digest, party), self._presence.age_seconds(party)
             revoked = record.revocations.get(party)
@@ -174,7 +176,7 @@ class Control:
                 party=party,
                 online=self._presence.online(party),
                 approved=party in record.approvals,
-                pseudonyms_complete=held is not None and held.complete,
+                pseudonyms_complete=party in linked,
                 alignment_confirmed=party in record.confirmed,
                 units_received=sum(unit in record.columns for unit in units),
                 units_expected=len(units),
@@ -185,6 +187,7 @@ class Control:
                 waiting_for=missing.get(party, ""),
                 approvers=progress.approvers,
                 approvers_needed=progress.approvers_needed,
+                countersigned=party in record.countersignatures,
                 revoked_at=revoked.revoked_at if revoked else "",
                 revocation_reason=revoked.reason if revoked else "",
             )

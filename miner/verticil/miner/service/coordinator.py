@@ -16,11 +16,14 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
+from verticil.miner.service.linking import Linking
 from verticil.miner.service.presence import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
 from verticil.miner.service.release import release_parts
+from verticil.miner.service.review import countersign
 from verticil.miner.service.scores import Scores
 from verticil.miner.service.session import Session, timestamp, withdrawn_text
 from verticil.miner.service.transfer import receive, send
+from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import Failure, StoredColumn, StoredSignature, StudyRecord, Upload
 from verticil.shared.errors import PeerFault
 from verticil.shared.study.states import State, is_final
@@ -37,6 +40,8 @@ _REPLY_BYTES: Final = 3_500_000
 """A poll's reply stays below the 4 MiB that a peer receives; studies left out follow with the next poll."""
 _STREAMS_OF_ONE_PARTY: Final = 2
 """One that works, and one that the miner does not know yet to be dead."""
+_NO_BITMAP: Final = (0, b"")
+"""With order-commitment all rows are common."""
 _STAGES: Final = ("approving", "reading", "linking", "randomizing", "uploading")
 
 
@@ -69,6 +74,7 @@ class Coordinator:
         self._revocations = revocations
         self._session = session
         self._scores = scores
+        self._linking = Linking(session, changes)
         self._changes = changes
         self._presence = presence
         self._uploads = asyncio.Semaphore(max_concurrent_uploads)
@@ -135,7 +141,6 @@ class Coordinator:
         return tasks
 
     def _task(self, record: StudyRecord, party: str) -> coordinator_pb2.StudyTask:
-        held = record.lists.get(party)
         state = self._session.state(record)
         units = () if not record.effective_digest else self._session.effective(record).units_of(party)
         task = coordinator_pb2.StudyTask(
@@ -146,9 +151,10 @@ class Coordinator:
             effective=record.effective,
             effective_digest=record.effective_digest,
             approved=party in record.approvals,
-            pseudonyms_complete=held is not None and held.complete,
+            pseudonyms_complete=party in linked_parties(record, self._session.proposal(record)),
             alignment_confirmed=party in record.confirmed,
             units_received=[unit for unit in units if unit in record.columns],
+            review_manifest_sha256=record.review_manifest if state is State.REVIEW else b"",
         )
         detail = end_of(record, state)
         if detail is not None:
@@ -172,17 +178,22 @@ class Coordinator:
                 await asyncio.to_thread(session.deny, digest, party, request.denial.reason)
             elif what == "confirmed_common_sha256":
                 await asyncio.to_thread(session.confirm, digest, party, request.confirmed_common_sha256)
+            elif what == "commitment":
+                await asyncio.to_thread(self._linking.commit, digest, party, request.commitment)
             elif what == "failure":
                 failure = Failure(code=request.failure.code, message=request.failure.message, hint=request.failure.hint)
                 await asyncio.to_thread(session.report_failure, digest, party, failure)
             elif what == "withdrawal":
                 await asyncio.to_thread(session.revoke, digest, party, request.withdrawal.reason)
+            elif what == "countersign":
+                await asyncio.to_thread(countersign, session, digest, party, request.countersign)
             elif what == "progress":
                 await asyncio.to_thread(self._progress, digest, party, request.progress)
             else:
                 raise PeerFault(
                     "MESSAGE_INVALID",
-                    "report: says nothing, expected one of approval, denial, confirmation, failure, progress, withdrawal",
+                    "report: says nothing, expected one of approval, denial, confirmation, commitment, failure, progress,"
+                    " withdrawal, countersignature",
                 )
             record = await asyncio.to_thread(session.record, digest)
             if what != "progress":
@@ -221,6 +232,8 @@ class Coordinator:
             if held is None or not held.complete:  # asking again for what is complete is always answered
                 session.require(record, State.ALIGNING)
             proposal, minimum = session.proposal(record), session.minimum(record)
+            if (mode := proposal.linkage.mode) != "keyed-hash":
+                raise PeerFault("MESSAGE_INVALID", f"study '{record.study_id}': linkage '{mode}' has no pseudonyms")
             stored = session.intake.begin_list(
                 record, proposal, party, size=first.size, sha256=first.sha256, minimum=minimum
             )
@@ -260,23 +273,40 @@ class Coordinator:
             record = session.record(request.study_digest)
             position = session.position(record, party)
             session.require_aligned(record, State.ALIGNING, State.PREPARING, State.UPLOADING)
-            if request.offset > record.bitmaps[party][0]:
-                raise PeerFault(
-                    "MESSAGE_INVALID", f"bitmap: offset {request.offset}, expected at most {record.bitmaps[party][0]}"
-                )
+            if request.offset > (size := record.bitmaps.get(party, _NO_BITMAP)[0]):
+                raise PeerFault("MESSAGE_INVALID", f"bitmap: offset {request.offset}, expected at most {size}")
             return record, position
 
         with self._presence.call(party):
             record, position = await asyncio.to_thread(look)
-            size = record.bitmaps[party][0]
+            size = record.bitmaps.get(party, _NO_BITMAP)[0]
             facts = coordinator_pb2.AlignmentPart(
                 n_common=record.n_common or 0, common_sha256=record.common_sha256, bitmap_size=size
             )
+            facts.statements.extend(_signed(signed) for signed in record.commitments.values())
             if request.offset == size:
                 yield facts
+                return
             async for chunk in send(session.store.study(record.digest).bitmap(position), request.offset):
                 facts.chunk.CopyFrom(chunk)
                 yield facts
+                facts.ClearField("statements")
+
+    async def PutBlinded(
+        self, identity: Identity, requests: AsyncIterator[coordinator_pb2.PutBlindedRequest]
+    ) -> coordinator_pb2.PutBlindedReply:
+        """Take in (a part of) a blinded list; see `Linking.put`."""
+        with self._presence.call(identity.name):
+            return await self._linking.put(identity.name, requests, self._place)
+
+    async def GetBlinded(
+        self, identity: Identity, request: coordinator_pb2.GetBlindedRequest
+    ) -> AsyncGenerator[coordinator_pb2.BlindedPart, None]:
+        """Stream a blinded list to the party whose turn is next; see `Linking.get`."""
+        with self._presence.call(identity.name):
+            async with contextlib.aclosing(self._linking.get(identity.name, request)) as parts:
+                async for part in parts:
+                    yield part
 
     async def BeginUpload(
         self, identity: Identity, request: coordinator_pb2.BeginUploadRequest
@@ -311,7 +341,7 @@ class Coordinator:
         upload: Upload | StoredColumn | None
         if finished is not None:
             study, upload = finished
-        elif (upload := catalogue.upload(upload_id)) is not None:
+        elif (upload := catalogue.uploads.find(upload_id)) is not None:
             study = upload.study
         else:
             raise PeerFault("OFFSET_MISMATCH", "upload: no such upload", hint="begin the upload again")
@@ -386,14 +416,14 @@ class Coordinator:
     async def GetRelease(
         self, identity: Identity, request: common_pb2.GetReleaseRequest
     ) -> AsyncGenerator[common_pb2.ReleasePart, None]:
-        """Stream a file of a published release to a party of the study."""
+        """Stream a file of a published release, or of one that waits for countersignatures, to a party of the study."""
 
         def look() -> None:
             self._session.position(self._session.record(request.study_digest), identity.name)
 
         with self._presence.call(identity.name):
             await asyncio.to_thread(look)
-            async with contextlib.aclosing(release_parts(self._session, request)) as parts:
+            async with contextlib.aclosing(release_parts(self._session, request, to_party=True)) as parts:
                 async for part in parts:
                     yield part
 

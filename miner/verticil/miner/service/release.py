@@ -1,6 +1,7 @@
 """Handing out a published release, file by file, from an offset.
 
-Only a name that the catalogue lists for this release is ever opened, and only after publication.
+Only a name that the catalogue lists for this release is ever opened, and only after publication; a party of the study that asks
+to review it may read the release that waits for countersignatures.
 """
 
 from __future__ import annotations
@@ -19,9 +20,14 @@ __all__ = ["release_parts"]
 
 
 async def release_parts(
-    session: Session, request: common_pb2.GetReleaseRequest
+    session: Session, request: common_pb2.GetReleaseRequest, *, to_party: bool = False
 ) -> AsyncGenerator[common_pb2.ReleasePart, None]:
     """The parts of one stream; at least one, so that an empty rest still tells size and SHA-256.
+
+    Args:
+        session: the rules.
+        request: what is asked for.
+        to_party: a party of the study asks.
 
     Raises:
         Misuse: STUDY_UNKNOWN; FILE_MISSING, the release has no such file.
@@ -31,7 +37,9 @@ async def release_parts(
 
     def look() -> ReleaseFile:
         record = session.record(request.study_digest)
-        session.require(record, State.PUBLISHED)
+        session.require(
+            record, *([State.PUBLISHED, State.REVIEW] if to_party and request.review else [State.PUBLISHED])
+        )
         file = session.catalogue.release_file(record.digest, request.path)
         if file is None:
             raise Misuse(

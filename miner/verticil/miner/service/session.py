@@ -1,10 +1,12 @@
 """What may happen to a study at the miner: the rules, without messages and without event loop.
 
 Order rules. A study is submitted; each of its parties approves or denies; with the last approval the effective study is fixed;
-each party sends its pseudonym list; with the last list the common people are found; each party confirms the common list; with
-the last confirmation each party sends its own units; with the last unit the study is learned and published. A call that comes
-too early is NOT_READY, one that comes after the end says how the study ended, one that repeats what is done already succeeds.
-A party's failure, a denial, a revocation, the analyst's withdrawal or the last valid day ends a study that is not published.
+each party sends its pseudonym list (or what its mode of linkage has in its place, see `linking`); with the last list the common
+people are found; each party confirms the common list; with the last confirmation each party sends its own units; with the last
+unit the study is learned and, where the study asks for it once enough parties have countersigned the release, published. A call
+that comes too early is NOT_READY, one that comes after the end says how the study ended, one that repeats what is done already
+succeeds. A party's failure, a denial, a revocation, the analyst's withdrawal or the last valid day ends a study that is not
+published.
 
 Every rule reads durable facts and adds at most one fact per transaction, so a restart needs no recovery: the same rules
 applied to the same facts go on where they stopped. All functions block.
@@ -23,6 +25,7 @@ from typing import Final
 from verticil.miner.service import standing
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.intake import Intake
+from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import Failure, StoredSignature, StudyRecord
 from verticil.miner.storage.store import Store
 from verticil.shared.errors import CODES, Misuse, PeerFault, Refusal, from_code
@@ -91,7 +94,7 @@ class Session:
         self.identity = identity
         self.intake = Intake(store, catalogue)
         self.clock = clock
-        self._authority = authority
+        self.authority = authority
         self._sign = sign
         self._studies: OrderedDict[bytes, Study] = OrderedDict()
         self._lock = threading.Lock()
@@ -165,7 +168,7 @@ class Session:
             parties=frozenset(study.parties),
             approvals=frozenset(record.approvals) if record.effective_digest else frozenset(),
             denials=frozenset(record.denials),
-            pseudonyms=frozenset(party for party, held in record.lists.items() if held.complete),
+            pseudonyms=linked_parties(record, study),
             aligned=record.n_common is not None,
             confirmed=record.confirmed,
             units_expected=len(study.units),
@@ -173,6 +176,7 @@ class Session:
             uploading=record.uploading,
             estimating=record.learning is not None,
             learning=record.learning == "learning",
+            review=bool(record.review_manifest),
             published=record.published_at is not None,
             failure=record.failure.code if record.failure else None,
             withdrawn=record.withdrawn,
@@ -338,7 +342,7 @@ class Session:
             self.fix_effective(digest)
             return
         self.require(record, State.AWAITING_APPROVAL)
-        verify_signed(signed, self._authority, role=Role.PARTY, name=party, at=self.clock())
+        verify_signed(signed, self.authority, role=Role.PARTY, name=party, at=self.clock())
         statement = approval.parse_approval(signed.body)  # not kept in memory before it counts
         approval.check_approval(statement, self.proposal(record), party)
         if self.clock().astimezone(dt.UTC).date() > statement.expires:
@@ -416,6 +420,10 @@ class Session:
             )
         if party in record.confirmed:
             return
+        if self.proposal(record).linkage.mode == "dh-psi":
+            raise PeerFault(
+                "MESSAGE_INVALID", f"study '{record.study_id}': linkage 'dh-psi' is confirmed by a statement"
+            )
         self.require_aligned(record, State.ALIGNING)
         self.catalogue.confirm(digest, party)
 

@@ -9,6 +9,7 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Final
 
+from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import Failure, StudyRecord
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
@@ -30,14 +31,14 @@ def missing(study: Study, record: StudyRecord, stage: State) -> Mapping[str, str
         stage: the state; of a study that has ended, the last stage that it reached.
 
     Returns:
-        Party -> approval, linkage (its pseudonyms), confirmation (of the common list) or columns.
+        Party -> approval, linkage (its part of it), confirmation (of the common list) or columns.
     """
     found: dict[str, str] = {}
+    linked = linked_parties(record, study)
     for party in study.parties:
-        held = record.lists.get(party)
         if stage is State.AWAITING_APPROVAL and party not in record.approvals:
             found[party] = APPROVAL
-        elif stage is State.ALIGNING and (held is None or not held.complete):
+        elif stage is State.ALIGNING and party not in linked:
             found[party] = LINKAGE
         elif stage is State.ALIGNING and record.n_common is not None and party not in record.confirmed:
             found[party] = CONFIRMATION

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.store import StudyFiles, write_durably
 
-__all__ = ["PSEUDONYM_BYTES", "Alignment", "align", "first_disorder", "intersect", "read_list"]
+__all__ = ["PSEUDONYM_BYTES", "Alignment", "align", "first_disorder", "intersect", "intersect_tokens", "read_list"]
 
 PSEUDONYM_BYTES: Final = 16
 _BLOCK: Final = 1 << 20
@@ -36,7 +36,7 @@ class Alignment:
 
     Attributes:
         n_common: how many there are.
-        common_sha256: of the common pseudonyms, ascending, 16 bytes each.
+        common_sha256: of the common pseudonyms (or tokens), ascending, one after the other.
         bitmaps: one for each list; bit i of byte j says whether record 8j+i is common, unused bits are 0.
     """
 
@@ -45,11 +45,11 @@ class Alignment:
     bitmaps: tuple[bytes, ...]
 
 
-def read_list(path: Path) -> Pseudonyms:
-    """The pseudonyms in a file of 16 bytes each, as a read-only view of the file; shape (n,)."""
+def read_list(path: Path, *, item_bytes: int = PSEUDONYM_BYTES) -> Pseudonyms:
+    """The pseudonyms (or tokens, 32 bytes each) in a file, as a read-only view of the file; shape (n,)."""
     if path.stat().st_size == 0:
-        return np.empty(0, dtype=f"S{PSEUDONYM_BYTES}")
-    return np.memmap(path, dtype=f"S{PSEUDONYM_BYTES}", mode="r")
+        return np.empty(0, dtype=f"S{item_bytes}")
+    return np.memmap(path, dtype=f"S{item_bytes}", mode="r")
 
 
 def first_disorder(pseudonyms: Pseudonyms) -> int | None:
@@ -80,14 +80,31 @@ def intersect(lists: Sequence[Pseudonyms]) -> Alignment:
     Raises:
         ValueError: no list, or one that is not strictly ascending.
     """
-    if not lists:
-        raise ValueError("no list to align")
     for number, pseudonyms in enumerate(lists):
         if first_disorder(pseudonyms) is not None:
             raise ValueError(f"list {number} is not strictly ascending")
+    return _intersect(lists, lists)
+
+
+def intersect_tokens(lists: Sequence[Pseudonyms]) -> Alignment:
+    """Intersect lists of distinct tokens that are in an order of their owners' own. The common list is ascending all the same.
+
+    Raises:
+        ValueError: no list, or one with a token twice.
+    """
+    ascending = [np.sort(tokens) for tokens in lists]
+    for number, tokens in enumerate(ascending):
+        if first_disorder(tokens) is not None:
+            raise ValueError(f"list {number} has a token twice")
+    return _intersect(ascending, lists)
+
+
+def _intersect(ascending: Sequence[Pseudonyms], lists: Sequence[Pseudonyms]) -> Alignment:
+    if not lists:
+        raise ValueError("no list to align")
     shortest = min(range(len(lists)), key=lambda number: len(lists[number]))
-    common = lists[shortest]
-    for number, pseudonyms in enumerate(lists):
+    common = ascending[shortest]
+    for number, pseudonyms in enumerate(ascending):
         if number != shortest:
             common = common[_members(common, pseudonyms)]
     return Alignment(

@@ -3,7 +3,7 @@
 Promises: a method that returns has its fact on the disk (WAL, ``synchronous=FULL``); each method is one transaction; repeating
 one is harmless and changes no version; a version only grows. Facts are added and never rewritten, but for offsets and for what
 an upload that starts afresh replaces. It stores no state, no file contents but documents and signatures, no data value. `scores`
-has what Model I needs besides.
+has what Model I needs besides, `linkage_table` what linkage without pseudonyms needs.
 
 All methods block; callers on an event loop use ``asyncio.to_thread``. One connection, one lock: SQLite has one writer anyway.
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from verticil.miner.storage.deletions import DELETION_SCHEMA, UNSTATED, DeletionTable
+from verticil.miner.storage.linkage_table import LINKAGE_SCHEMA, LinkageTable
 from verticil.miner.storage.records import (
     Failure,
     ReleaseFile,
@@ -26,17 +27,18 @@ from verticil.miner.storage.records import (
     StoredList,
     StoredSignature,
     StudyRecord,
-    Upload,
 )
+from verticil.miner.storage.reviews import REVIEW_SCHEMA, ReviewTable
 from verticil.miner.storage.scores import SCORE_SCHEMA, ScoreTable
 from verticil.miner.storage.store import full_disk_is_an_error
+from verticil.miner.storage.uploads import UploadTable
 from verticil.shared.durable import commit
 from verticil.shared.errors import DataFault
 
 __all__ = ["Catalogue"]
 
 _SCHEMA_VERSION: Final = 3
-"""Version 2 has the tables for scores besides, version 3 those for deletions; an older file gets them when it is opened."""
+"""Version 2 has the tables for scores besides, version 3 those for deletions, reviews and linkage; an older file gets them."""
 _SCHEMA: Final = """
 CREATE TABLE study (
   sequence INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, study_id TEXT NOT NULL, version INTEGER NOT NULL,
@@ -71,17 +73,6 @@ def _signature(row: sqlite3.Row) -> StoredSignature:
     return StoredSignature(body=row["body"], signature=row["signature"], certificate=row["certificate"])
 
 
-def _upload(row: sqlite3.Row) -> Upload:
-    return Upload(
-        upload_id=row["upload_id"],
-        study=row["study"],
-        unit=row["unit"],
-        size=row["size"],
-        sha256=row["sha256"],
-        committed=row["committed"],
-    )
-
-
 def _failure(row: sqlite3.Row) -> Failure | None:
     if row["failure_code"] is None:
         return None
@@ -113,6 +104,9 @@ class Catalogue:
     Attributes:
         scores: the facts of studies between peers (Model I).
         deletions: who took what back, and what was deleted.
+        reviews: releases that wait for countersignatures.
+        linkage: row orders and blinded lists.
+        uploads: artifacts in transit.
 
     Args:
         path: the file; made when absent.
@@ -128,6 +122,9 @@ class Catalogue:
         self._connection.row_factory = sqlite3.Row
         self.scores = ScoreTable(self._transaction)
         self.deletions = DeletionTable(self._transaction)
+        self.reviews = ReviewTable(self._transaction, self._grow)
+        self.linkage = LinkageTable(self._transaction)
+        self.uploads = UploadTable(self._connection, self._lock, self._transaction, self._grow)
         try:
             with full_disk_is_an_error(str(path)):
                 version = self._open()
@@ -156,7 +153,9 @@ class Catalogue:
         version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
         if version < _SCHEMA_VERSION:
             with self._transaction():
-                for schema in (_SCHEMA, SCORE_SCHEMA, DELETION_SCHEMA)[version:]:
+                for schema in (_SCHEMA, SCORE_SCHEMA, ";".join((DELETION_SCHEMA, REVIEW_SCHEMA, LINKAGE_SCHEMA)))[
+                    version:
+                ]:
                     for statement in schema.split(";"):
                         self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
@@ -270,6 +269,10 @@ class Catalogue:
                     r["party"]: Revocation(reason=r["reason"], revoked_at=r["revoked_at"]) for r in rows("revocation")
                 },
                 deletions={r["party"]: _signature(r) for r in rows("deletion")},
+                review_manifest=next((r["manifest_sha256"] for r in rows("review")), b""),
+                countersignatures={r["party"]: _signature(r) for r in rows("countersignature")},
+                commitments=LinkageTable.commitments(self._connection, digest),
+                blinded=LinkageTable.blinded(self._connection, digest),
             )
 
     # -- the study's life ----------------------------------------------------------------------------------------------------
@@ -344,7 +347,7 @@ class Catalogue:
             if connection.execute(sql, (at, study)).rowcount == 0:
                 return False
             rows = [(study, file.path, file.size, file.sha256) for file in files]
-            connection.executemany("INSERT INTO release_file VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", rows)
+            connection.executemany("REPLACE INTO release_file VALUES (?, ?, ?, ?)", rows)
             self._grow(connection, study)
         return True
 
@@ -360,6 +363,7 @@ class Catalogue:
         with self._transaction() as connection:
             connection.execute("UPDATE study SET linkage_removed = 1 WHERE digest = ?", (study,))
             connection.execute("DELETE FROM upload WHERE study = ?", (study,))
+            connection.execute("UPDATE commitment SET nodes = x'' WHERE study = ?", (study,))
 
     # -- lists and alignment -------------------------------------------------------------------------------------------------
 
@@ -402,55 +406,7 @@ class Catalogue:
             connection.executemany("REPLACE INTO bitmap VALUES (?, ?, ?, ?)", rows)
             self._grow(connection, study)
 
-    # -- uploads -------------------------------------------------------------------------------------------------------------
-
-    def begin_upload(self, study: bytes, upload_id: str, *, unit: int, size: int, sha256: bytes) -> Upload:
-        """The upload with this id; another upload of the same unit is replaced by an empty one."""
-        with self._transaction() as connection:
-            connection.execute(
-                "DELETE FROM upload WHERE study = ? AND unit = ? AND upload_id != ?", (study, unit, upload_id)
-            )
-            connection.execute(
-                "INSERT INTO upload VALUES (?, ?, ?, ?, ?, 0) ON CONFLICT DO NOTHING",
-                (upload_id, study, unit, size, sha256),
-            )
-            if connection.execute(
-                "UPDATE study SET uploading = 1 WHERE digest = ? AND uploading = 0", (study,)
-            ).rowcount:
-                self._grow(connection, study)
-            return _upload(connection.execute("SELECT * FROM upload WHERE upload_id = ?", (upload_id,)).fetchone())
-
-    def upload(self, upload_id: str) -> Upload | None:
-        """The upload with this id; None when there is none or it is finished."""
-        with self._lock:
-            row = self._connection.execute("SELECT * FROM upload WHERE upload_id = ?", (upload_id,)).fetchone()
-        return None if row is None else _upload(row)
-
-    def uploads(self, study: bytes) -> tuple[Upload, ...]:
-        """The study's uploads in transit."""
-        with self._lock:
-            rows = self._connection.execute("SELECT * FROM upload WHERE study = ?", (study,)).fetchall()
-        return tuple(_upload(row) for row in rows)
-
-    def outstanding_bytes(self) -> int:
-        """What is still to come of all lists and artifacts that were begun: room that is promised and not yet used."""
-        query = (
-            "SELECT (SELECT coalesce(sum(size - committed), 0) FROM upload)"
-            " + (SELECT coalesce(sum(size - committed), 0) FROM pseudonyms JOIN study ON study = digest"
-            " WHERE complete = 0 AND linkage_removed = 0)"
-        )
-        with self._lock:
-            return int(self._connection.execute(query).fetchone()[0])
-
-    def commit_upload(self, upload_id: str, committed: int) -> None:
-        """Record that everything before `committed` is on disk."""
-        with self._transaction() as connection:
-            connection.execute("UPDATE upload SET committed = ? WHERE upload_id = ?", (committed, upload_id))
-
-    def forget_upload(self, upload_id: str) -> None:
-        """Forget an upload whose bytes turned out to be wrong."""
-        with self._transaction() as connection:
-            connection.execute("DELETE FROM upload WHERE upload_id = ?", (upload_id,))
+    # -- columns -------------------------------------------------------------------------------------------------------------
 
     def add_column(self, study: bytes, column: StoredColumn) -> None:
         """Record a stored column and its receipt, and forget its upload; the first one stays."""

@@ -25,11 +25,13 @@ import numpy as np
 import rfc8785
 
 from verticil.miner.storage.alignment import PSEUDONYM_BYTES, first_disorder, read_list
+from verticil.miner.storage.blinded import BlindedLists
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.records import StoredColumn, StoredList, StoredSignature, StudyRecord, Upload
 from verticil.miner.storage.store import Store, StudyFiles, append_durably, remove_durably, replace_durably
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.formats.artifact import packed_size, unpack
+from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study, Unit
 
 __all__ = ["Intake"]
@@ -64,6 +66,9 @@ def _moved(what: str, got: int, expected: int) -> PeerFault:
 class Intake:
     """Pseudonym lists and artifacts on their way to the disk.
 
+    Attributes:
+        blinded: the same for blinded lists.
+
     Args:
         store: files and quotas.
         catalogue: facts.
@@ -76,6 +81,7 @@ class Intake:
         self._table = threading.Lock()
         self._promising = threading.Lock()  # who asks for room sees what everybody before was promised
         self._ended: set[bytes] = set()
+        self.blinded = BlindedLists(store, catalogue, self._exclusive, self.used_bytes)
 
     @contextlib.contextmanager
     def _exclusive(self, study: bytes, path: Path) -> Generator[None]:
@@ -105,8 +111,10 @@ class Intake:
         n = record.n_common or 0
         lists = sum(item.size for item in record.lists.values())
         transit = sum(
-            item.size + _column_bytes(study.units[item.unit], n) for item in self._catalogue.uploads(record.digest)
+            item.size + _column_bytes(study.units[item.unit], n)
+            for item in self._catalogue.uploads.of_study(record.digest)
         )
+        lists += sum(item.size for item in record.blinded.values())
         return lists + transit + sum(_column_bytes(study.units[unit], n) for unit in record.columns)
 
     # -- pseudonyms ----------------------------------------------------------------------------------------------------------
@@ -158,7 +166,7 @@ class Intake:
                 f"pseudonym list of party '{party}'",
                 needed=size - committed,
                 used=used + committed,
-                promised=self._catalogue.outstanding_bytes() - (held.size - held.committed if held else 0),
+                promised=self._catalogue.uploads.outstanding_bytes() - (held.size - held.committed if held else 0),
             )
             files.prepare()
             return self._catalogue.begin_list(record.digest, party, size=size, sha256=sha256)
@@ -246,17 +254,20 @@ class Intake:
         files = self._store.study(record.digest)
         with self._exclusive(record.digest, files.staging(unit)), self._promising:
             column_bytes = _column_bytes(effective.units[unit], record.n_common)
-            earlier = next((item for item in self._catalogue.uploads(record.digest) if item.unit == unit), None)
+            earlier = next(
+                (item for item in self._catalogue.uploads.of_study(record.digest) if item.unit == unit), None
+            )
             used = self.used_bytes(record, effective) - (earlier.size + column_bytes if earlier else 0)
             committed = earlier.committed if earlier and earlier.upload_id == identity else 0
             self._store.ensure_room(
                 name,
                 needed=size - committed + column_bytes,
                 used=used + committed,
-                promised=self._catalogue.outstanding_bytes() - (earlier.size - earlier.committed if earlier else 0),
+                promised=self._catalogue.uploads.outstanding_bytes()
+                - (earlier.size - earlier.committed if earlier else 0),
             )
             files.prepare()
-            return self._catalogue.begin_upload(record.digest, identity, unit=unit, size=size, sha256=sha256)
+            return self._catalogue.uploads.begin(record.digest, identity, unit=unit, size=size, sha256=sha256)
 
     def append_upload(self, upload_id: str, *, offset: int, data: bytes) -> int:
         """Write and commit bytes of an artifact; returns the committed offset.
@@ -265,16 +276,16 @@ class Intake:
             PeerFault: OFFSET_MISMATCH; MESSAGE_INVALID, more bytes than announced.
             DataFault: DISK_FULL.
         """
-        upload = self._catalogue.upload(upload_id)
+        upload = self._catalogue.uploads.find(upload_id)
         if upload is None:
             raise _moved("artifact", offset, 0)
         path = self._store.study(upload.study).staging(upload.unit)
         with self._exclusive(upload.study, path):
-            upload = self._catalogue.upload(upload_id)
+            upload = self._catalogue.uploads.find(upload_id)
             if upload is None or upload.committed != offset:
                 raise _moved("artifact", offset, upload.committed if upload else 0)
             self._append(
-                path, offset, data, upload.size, lambda committed: self._catalogue.commit_upload(upload_id, committed)
+                path, offset, data, upload.size, lambda committed: self._catalogue.uploads.commit(upload_id, committed)
             )
         return offset + len(data)
 
@@ -304,12 +315,12 @@ class Intake:
             DataFault: DISK_FULL.
         """
         files = self._store.study(record.digest)
-        upload = self._catalogue.upload(upload_id)
+        upload = self._catalogue.uploads.find(upload_id)
         if upload is None:
             return self._finished(upload_id)
         path = files.staging(upload.unit)
         with self._exclusive(record.digest, path):
-            upload = self._catalogue.upload(upload_id)
+            upload = self._catalogue.uploads.find(upload_id)
             if upload is None:
                 return self._finished(upload_id)
             if upload.committed != upload.size or record.n_common is None:
@@ -319,7 +330,7 @@ class Intake:
                 column_sha256 = self._store_column(files, path, upload, unit, record.n_common)
             except PeerFault:
                 remove_durably(path)
-                self._catalogue.forget_upload(upload_id)
+                self._catalogue.uploads.forget(upload_id)
                 raise
             body = rfc8785.dumps(
                 {
@@ -333,6 +344,7 @@ class Intake:
                     "proposal_digest": record.digest.hex(),
                     "miner": miner,
                     "received_at": received_at,
+                    **_approved_by(record, unit.owner),
                 }
             )
             column = StoredColumn(
@@ -392,9 +404,15 @@ class Intake:
             return
         for path in staging.iterdir():
             with self._exclusive(digest, path):  # the ports may be open already, and an upload may have just begun
-                uploads = self._catalogue.uploads(digest)
+                uploads = self._catalogue.uploads.of_study(digest)
                 if path not in {self._store.study(digest).staging(item.unit) for item in uploads}:
                     remove_durably(path)
+
+
+def _approved_by(record: StudyRecord, party: str) -> dict[str, str]:
+    """Who approved at a party, in its own words."""
+    held = record.approvals.get(party)
+    return {} if held is None else {"approved_by": parse_approval(held.body).approver}
 
 
 def _problem_of_list(path: Path, held: StoredList) -> str:

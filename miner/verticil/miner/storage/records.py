@@ -7,13 +7,14 @@ and started again comes to the same result.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = [
     "Failure",
     "ReleaseFile",
     "Revocation",
     "ScoredStudy",
+    "StoredBlinded",
     "StoredColumn",
     "StoredList",
     "StoredSignature",
@@ -39,6 +40,17 @@ class StoredList:
     sha256: bytes
     committed: int
     complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBlinded:
+    """A blinded list at one hop (linkage dh-psi); as `StoredList`, with what the party that sent it signed."""
+
+    size: int
+    sha256: bytes
+    committed: int
+    complete: bool
+    statement: StoredSignature
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +136,10 @@ class StudyRecord:
         linkage_removed, columns_removed: whether those files were deleted after the end.
         revocations: by party; they end a study that is not published.
         deletions: by party: what the miner signed that it deleted.
+        review_manifest: SHA-256 of the manifest of the release that waits for countersignatures, or waited; empty: none does.
+        countersignatures: of that release, by party.
+        commitments: by party, its signed statement of the common list (linkage order-commitment and dh-psi).
+        blinded: by owner and hop, see `verticil.miner.storage.linkage` (linkage dh-psi).
     """
 
     digest: bytes
@@ -154,6 +170,10 @@ class StudyRecord:
     columns_removed: bool
     revocations: Mapping[str, Revocation]
     deletions: Mapping[str, StoredSignature]
+    review_manifest: bytes = b""
+    countersignatures: Mapping[str, StoredSignature] = field(default_factory=dict)
+    commitments: Mapping[str, StoredSignature] = field(default_factory=dict)
+    blinded: Mapping[tuple[int, int], StoredBlinded] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ was durable as it was. It knows nothing of studies' states; `catalogue` holds th
 Layout below the state directory::
 
     lock  catalogue.sqlite  cache/
-    studies/<proposal digest>/pseudonyms/00.part -> 00.list   alignment/00.bitmap
+    studies/<proposal digest>/pseudonyms/00.part -> 00.list   alignment/00.bitmap   blinded/00-00.part -> 00-00.list
                               staging/003.part   columns/003.u8   checkpoint   learning/   release/
     searches/<effective digest>    of studies between peers: the checkpoint of the search
 """
@@ -147,6 +147,10 @@ class StudyFiles:
         """The sorted list of one party: while it arrives, or whole."""
         return self.root / "pseudonyms" / f"{party:02d}.{'list' if complete else 'part'}"
 
+    def blinded(self, owner: int, hop: int, *, complete: bool) -> Path:
+        """The blinded list of one party behind one hop: while it arrives, or whole."""
+        return self.root / "blinded" / f"{owner:02d}-{hop:02d}.{'list' if complete else 'part'}"
+
     def bitmap(self, party: int) -> Path:
         """Which records of the party's list are common."""
         return self.root / "alignment" / f"{party:02d}.bitmap"
@@ -176,14 +180,14 @@ class StudyFiles:
 
     def prepare(self) -> None:
         """Make the folders."""
-        for name in ("pseudonyms", "alignment", "staging", "columns"):
+        for name in ("pseudonyms", "alignment", "blinded", "staging", "columns"):
             (self.root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         sync_directory(self.root)
         sync_directory(self.root.parent)
 
     def remove_linkage(self) -> None:
-        """Delete pseudonyms, bitmaps, whatever is in transit, and the checkpoint."""
-        for name in ("pseudonyms", "alignment", "staging", "learning", "checkpoint", "checkpoint.new"):
+        """Delete pseudonyms, blinded lists, bitmaps, whatever is in transit, and the checkpoint."""
+        for name in ("pseudonyms", "alignment", "blinded", "staging", "learning", "checkpoint", "checkpoint.new"):
             remove_durably(self.root / name)
 
     def remove_columns(self) -> None:

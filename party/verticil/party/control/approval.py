@@ -28,6 +28,7 @@ from verticil.party.config import PartyConfig
 from verticil.party.control import policy
 from verticil.party.control.holdings import Holding, columns_of, read_holding, releases_of
 from verticil.party.control.ledger import Assessment, Ledger, Release
+from verticil.party.decision.comparison import Origins, data_changes, labels_of, unit_changes
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.study.approval import Approval, approval_body, check_own_part, parse_approval
 from verticil.shared.study.canonical import from_bytes
@@ -44,9 +45,11 @@ __all__ = [
     "check_expiry",
     "content_of",
     "declared",
+    "origins_of",
     "parsed",
     "review",
     "seals",
+    "void",
 ]
 
 _NOBODY: Final = "-"
@@ -126,9 +129,12 @@ def review(
     study = declared(config, parsed(proposal))
     digest = hashlib.sha256(proposal).digest()
     check_expiry(study, today)
-    policy.refuse(policy.objections(config.policy, study, config.name, columns_of(config, study)), study.id)
+    policy.refuse(
+        policy.objections(config.policy, study, config.name, columns_of(config, study), today=today), study.id
+    )
     if holding is None:
         holding = read_holding(config, study, proposal_digest=digest, site_secret=site_secret, linkage_key=linkage_key)
+    policy.require_rows(config.policy, holding.n_records, study.id)
     minimum = max(study.linkage.minimum_common_records, config.policy.minimum_common_records)
     if holding.n_records < minimum:
         raise Refusal(
@@ -205,6 +211,24 @@ def body_of(found: Review, party: str, approver: str, at: datetime) -> bytes:
     )
 
 
+def origins_of(releases: Mapping[int, Release], n_records: int) -> dict[int, Origins]:
+    """Where the data of each unit come from, and their fingerprint: kept here to say later what changed."""
+    return {
+        index: Origins(
+            variables=release.variables,
+            dataset=release.dataset,
+            sources=release.sources,
+            codebook=release.codebook_digest.hex(),
+            transition=release.transition_digest.hex(),
+            secret=release.secret_id.hex(),
+            fingerprint=release.fingerprint.hex(),
+            n_records=n_records,
+        )
+        for index, release in releases.items()
+    }
+
+
+@functools.lru_cache(maxsize=16)
 def content_of(body: bytes) -> bytes:
     """SHA-256 of everything that an approval binds to, whoever gives it and whenever: what approvers must agree in."""
     given = parse_approval(body)
@@ -241,38 +265,49 @@ def check_binding(
     """
     check_expiry(proposal, today)
     if approval.proposal_digest != proposal_digest or approval.party != config.name:
-        raise _void(proposal, "it is for another study or party")
+        raise void(proposal, "it is for another study or party")
     if today > approval.expires:
-        raise _void(proposal, f"it held until {approval.expires}")
+        raise void(proposal, f"it held until {approval.expires}")
     approved = proposal.with_declaration(approval.declarations())
     try:
         now = declared(config, proposal)
     except Misuse as error:
-        raise _void(proposal, f"the declaration in {config.path.name} changed ({error.code})") from None
+        raise void(proposal, f"the declaration in {config.path.name} changed ({error.code})") from None
     own = proposal.units_of(config.name)
-    if tuple(sorted(approval.declarations())) != own or any(approved.units[i] != now.units[i] for i in own):
-        raise _void(proposal, f"the declaration in {config.path.name} changed")
+    differing = [i for i in own if approved.units[i] != now.units[i]]
+    if tuple(sorted(approval.declarations())) != own or differing:
+        named = [text for i in differing for text in unit_changes(approved.units[i], now.units[i], labels_of(now, i))]
+        raise void(proposal, "; ".join([f"the declaration in {config.path.name} changed", *named]))
     columns = columns_of(config, proposal)
-    policy.refuse(policy.objections(config.policy, approved, config.name, columns), proposal.id)
+    policy.refuse(policy.objections(config.policy, approved, config.name, columns, today=today), proposal.id)
     return approved
 
 
-def check_data(study: Study, approval: Approval, found: Mapping[int, bytes]) -> None:
+def check_data(
+    study: Study,
+    approval: Approval,
+    found: Mapping[int, bytes],
+    *,
+    then: Mapping[int, Origins] | None = None,
+    now: Mapping[int, Origins] | None = None,
+) -> None:
     """Check that the data are those that were approved.
 
     Args:
         study: what was approved, for messages.
         approval: this party's approval.
         found: `seals` of the data as they are now.
+        then, now: where they came from when they were approved, and come from now, to say what changed.
 
     Raises:
         Refusal: APPROVAL_VOID.
     """
-    for unit in approval.units:
-        if found.get(unit.index, b"").hex() != unit.fingerprint:
-            raise _void(
-                study, f"the data of column '{', '.join(unit.unit.variables)}', or where they come from, changed"
-            )
+    changed = [unit for unit in approval.units if found.get(unit.index, b"").hex() != unit.fingerprint]
+    if not changed:
+        return
+    named = data_changes(then, now) if then is not None and now is not None else ()
+    names = (f"column '{', '.join(unit.unit.variables)}'" for unit in changed)
+    raise void(study, "; ".join(named or [f"the data of {name}, or where they come from, changed" for name in names]))
 
 
 def check_effective(approved: Study, effective: bytes, effective_digest: bytes, party: str) -> Study:
@@ -290,6 +325,7 @@ def check_effective(approved: Study, effective: bytes, effective_digest: bytes, 
     return study
 
 
-def _void(study: Study, why: str) -> Refusal:
+def void(study: Study, why: str) -> Refusal:
+    """The error of an approval that does not hold any more."""
     hint = "an approval binds to the study, the declaration and the data; submit the study again and approve it anew"
     return Refusal("APPROVAL_VOID", f"study '{study.id}': the approval does not hold any more: {why}", hint=hint)

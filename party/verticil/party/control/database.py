@@ -120,7 +120,21 @@ CREATE TABLE deletion (                  -- the miner's signed statement that th
   digest BLOB PRIMARY KEY, body BLOB NOT NULL, signature BLOB NOT NULL, certificate BLOB NOT NULL
 ) STRICT;
 """
-_STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD)
+_DECISIONS: Final = """
+-- deciding: signed votes, what they were about, countersignatures (verticil.party.decision.minutes)
+ALTER TABLE vote ADD COLUMN signature BLOB NOT NULL DEFAULT x'';  -- by the approver's key; empty: party.toml named nobody
+CREATE TABLE basis (                     -- where the data of an approved content came from, to say what changed; never leaves
+  digest BLOB NOT NULL, content BLOB NOT NULL, facts TEXT NOT NULL, noted_at TEXT NOT NULL,
+  PRIMARY KEY (digest, content)
+) STRICT;
+CREATE TABLE review (                    -- a release that waits at the miner for countersignatures
+  digest BLOB PRIMARY KEY, manifest_sha256 BLOB NOT NULL,
+  fetched INTEGER NOT NULL DEFAULT 0,    -- the release is in the state directory, for this party's people to read
+  body BLOB, signature BLOB, certificate BLOB,  -- this party's countersignature
+  sent INTEGER NOT NULL DEFAULT 0
+) STRICT;
+"""
+_STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS)
 """Step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is never changed."""
 
 

@@ -1,8 +1,9 @@
 """The site's own records as one study sees them: who they are, what their codes are, and what releasing them means.
 
-A `Holding` is made from the local tables in one pass and keeps no id: of each record it has the tag that sticky noise needs, the
-pseudonym that linkage needs, and one code for each variable. It never leaves the process. What is released of a record is one
-code of each unit: of a compound the code of its combination, which the table is checked for when it is read.
+A `Holding` is made from the local tables in one pass and keeps no id: of each record it has the tag that sticky noise needs,
+the pseudonym (or what the mode of linkage has in its place) that linkage needs, and one code for each variable. It never leaves
+the process. What is released of a record is one code of each unit: of a compound the code of its combination, which the table
+is checked for when it is read.
 
 A party may have several data sets. A variable belongs to the one that names it in a ``columns`` rule, else to the only one
 whose table has such a column; the party's people in a study are those who are in all the data sets that the study uses. The
@@ -19,6 +20,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.party.alignment import blinding
+from verticil.party.alignment.order import order_key, order_tree
 from verticil.party.config import PartyConfig
 from verticil.party.control.ledger import Release
 from verticil.party.control.policy import Column
@@ -26,6 +29,7 @@ from verticil.party.control.secret import secret_id
 from verticil.party.records import linkage, perturb, subsets
 from verticil.party.records.compounds import Compound
 from verticil.party.records.source import DatasetRule, header, read_records
+from verticil.shared.alignment.merkle import Tree
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.errors import Misuse, PeerFault, Refusal
@@ -62,14 +66,16 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Holding:
-    """This party's people in one study, in an order of no meaning. Secret.
+    """This party's people in one study, in the order of the (first) table. Secret.
 
     Attributes:
         tags: (n, 14), uint8; see `perturb.record_tags`.
         codes: variable -> (n,), uint8 or uint16.
         fingerprints: index of unit -> SHA-256 of its data (whole data set).
-        pseudonyms: (n, 16), uint8, ascending.
-        order: (n,), int64: the record of each pseudonym.
+        pseudonyms: (n, 16), uint8, ascending; none in another mode of linkage than ``keyed-hash``.
+        order: (n,), int64: the record of each pseudonym or seed; with ``order-commitment`` simply 0, 1, 2, ..
+        seeds: (n, 32), uint8, ascending, of linkage ``dh-psi``; see `verticil.party.alignment.blinding`. Else none.
+        tree: of linkage ``order-commitment``; None in another mode.
     """
 
     tags: NDArray[np.uint8] = field(repr=False)
@@ -77,6 +83,15 @@ class Holding:
     fingerprints: Mapping[int, bytes] = field(repr=False)
     pseudonyms: NDArray[np.uint8] = field(repr=False)
     order: NDArray[np.int64] = field(repr=False)
+    seeds: NDArray[np.uint8] = field(repr=False, default_factory=lambda: np.empty((0, blinding.TOKEN_BYTES), np.uint8))
+    tree: Tree | None = field(repr=False, default=None)
+
+    @property
+    def row_order(self) -> Tree:
+        """The tree over the ids in the table's order; with ``order-commitment``."""
+        if self.tree is None:
+            raise ValueError("this mode of linkage has no tree over the rows")
+        return self.tree
 
     @property
     def n_records(self) -> int:
@@ -221,6 +236,19 @@ def read_holding(
             f"study '{study.id}': party '{config.name}' is not in it, expected one of {', '.join(study.parties)}",
             hint="name in party.toml must be the party's name in the study",
         )
+    none = np.empty((0, linkage.PSEUDONYM_BYTES), dtype=np.uint8)
+    if study.linkage.mode == "order-commitment":
+        return Holding(
+            tags=tags,
+            codes=codes,
+            fingerprints=fingerprints,
+            pseudonyms=none,
+            order=np.arange(len(ids), dtype=np.int64),
+            tree=order_tree(order_key(linkage_key, proposal_digest), ids) if ids else None,
+        )
+    if study.linkage.mode == "dh-psi":
+        seeds, rows = blinding.seeds(linkage_key, proposal_digest, ids)
+        return Holding(tags=tags, codes=codes, fingerprints=fingerprints, pseudonyms=none, order=rows, seeds=seeds)
     values, order = linkage.pseudonyms(linkage_key, linkage.linkage_context(proposal_digest), ids)
     return Holding(tags=tags, codes=codes, fingerprints=fingerprints, pseudonyms=values, order=order)
 

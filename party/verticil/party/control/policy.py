@@ -18,15 +18,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from fractions import Fraction
 from typing import Final, Literal
 
+from verticil.party.decision.rules import Rule
 from verticil.shared.channels import privacy
 from verticil.shared.errors import Refusal
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import sent_units
 
-__all__ = ["MINIMUM_DIFFERENCE", "SHARE_DELTA", "Column", "Objection", "Policy", "finite_total", "objections", "refuse"]
+__all__ = [
+    "MINIMUM_DIFFERENCE",
+    "SHARE_DELTA",
+    "Column",
+    "Objection",
+    "Policy",
+    "finite_total",
+    "objections",
+    "refuse",
+    "require_rows",
+]
 
 SHARE_DELTA: Final = 1e-6
 """The limit of delta where party.toml states none: no ledger sums it, so it has to be small."""
@@ -39,8 +51,9 @@ class Policy:
     """The ``[policy]`` table of party.toml.
 
     Attributes:
-        approval: ``manual``, or ``auto`` (only under a CA with the demo marker).
-        approvers: who may approve; empty: whoever may run the command.
+        approval: ``manual``; ``rules``: the site's rules approve what they cover, people the rest; or ``auto`` (only under a CA
+            with the demo marker).
+        approvers: who may approve, each with a key of their own; empty: whoever may run the command, for the site.
         approvers_needed: how many different approvers a study needs.
         max_epsilon_per_column: limit for each unit, and for the sum over a study's units of one local column.
         max_epsilon_per_study: limit for the sum over this party's units of one study and, between peers, the noise on what it
@@ -57,6 +70,9 @@ class Policy:
             `allow_infinite` is no exception.
         on_data_change: what a second release of changed data is: refused, or accepted with the same or with fresh noise.
         allow_exact_parameters: whether parameters may be shared with peers that are exact functions of this party's raw data.
+        rules: what is approved without a person, with ``rules``; none: nothing.
+        minimum_rows: fewest people in the local table, or in all tables that a study uses.
+        max_days: most days until a study's last valid one; None: any.
         max_share_epsilon, max_share_delta: limits for the epsilon and the delta of the noise on what is shared with peers;
             party.toml without the former means `max_epsilon_per_column`.
         minimum_difference: people by which the common set of a study must differ from that of an earlier one, unless they are the
@@ -64,7 +80,7 @@ class Policy:
         on_small_difference: whether a smaller difference is told (log, status, audit log) or the study refused.
     """
 
-    approval: Literal["manual", "auto"]
+    approval: Literal["manual", "rules", "auto"]
     approvers: tuple[str, ...]
     approvers_needed: int
     max_epsilon_per_column: float
@@ -83,6 +99,9 @@ class Policy:
     max_share_delta: float = SHARE_DELTA
     minimum_difference: int = MINIMUM_DIFFERENCE
     on_small_difference: Literal["warn", "refuse"] = "warn"
+    rules: tuple[Rule, ...] = ()
+    minimum_rows: int = 1
+    max_days: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +131,9 @@ def finite_total(epsilons: Sequence[float]) -> float:
     return math.fsum(value for value in epsilons if math.isfinite(value))
 
 
-def objections(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> tuple[Objection, ...]:
+def objections(
+    policy: Policy, study: Study, party: str, columns: Mapping[str, Column], *, today: date | None = None
+) -> tuple[Objection, ...]:
     """Everything in `study` that the policy does not permit.
 
     Args:
@@ -120,12 +141,13 @@ def objections(policy: Policy, study: Study, party: str, columns: Mapping[str, C
         study: the proposal with this party's own declaration.
         party: this party's name.
         columns: variable -> column of the local table.
+        today: UTC; None: how long the study is valid is not judged.
 
     Returns:
         Nothing when the policy permits the study; else one entry for each limit and variable, in the study's order.
     """
     found = [
-        *_of_study(policy, study, party),
+        *_of_study(policy, study, party, today),
         *_of_share(policy, study),
         *_of_variables(policy, study, party, columns),
         *_of_epsilon(policy, study, party),
@@ -146,8 +168,25 @@ def refuse(found: Sequence[Objection], study_id: str) -> None:
         raise Refusal(found[0].code, f"study '{study_id}': {text}", hint=found[0].hint)
 
 
-def _of_study(policy: Policy, study: Study, party: str) -> list[Objection]:
+def require_rows(policy: Policy, n_records: int, study_id: str) -> None:
+    """Refuse to take part with a table of too few people; the message leaves the site and does not say how many there are.
+
+    Raises:
+        Refusal: POLICY_REFUSED.
+    """
+    if n_records < policy.minimum_rows:
+        raise Refusal(
+            "POLICY_REFUSED",
+            f"study '{study_id}': this party's table has fewer than the {policy.minimum_rows} rows that it asks of itself",
+            hint="is the table whole? The limit is policy.minimum_rows in party.toml",
+        )
+
+
+def _of_study(policy: Policy, study: Study, party: str, today: date | None) -> list[Objection]:
     found: list[Objection] = []
+    days = 0 if today is None else (study.expires - today).days
+    if policy.max_days is not None and days > policy.max_days:
+        found.append(_refused(f"valid for {days} more days, expected at most {policy.max_days}", "max_days"))
     if study.model == "central" and "miner" not in policy.recipients:
         found.append(_refused("model 'central' sends to the miner, which is not in policy.recipients", "recipients"))
     if study.model == "peer":

@@ -9,8 +9,9 @@ Order rules
 4. The common list is confirmed when the miner can tell it and this party has recomputed it.
 5. Randomization waits until the miner asks for units (every party has confirmed), and goes before the first send.
 6. Units go one after the other, each after its row in the ledger.
-7. A study that ended at the miner asks for nothing; what the spool still holds for it is removed.
-8. After a revocation, which may come at any time, the spool is cleared and the miner is told, whatever the state.
+7. A release that waits for countersignatures is fetched, so that this party's people can look at it; what they signed is sent.
+8. A study that ended at the miner asks for nothing; what the spool still holds for it is removed.
+9. After a revocation, which may come at any time, the spool is cleared and the miner is told, whatever the state.
 
 Every step leads to a state in which it is not planned again, or can be repeated without harm; so a party that was killed
 anywhere plans the same step again and goes on. No files, no clock, no network here.
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from verticil.party.control.state import StudyRecord
+from verticil.party.decision.minutes import Review
 from verticil.shared.study.states import State, is_final
 
 __all__ = ["Plan", "Step", "plan"]
@@ -42,6 +44,9 @@ class Step(StrEnum):
     CONFIRM = "confirm"
     RANDOMIZE = "randomize"
     SEND = "send"
+    FETCH_REVIEW = "fetch-review"
+    COUNTERSIGN = "countersign"
+    TELL_COUNTERSIGNATURE = "tell-countersignature"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +57,26 @@ class Plan:
     stage: str
 
 
-def plan(record: StudyRecord, *, automatic: bool, own_units: Set[int], spooled: Set[int], receipted: Set[int]) -> Plan:
+def plan(
+    record: StudyRecord,
+    *,
+    automatic: bool,
+    own_units: Set[int],
+    spooled: Set[int],
+    receipted: Set[int],
+    review: Review | None = None,
+    countersigns: bool = False,
+) -> Plan:
     """The next step for a study.
 
     Args:
         record: what is known of it.
-        automatic: approval is automatic here (demo only).
+        automatic: approval needs no person here (demo), or the site's rules have not been asked yet.
         own_units: this party's units.
         spooled: those of them that are randomized and in the spool for the present effective study.
         receipted: those of the spooled that the miner has signed for.
+        review: the release that waits for countersignatures.
+        countersigns: this party countersigns without a person (demo only).
 
     Returns:
         The step; `Step.REST` when it is others' turn.
@@ -70,10 +86,10 @@ def plan(record: StudyRecord, *, automatic: bool, own_units: Set[int], spooled: 
         return over
     if record.approval is None:
         return _before_approval(record, automatic=automatic)
-    if not record.task.approved:
-        return Plan(step=Step.TELL_APPROVAL, stage="sending the approval")
-    if not record.task.effective:
-        return Plan(step=Step.REST, stage="waiting for the other parties' approval")
+    if not (record.task.approved and record.task.effective):
+        return _before_agreement(record)
+    if state is State.REVIEW and review is not None:
+        return _review(review, countersigns=countersigns)
     return _after_approval(
         record, state, missing=own_units - receipted - set(record.task.units_received), spooled=spooled
     )
@@ -97,6 +113,23 @@ def _revoked(state: State, *, told: bool, spooled: Set[int]) -> Plan:
     if told:
         return Plan(step=Step.REST, stage=f"revoked{after}")
     return Plan(step=Step.TELL_REVOCATION, stage=f"revoked{after}, telling the miner")
+
+
+def _before_agreement(record: StudyRecord) -> Plan:
+    if not record.task.approved:
+        return Plan(step=Step.TELL_APPROVAL, stage="sending the approval")
+    return Plan(step=Step.REST, stage="waiting for the other parties' approval")
+
+
+def _review(review: Review, *, countersigns: bool) -> Plan:
+    if not review.fetched:
+        return Plan(step=Step.FETCH_REVIEW, stage="fetching the release for review")
+    if review.countersignature is None:
+        step = Step.COUNTERSIGN if countersigns else Step.REST
+        return Plan(step=step, stage="the release waits for your countersignature")
+    if not review.sent:
+        return Plan(step=Step.TELL_COUNTERSIGNATURE, stage="sending the countersignature")
+    return Plan(step=Step.REST, stage="countersigned; waiting for the other parties")
 
 
 def _ending(record: StudyRecord, state: State) -> str:

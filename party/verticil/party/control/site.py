@@ -1,14 +1,23 @@
 """A site's opened state: configuration, database, secrets. What the daemon and the commands of the site's people work on.
 
-An approval or a denial is written here, in the site's own database, by whoever may run the command on this machine; the daemon
-notices and acts. Nothing here talks to anybody else.
+An approval or a denial is written here, in the site's own database; the daemon notices and acts. Nothing here talks to anybody
+else. Who may say yes:
+
+- where party.toml names approvers, these, each by a vote signed with their own key. A name without a key cannot vote.
+- where it names nobody, whoever may run the command on this machine, once, for the site: the name that is given is that person's
+  word, and the only signature is that of the party's signing key when the approval is sent. Two approvals cannot be asked for
+  so, because one person could give both.
+- a rule of the site's (``approval = "rules"``), and under a marked authority the daemon by itself.
+
+A denial needs no key: it only ever keeps something from leaving.
 """
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -16,19 +25,23 @@ from typing import Final, Self
 
 from verticil.party.config import PartyConfig
 from verticil.party.control import approval
-from verticil.party.control.approval import Review
+from verticil.party.control.approval import Review, void
 from verticil.party.control.database import Database, disk_fault
-from verticil.party.control.holdings import Holding, read_holding, releases_of
+from verticil.party.control.holdings import Holding, columns_of, read_holding, releases_of
 from verticil.party.control.ledger import Ledger, Release
 from verticil.party.control.secret import FILE_NAME as SECRET_FILE
 from verticil.party.control.secret import create_secret, read_secret
 from verticil.party.control.state import PartyState, StudyRecord
+from verticil.party.decision.approvers import ApproverKey, check_vote, vote_body
+from verticil.party.decision.comparison import changes, data_changes
+from verticil.party.decision.minutes import Minutes, Vote
+from verticil.party.decision.rules import RULE_PREFIX, Rule, against, approver_name
 from verticil.party.evidence.audit import DAEMON, Audit, AuditLog, Event, What
 from verticil.party.evidence.common_sets import CommonSets
 from verticil.party.evidence.revocation import Revocation, Revocations
 from verticil.party.records.keyfile import read_key
 from verticil.shared.errors import Misuse, Refusal, VerticilError
-from verticil.shared.study.approval import Approval
+from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State, is_final
 
@@ -36,6 +49,8 @@ __all__ = ["AUTOMATIC", "Site", "Verdict", "init_state"]
 
 AUTOMATIC: Final = "automatic approval (demonstration)"
 """The approver that the daemon names under a marked authority."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +61,15 @@ class Verdict:
         review: what was approved.
         approvers: who said yes to exactly this so far.
         complete: these are enough, and the daemon goes on.
+        void: whose earlier votes were for something else and do not count any more.
+        changed: what changed since, in words.
     """
 
     review: Review
     approvers: tuple[str, ...]
     complete: bool
+    void: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,7 +78,7 @@ class Site:
 
     Attributes:
         config: party.toml.
-        database, state, ledger: the state directory.
+        database, state, minutes, ledger: the state directory.
         audit, common_sets, revocations: what the site writes down of its acts.
         site_secret, linkage_key: never shown.
     """
@@ -67,6 +86,7 @@ class Site:
     config: PartyConfig
     database: Database
     state: PartyState
+    minutes: Minutes
     ledger: Ledger
     audit: Audit
     common_sets: CommonSets
@@ -89,6 +109,7 @@ class Site:
             config=config,
             database=database,
             state=PartyState(database),
+            minutes=Minutes(database),
             ledger=Ledger(database),
             audit=audit,
             common_sets=CommonSets(database, config.state_directory, site_secret=secret),
@@ -132,8 +153,83 @@ class Site:
             Refusal: APPROVAL_VOID.
             DataFault, Misuse: as `origins`.
         """
-        found = approval.seals(self.releases(approved, holding), record.digest, site_secret=self.site_secret)
-        approval.check_data(approved, given, found)
+        releases = self.releases(approved, holding)
+        approval.check_data(
+            approved,
+            given,
+            approval.seals(releases, record.digest, site_secret=self.site_secret),
+            then=self.minutes.noted(record.digest, approval.content_of(record.approval or b""))
+            if record.approval
+            else None,
+            now=approval.origins_of(releases, holding.n_records),
+        )
+
+    def check_binding(self, record: StudyRecord, today: date) -> Study:
+        """Check that the recorded approval still means this study, and that it was given by those who may give it.
+
+        Returns:
+            What was approved: the proposal with the approved units of this party.
+
+        Raises:
+            Refusal: APPROVAL_VOID, STUDY_EXPIRED, POLICY_REFUSED and the other objections of the present policy.
+        """
+        given = parse_approval(record.approval or b"")
+        study = approval.parsed(record.task.proposal)
+        approved = approval.check_binding(self.config, study, given, record.digest, today)
+        self._check_voters(record, given, study)
+        return approved
+
+    def _check_voters(self, record: StudyRecord, given: Approval, study: Study) -> None:
+        policy = self.config.policy
+        if given.approver == AUTOMATIC:
+            if policy.approval != "auto":
+                raise void(study, "it was automatic, and the policy does not say so any more")
+        elif given.approver.startswith(RULE_PREFIX):
+            if policy.approval != "rules" or given.approver not in [
+                approver_name(policy.rules, r) for r in policy.rules
+            ]:
+                raise void(study, f"it was given {given.approver}, which is not a rule of the policy any more")
+        elif policy.approvers:
+            found = self._voters(record, approval.content_of(record.approval or b""))
+            if len(found) < policy.approvers_needed:
+                raise void(
+                    study, f"{len(found)} of {policy.approvers_needed} approvers have signed it with a present key"
+                )
+
+    def _voters(self, record: StudyRecord, content: bytes) -> tuple[str, ...]:
+        """Who said yes to `content`: of named approvers, those whose signature holds by the key in party.toml."""
+        names, keys = self.config.policy.approvers, self.config.approver_keys
+        found: list[str] = []
+        for vote in self.minutes.votes(record.digest):
+            if vote.content != content:
+                continue
+            if names:
+                body = self._vote_body(record, vote.approver, content, vote.at)
+                public = keys.get(vote.approver)
+                if vote.approver not in names or public is None or not check_vote(body, vote.signature, public):
+                    continue
+            found.append(vote.approver)
+        return tuple(found)
+
+    def _vote_body(self, record: StudyRecord, approver: str, content: bytes, at: datetime) -> bytes:
+        return vote_body(party=self.config.name, study_id=record.study_id, content=content, approver=approver, at=at)
+
+    def changes(self, record: StudyRecord) -> tuple[StudyRecord | None, tuple[str, ...]]:
+        """What is different from the study of the same id that was approved here last, or else was offered here last.
+
+        Returns:
+            The earlier study and the differences in words; None and nothing where there is none.
+        """
+        others = [
+            other
+            for other in self.state.studies()
+            if other.digest != record.digest and other.study_id == record.study_id and other.number < record.number
+        ]
+        earlier = ([other for other in others if other.approval is not None] or others)[-1:]
+        if not earlier:
+            return None, ()
+        before, after = (approval.parsed(item.task.proposal) for item in (earlier[0], record))
+        return earlier[0], changes(before, after)
 
     def review(self, record: StudyRecord, at: datetime, *, holding: Holding | None = None) -> Review:
         """Everything that is looked at before anybody says yes; raises as `verticil.party.control.approval.review`."""
@@ -147,48 +243,124 @@ class Site:
             holding=holding,
         )
 
-    def approve(self, record: StudyRecord, approver: str, at: datetime, *, holding: Holding | None = None) -> Verdict:
+    def approve(
+        self,
+        record: StudyRecord,
+        approver: str,
+        at: datetime,
+        *,
+        key: ApproverKey | None = None,
+        holding: Holding | None = None,
+    ) -> Verdict:
         """Say yes to a study as it stands; on the disk when it returns. Saying it twice is saying it once.
 
         Args:
             record: the study.
             approver: who says so.
             at: now, UTC.
+            key: of the approver; needed where party.toml names approvers.
             holding: the data, when they have been read already.
 
         Raises:
-            Refusal: whatever speaks against the study (exit 3), or STUDY_DENIED, STUDY_EXPIRED, STUDY_WITHDRAWN, APPROVAL_VOID.
+            Refusal: whatever speaks against the study (exit 3), or NOT_APPROVED, not the approver's key; STUDY_DENIED,
+                STUDY_EXPIRED, STUDY_WITHDRAWN, APPROVAL_VOID.
             DataFault, Misuse: whatever is wrong with the tables or party.toml.
         """
-        if approver == AUTOMATIC and self.config.policy.approval != "auto":
-            raise Misuse("USAGE", f"the approver '{AUTOMATIC}' is reserved")
+        if approver == AUTOMATIC and self.config.policy.approval == "auto":
+            self._may_decide(record, approver)
+        else:
+            self.require_approver(record, approver, key)
+        return self._approve(record, approver, at, self.review(record, at, holding=holding), key=key)
+
+    def require_approver(self, record: StudyRecord, approver: str, key: ApproverKey | None) -> None:
+        """Check that a person may decide about a study here, as for `approve`.
+
+        Raises:
+            Refusal: POLICY_REFUSED, NOT_APPROVED, STUDY_DENIED and others, the study has ended.
+            Misuse: USAGE.
+        """
+        if approver.startswith(RULE_PREFIX) or approver == AUTOMATIC:
+            raise Misuse("USAGE", f"the approver '{approver[:100]}' is reserved")
         self._may_decide(record, approver)
-        found = self.review(record, at, holding=holding)
+        self._may_vote(approver, key)
+
+    def approve_by_rule(self, record: StudyRecord, at: datetime) -> Rule | None:
+        """Let the rules of the policy decide. Reads the tables only for a study that a rule may cover.
+
+        Returns:
+            The rule that approved; None: no rule did, and people are asked.
+        """
+        policy, name, today = self.config.policy, self.config.name, at.date()
+        if policy.approval != "rules" or record.approval is not None:
+            return None
+        try:
+            study = approval.declared(self.config, approval.parsed(record.task.proposal))
+            sources = {variable: column.source for variable, column in columns_of(self.config, study).items()}
+            open_rules = [
+                rule
+                for rule in policy.rules
+                if not against(rule, study, name, sources=sources, charges=None, today=today)
+            ]
+            if not open_rules:
+                return None
+            found = self.review(record, at)
+            charges = {index: assessment.charge for index, assessment in found.assessments.items()}
+            for rule in open_rules:
+                if not against(rule, found.study, name, sources=sources, charges=charges, today=today):
+                    approver = approver_name(policy.rules, rule)
+                    self._may_decide(record, AUTOMATIC)
+                    self._approve(record, approver, at, found)
+                    _log.warning("study '%s' was approved %s", record.study_id, approver)
+                    return rule
+        except VerticilError as error:  # what speaks against it is for people to read; the study waits for them
+            _log.info("no rule approves study '%s': %s", record.study_id, error.code)
+        return None
+
+    def _approve(
+        self, record: StudyRecord, approver: str, at: datetime, found: Review, *, key: ApproverKey | None = None
+    ) -> Verdict:
         body = approval.body_of(found, self.config.name, approver, at)
         content = approval.content_of(body)
+        origins = approval.origins_of(found.releases, found.holding.n_records)
+        at = at.replace(microsecond=0)
+        by_itself = approver == AUTOMATIC or approver.startswith(RULE_PREFIX)
         with self.database.transaction():
             record = self.state.study(record.digest)
-            self._may_decide(record, approver)
-            if record.approval is not None:
-                if approval.content_of(record.approval) == content:
-                    return Verdict(review=found, approvers=(approver,), complete=True)
+            self._may_decide(record, AUTOMATIC if by_itself else approver)
+            held = record.approval
+            if held is not None and approval.content_of(held) == content and self._still_given(record):
+                return Verdict(review=found, approvers=(approver,), complete=True)
+            then = self.minutes.noted(record.digest)
+            changed = data_changes(then, origins) if then is not None else ()
+            if held is not None:
                 if record.task.approved:
+                    what = "; ".join(changed) or "data, declaration, minimum or approvers changed since"
                     raise Refusal(
                         "APPROVAL_VOID",
-                        f"study '{record.study_id}': others have the approval, and data, declaration or minimum changed since",
+                        f"study '{record.study_id}': others have the approval, and it does not hold any more: {what}",
                         hint="the study must be submitted, or loaded, again under a new id",
                     )
                 self.state.disapprove(record.digest)
-            votes = self.state.vote(record.digest, approver, content, at)
-            names = self.config.policy.approvers  # who was an approver when the vote was given may not be one now
-            approvers = tuple(name for name in votes if not names or name in names or name == AUTOMATIC)
-            complete = approver == AUTOMATIC or len(approvers) >= self.config.policy.approvers_needed
+            signature = b"" if key is None else key.sign(self._vote_body(record, approver, content, at))
+            vote = Vote(approver=approver, content=content, at=at, signature=signature)
+            gone = self.minutes.vote(record.digest, vote)
+            self.minutes.note(record.digest, content, origins, at)
+            approvers = (approver,) if by_itself else self._voters(record, content)
+            complete = by_itself or len(approvers) >= self.config.policy.approvers_needed
             self._write_down(What.VOTE, record, approver, at, detail=content.hex())
             if complete:
                 self._write_down(What.APPROVAL, record, ", ".join(approvers), at, detail=content.hex())
                 body = approval.body_of(found, self.config.name, ", ".join(approvers), at)
                 self.state.approve(record.digest, body, at)
-        return Verdict(review=found, approvers=approvers, complete=complete)
+        return Verdict(review=found, approvers=approvers, complete=complete, void=gone, changed=changed)
+
+    def _still_given(self, record: StudyRecord) -> bool:
+        try:
+            given = parse_approval(record.approval or b"")
+            self._check_voters(record, given, approval.parsed(record.task.proposal))
+        except Refusal:
+            return False
+        return True
 
     def deny(self, record: StudyRecord, approver: str, reason: str, at: datetime) -> None:
         """Say no to a study, for good.
@@ -224,6 +396,32 @@ class Site:
         self.note_configuration(at, who=who)
         event = Event(what=what, who=who, study=record.digest, study_id=record.study_id, detail=detail)
         self.audit.record(event, at)
+
+    def _may_vote(self, approver: str, key: ApproverKey | None) -> None:
+        """Check the key of a named approver; where nobody is named, that one person's word is enough."""
+        where, policy = self.config.path.name, self.config.policy
+        if not policy.approvers:
+            if policy.approvers_needed > 1:
+                raise Refusal(
+                    "NOT_APPROVED",
+                    f"{policy.approvers_needed} approvals are needed and {where} names no approvers: one person could give all",
+                    hint="name them, each with a key: verticil party approver add NAME --key FILE",
+                )
+            return
+        public = self.config.approver_keys.get(approver)
+        if public is None:
+            raise Refusal(
+                "NOT_APPROVED",
+                f"'{approver}' has no key in {where}, and an approval is signed with the approver's own key",
+                hint=f"make it once: verticil party approver add {approver} --key FILE",
+            )
+        if key is None or key.public != public:
+            got = "none was given" if key is None else "the given one is another"
+            raise Refusal(
+                "NOT_APPROVED",
+                f"the approval of '{approver}' is signed with the key that {where} lists for them: {got}",
+                hint="give the approver's file with --key FILE",
+            )
 
     def _check_approver(self, approver: str) -> None:
         names = self.config.policy.approvers

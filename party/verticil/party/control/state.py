@@ -24,7 +24,7 @@ _STUDY = (
     " s.remote_approved, s.pseudonyms_complete, s.alignment_confirmed, s.units_received, s.remote_failure,"
     " s.stage, s.percent, s.stage_at, s.n_common, s.common_sha256,"
     " a.body, d.sent, f.code, f.message, f.hint, f.sent,"
-    " (SELECT COUNT(*) FROM vote v WHERE v.digest = s.digest), r.sent"
+    " (SELECT COUNT(*) FROM vote v WHERE v.digest = s.digest), r.sent, s.rowid"
 )
 _JOINED = (
     "FROM study s LEFT JOIN approval a USING (digest) LEFT JOIN denial d USING (digest) LEFT JOIN failure f USING (digest)"
@@ -70,6 +70,7 @@ class StudyRecord:
         n_common, common_sha256: of the confirmed common list; None before.
         approval: body of this party's approval; None before there are enough votes.
         n_votes: approvers who said yes so far.
+        number: of the studies that this party heard of, in order.
         denial_sent: None: not denied.
         failure: why this party cannot go on; None: it can.
         failure_sent: whether the miner knows.
@@ -90,6 +91,7 @@ class StudyRecord:
     failure: VerticilError | None
     failure_sent: bool
     revocation_sent: bool | None = None
+    number: int = 0
 
     @property
     def digest(self) -> bytes:
@@ -250,20 +252,6 @@ class PartyState:
 
     # ---- the people's decisions
 
-    def vote(self, digest: bytes, approver: str, content: bytes, at: datetime) -> tuple[str, ...]:
-        """Record a yes to exactly `content`; votes for any other content are void and removed.
-
-        Returns:
-            The approvers who said yes to this content, in order of time.
-        """
-        with self._database.transaction():
-            self._database.write("DELETE FROM vote WHERE digest = ? AND content <> ?", (digest, content))
-            self._database.write(
-                "INSERT INTO vote VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", (digest, approver, content, stamp(at))
-            )
-            rows = self._database.rows("SELECT approver FROM vote WHERE digest = ? ORDER BY rowid", (digest,))
-        return tuple(cast("str", name) for (name,) in rows)
-
     def approve(self, digest: bytes, body: bytes, at: datetime) -> None:
         """Record the approval; it takes the place of an earlier one."""
         self._database.write("INSERT OR REPLACE INTO approval VALUES (?, ?, ?)", (digest, body, stamp(at)))
@@ -413,6 +401,7 @@ def _study(row: Row) -> StudyRecord:
         failure_sent=bool(row[23]),
         n_votes=cast("int", row[24]),
         revocation_sent=None if row[25] is None else bool(row[25]),
+        number=cast("int", row[26]),
     )
 
 

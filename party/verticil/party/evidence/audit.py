@@ -57,6 +57,7 @@ class What(StrEnum):
     VOTE = "vote"
     APPROVAL = "approval"
     DENIAL = "denial"
+    COUNTERSIGNATURE = "countersignature"
     ALIGNMENT = "alignment"
     SIMILAR_PEOPLE = "similar-people"
     RANDOMIZED = "randomized"

@@ -16,25 +16,27 @@ CPU work and the disk's waits happen in worker threads, one study at a time.
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import functools
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.party.alignment.workshop import Workshop
 from verticil.party.control import approval
 from verticil.party.control.holdings import Holding
 from verticil.party.control.session import Plan, Step, plan
-from verticil.party.control.site import AUTOMATIC, Site
+from verticil.party.control.site import AUTOMATIC
 from verticil.party.control.state import Artifact, StudyRecord
 from verticil.party.evidence.audit import DAEMON, Event, What
+from verticil.party.exchange import review
+from verticil.party.exchange.alignment import Linker, Pseudonyms, RowOrder, Rows, Turn
 from verticil.party.exchange.common_people import accept_common_people
 from verticil.party.exchange.disclosure import outward
+from verticil.party.exchange.node import Node
 from verticil.party.exchange.randomization import (
     Agreed,
     agreement,
@@ -42,18 +44,15 @@ from verticil.party.exchange.randomization import (
     fill_spool,
     unit_event,
 )
-from verticil.party.exchange.spool import Spool
+from verticil.party.exchange.ring import Ring
 from verticil.party.exchange.transfer import Stoppable, StoppedError
-from verticil.party.exchange.upload import Alignment, fetch_alignment, send_artifact, send_pseudonyms
-from verticil.party.records.linkage import common_from_bitmap
+from verticil.party.exchange.upload import send_artifact
 from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
 from verticil.shared.transport.coordinator import Coordinator
 from verticil.shared.transport.errors_on_wire import to_detail
 from verticil.shared.transport.identity import Role
-from verticil.shared.transport.signing import SigningKey, verify_signed
+from verticil.shared.transport.signing import verify_signed
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 __all__ = ["Delivery", "Node"]
@@ -63,36 +62,12 @@ T = TypeVar("T")
 RECIPIENT: Final = "miner"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Node:
-    """What all studies at this party share.
-
-    Attributes:
-        site: opened state.
-        spool: released bytes.
-        signing_key: signs approvals.
-        revocations: the deny-list.
-        authority: certificate of the federation's CA, PEM.
-        clock: UTC now.
-        heavy: held during CPU work, so that studies take turns.
-    """
-
-    site: Site
-    spool: Spool
-    signing_key: SigningKey
-    revocations: Revocations = NOBODY_REVOKED
-    authority: bytes
-    clock: Callable[[], dt.datetime]
-    heavy: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    def fail(self, digest: bytes, error: VerticilError) -> None:
-        """This party cannot go on with a study; the first failure stays. Blocks."""
-        record, at = self.site.state.study(digest), self.clock()
-        with self.site.database.transaction():
-            if record.failure is None:
-                event = Event(what=What.FAILURE, who=DAEMON, study=digest, study_id=record.study_id, detail=error.code)
-                self.site.audit.record(event, at)
-            self.site.state.fail(digest, error, at)
+LINKERS: Final[Mapping[str, Linker]] = {
+    "keyed-hash": Pseudonyms(),
+    "order-commitment": RowOrder(),
+    "dh-psi": Ring(),
+}
+"""Mode of linkage -> how it is done."""
 
 
 class Delivery:
@@ -115,6 +90,7 @@ class Delivery:
     def stop_transfer(self) -> None:
         """The study was revoked or denied: break off what is under way to the miner."""
         self._transfer.stop()
+        self._for_people = False  # no rule approves it
 
     async def step(self, coordinator: Coordinator) -> bool:
         """Do the next step.
@@ -137,10 +113,13 @@ class Delivery:
             Step.CONFIRM: self._confirm,
             Step.RANDOMIZE: self._randomize,
             Step.SEND: self._send,
+            Step.FETCH_REVIEW: self._fetch_review,
+            Step.COUNTERSIGN: self._countersign,
+            Step.TELL_COUNTERSIGNATURE: self._tell_countersignature,
         }
         if found.step is Step.REST:
             if is_final(State(record.task.state)):
-                self._holding = self._rows = None
+                await asyncio.to_thread(self._forget)
             else:
                 await self._tell_votes(coordinator, record)
             return False
@@ -157,10 +136,12 @@ class Delivery:
         spooled = self._site.state.artifacts(self._digest, record.task.effective_digest)
         found = plan(
             record,
-            automatic=self._site.config.policy.approval == "auto",
+            automatic=self._site.config.policy.approval in {"auto", "rules"} and not self._for_people,
             own_units=frozenset(study.units_of(self._site.config.name)),
             spooled=frozenset(spooled),
             receipted=frozenset(unit for unit, item in spooled.items() if item.receipt is not None),
+            review=self._site.minutes.review(self._digest),
+            countersigns=self._site.config.policy.approval == "auto",
         )
         self._site.state.show(self._digest, found.stage, at=self._node.clock())
         return record, found
@@ -179,11 +160,12 @@ class Delivery:
 
     async def _clear(self, coordinator: Coordinator, record: StudyRecord) -> None:
         del coordinator
-        self._holding = self._rows = None
 
         def clear() -> None:
+            self._forget()
             for sha256 in self._site.state.clear(record.digest):
                 self._node.spool.discard(sha256)
+            review.drop(self._site, record.digest)
 
         await asyncio.to_thread(clear)
 
@@ -194,7 +176,7 @@ class Delivery:
         await asyncio.to_thread(self._site.state.denial_told, record.digest)
 
     async def _tell_failure(self, coordinator: Coordinator, record: StudyRecord) -> None:
-        self._holding = self._rows = None
+        await asyncio.to_thread(self._forget)
         if record.failure is not None:
             report = coordinator_pb2.ReportRequest(
                 study_digest=record.digest, failure=to_detail(outward(record.failure))
@@ -212,15 +194,15 @@ class Delivery:
 
     async def _approve(self, coordinator: Coordinator, record: StudyRecord) -> None:
         del coordinator  # nothing is told before there is an approval
+        if self._site.config.policy.approval == "rules":
+            rule = await self._heavily(lambda: self._site.approve_by_rule(record, self._node.clock()))
+            self._for_people = rule is None
+            return
         holding = await self._held(record)
         await self._heavily(lambda: self._site.approve(record, AUTOMATIC, self._node.clock(), holding=holding))
 
     async def _tell_approval(self, coordinator: Coordinator, record: StudyRecord) -> None:
-        given = parse_approval(record.approval or b"")
-        proposal = approval.parsed(record.task.proposal)
-        await asyncio.to_thread(
-            approval.check_binding, self._site.config, proposal, given, record.digest, self._node.clock().date()
-        )
+        await asyncio.to_thread(self._site.check_binding, record, self._node.clock().date())
         signed = self._node.signing_key.sign(record.approval or b"")
         await coordinator.report(coordinator_pb2.ReportRequest(study_digest=record.digest, approval=signed))
         await asyncio.to_thread(self._site.state.told, record.digest, "remote_approved")
@@ -233,53 +215,43 @@ class Delivery:
         holding = await self._approved_data(record, agreed)
         await self._progress(coordinator, "linking")
         await self._transfer.run(
-            send_pseudonyms(
-                coordinator,
-                record.digest,
-                holding.pseudonyms.reshape(-1).data,
-                chunk_bytes=self._site.config.federation.chunk_bytes,
-                progress=lambda percent: self._progress(coordinator, "linking", percent),
-            )
+            LINKERS[agreed.effective.linkage.mode].link(self._turn(coordinator, record, agreed, holding))
         )
         await asyncio.to_thread(self._site.state.told, record.digest, "pseudonyms_complete")
 
     async def _confirm(self, coordinator: Coordinator, record: StudyRecord) -> None:
         agreed = await asyncio.to_thread(self._agreed, record)
         holding = await self._approved_data(record, agreed)
-        told = await self._align(coordinator, record, agreed, holding)
-        if (rows := self._rows) is not None:
-            at = self._node.clock()
-            await self._heavily(
-                lambda: accept_common_people(
-                    self._site, record, holding.tags[rows], common_sha256=told.common_sha256, at=at
-                )
-            )
-        await asyncio.to_thread(self._site.state.confirm, record.digest, told.n_common, told.common_sha256)
-        report = coordinator_pb2.ReportRequest(study_digest=record.digest, confirmed_common_sha256=told.common_sha256)
-        await coordinator.report(report)
+        turn = self._turn(coordinator, record, agreed, holding)
+        accepted = await LINKERS[turn.mode].confirm(turn)
+        self._rows = accepted.rows
+        if accepted.rows is not None:
+            await self._accept_people(turn, accepted.rows, accepted.common_sha256)
+        await asyncio.to_thread(self._site.state.confirm, record.digest, accepted.n_common, accepted.common_sha256)
+        await coordinator.report(accepted.report)
         await asyncio.to_thread(self._site.state.told, record.digest, "alignment_confirmed")
 
-    async def _align(
-        self, coordinator: Coordinator, record: StudyRecord, agreed: Agreed, holding: Holding
-    ) -> Alignment:
-        told = await fetch_alignment(coordinator, record.digest, n_records=holding.n_records)
-        if record.common_sha256 not in {None, told.common_sha256}:
-            raise PeerFault(
-                "ALIGNMENT_MISMATCH",
-                f"study '{record.study_id}': the miner tells another common list than the one that was confirmed",
-                hint="nothing is randomized for a second list",
-            )
-        self._rows = await self._heavily(
-            lambda: common_from_bitmap(
-                holding.pseudonyms,
-                holding.order,
-                told.bitmap,
-                expected_sha256=told.common_sha256,
-                n_common=told.n_common,
-                minimum=agreed.minimum(self._site),
-            )
+    async def _accept_people(self, turn: Turn, rows: Rows, common_sha256: bytes) -> None:
+        """Compare the common people with those of earlier studies, before anything about them leaves."""
+        site, at = self._site, self._node.clock()
+        tags = turn.holding.tags[rows]
+        await self._heavily(lambda: accept_common_people(site, turn.record, tags, common_sha256=common_sha256, at=at))
+
+    def _turn(self, coordinator: Coordinator, record: StudyRecord, agreed: Agreed, holding: Holding) -> Turn:
+        return Turn(
+            node=self._node,
+            coordinator=coordinator,
+            record=record,
+            agreed=agreed,
+            holding=holding,
+            heavily=self._heavily,
+            progress=lambda percent: self._progress(coordinator, "linking", percent),
         )
-        return told
+
+    def _forget(self) -> None:
+        """Drop the people's data, and what is on the disk of their linkage: the study has ended here."""
+        self._holding = self._rows = None
+        Workshop(self._site.config.state_directory, self._digest).drop()
 
     # ---- release
 
@@ -287,24 +259,26 @@ class Delivery:
         agreed = await asyncio.to_thread(self._agreed, record)
         await self._progress(coordinator, "randomizing")
         holding = await self._approved_data(record, agreed)
-        if self._rows is None:
-            await self._align(coordinator, record, agreed, holding)
         rows = self._rows
-        if rows is not None:
-            units = agreed.effective.units_of(self._site.config.name)
-            await self._heavily(
-                lambda: fill_spool(
-                    self._site,
-                    self._node.spool,
-                    record,
-                    effective=agreed.effective,
-                    holding=holding,
-                    rows=rows,
-                    units=units,
-                    at=self._node.clock(),
-                )
+        if rows is None:
+            turn = self._turn(coordinator, record, agreed, holding)
+            rows = self._rows = await LINKERS[turn.mode].rows(turn)
+            if record.common_sha256 is not None:
+                await self._accept_people(turn, rows, record.common_sha256)
+        units = agreed.effective.units_of(self._site.config.name)
+        await self._heavily(
+            lambda: fill_spool(
+                self._site,
+                self._node.spool,
+                record,
+                effective=agreed.effective,
+                holding=holding,
+                rows=rows,
+                units=units,
+                at=self._node.clock(),
             )
-            self._holding = self._rows = None
+        )
+        self._holding = self._rows = None
 
     async def _send(self, coordinator: Coordinator, record: StudyRecord) -> None:
         """Send one unit that is not receipted yet. One at a time, so that a denial stops the next."""
@@ -334,6 +308,33 @@ class Delivery:
         event = unit_event(What.RECEIPT, record, item, recipient=RECIPIENT, peer_event=signed)
         await asyncio.to_thread(site.audit.record, event, self._node.clock())
         await asyncio.to_thread(site.state.receipted, record.digest, item.unit, receipt.body)
+
+    # ---- publication
+
+    async def _fetch_review(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        await review.fetch(coordinator, self._site, record)
+
+    async def _countersign(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        del coordinator
+        at = self._node.clock()
+        await self._heavily(lambda: review.countersign(self._site, record, self._node.signing_key, AUTOMATIC, at))
+
+    async def _tell_countersignature(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        found = await asyncio.to_thread(self._site.minutes.review, record.digest)
+        if found is not None and found.countersignature is not None:
+            body, signature, certificate = found.countersignature
+            signed = common_pb2.Signed(body=body, signature=signature, certificate=certificate)
+            try:
+                await coordinator.report(coordinator_pb2.ReportRequest(study_digest=record.digest, countersign=signed))
+            except PeerFault as error:
+                if error.code not in {"STUDY_MISMATCH", "CERTIFICATE_INVALID"}:
+                    raise
+                # Another release waits by now, or the certificate it was signed with has ended: people are asked again.
+                await asyncio.to_thread(self._site.minutes.forget_countersignature, record.digest)
+                raise PeerFault("NOT_READY", error.message) from None
+        await asyncio.to_thread(self._site.minutes.countersignature_told, record.digest)
+
+    # ---- telling
 
     async def _uploaded(self, coordinator: Coordinator, n_done: int, n_units: int, percent: int) -> None:
         await self._progress(coordinator, "uploading", (100 * n_done + percent) // n_units)

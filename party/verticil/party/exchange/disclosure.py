@@ -4,7 +4,8 @@ A failure's message is written for the site's own people: it counts rows ("of 81
 column 'sex' 2"), names columns that nobody asked about ("did you mean 'salary'?") and places in party.toml. A count of rows is
 an exact statistic of the table, chosen by whoever wrote the study's categories, and no noise is on it. So of faults of the
 local table, machine and configuration only the code leaves; `verticil party status` and the log have the rest. Refusals name
-limits, columns of the study and epsilons, never counts of people, and leave as they are.
+limits, columns of the study and epsilons, never counts of people, and leave as they are; but which column's data changed since an
+approval stays here.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _FAMILIES: Final = {
 _CODES: Final = {
     "LINKAGE_TOO_SMALL": "it has fewer people in common with the others than it accepts",
     "COMMON_SET_TOO_SIMILAR": "its people in this study are too nearly those of an earlier one",
+    "APPROVAL_VOID": "its approval does not hold any more: the study, its declaration, its data or its approvers changed",
 }
 _HINT: Final = "the party's own people see the details: verticil party status"
 

@@ -64,8 +64,7 @@ def agreement(site: Site, record: StudyRecord, today: dt.date) -> Agreed:
         PeerFault: STUDY_MISMATCH.
     """
     given = parse_approval(record.approval or b"")
-    proposal = approval.parsed(record.task.proposal)
-    approved = approval.check_binding(site.config, proposal, given, record.digest, today)
+    approved = site.check_binding(record, today)
     task = record.task
     effective = approval.check_effective(approved, task.effective, task.effective_digest, site.config.name)
     return Agreed(approval=given, study=approved, effective=effective)

@@ -36,11 +36,13 @@ class Alignment:
         n_common: how many there are.
         common_sha256: SHA-256 of the common pseudonyms, ascending.
         bitmap: bit i of byte j is record 8j+i of this party's sorted list.
+        statements: what parties have signed about the common list; not yet verified.
     """
 
     n_common: int
     common_sha256: bytes
     bitmap: bytes
+    statements: tuple[common_pb2.Signed, ...] = ()
 
 
 async def send_pseudonyms(
@@ -84,7 +86,12 @@ async def send_pseudonyms(
 
 
 async def fetch_alignment(coordinator: Coordinator, study_digest: bytes, *, n_records: int) -> Alignment:
-    """Read the bitmap over this party's list.
+    """Read the bitmap over this party's list, and what the parties have signed about the common one.
+
+    Args:
+        coordinator: the connection.
+        study_digest: of the proposal.
+        n_records: length of this party's list; 0 where all rows are common and there is no bitmap.
 
     Raises:
         PeerFault: NOT_READY while other parties' pseudonyms are missing; ALIGNMENT_MISMATCH when the bitmap is not one over
@@ -93,11 +100,12 @@ async def fetch_alignment(coordinator: Coordinator, study_digest: bytes, *, n_re
     expected = (n_records + 7) // 8
     bitmap = bytearray()
     head: tuple[int, bytes] | None = None
+    statements: tuple[common_pb2.Signed, ...] = ()
     request = coordinator_pb2.GetAlignmentRequest(study_digest=study_digest, offset=0)
     async with _closing(coordinator.get_alignment(request)) as parts:
         async for part in parts:
             if head is None:
-                head = (part.n_common, part.common_sha256)
+                head, statements = (part.n_common, part.common_sha256), tuple(part.statements)
             if (part.n_common, part.common_sha256) != head or part.bitmap_size != expected or expected > _BITMAP_LIMIT:
                 raise PeerFault(
                     "ALIGNMENT_MISMATCH",
@@ -115,7 +123,7 @@ async def fetch_alignment(coordinator: Coordinator, study_digest: bytes, *, n_re
                 )
     if head is None or len(bitmap) != expected:
         raise PeerFault("UNREACHABLE", f"the bitmap broke off after {len(bitmap)} of {expected} bytes")
-    return Alignment(n_common=head[0], common_sha256=head[1], bitmap=bytes(bitmap))
+    return Alignment(n_common=head[0], common_sha256=head[1], bitmap=bytes(bitmap), statements=statements)
 
 
 async def send_artifact(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from verticil.party.records.linkage import PSEUDONYM_BYTES
 from verticil.shared.errors import PeerFault, Refusal
 
-__all__ = ["accepted_rows", "check_size", "in_common", "sha256_of"]
+__all__ = ["accepted_rows", "check_size", "in_common", "ordered_rows", "sha256_of"]
 
 Pseudonyms = NDArray[np.uint8]
 
@@ -71,6 +71,22 @@ def accepted_rows(
     rows = order[_member(own, theirs)]
     rows.setflags(write=False)
     return rows
+
+
+def ordered_rows(root: bytes, order: NDArray[np.int64], common: bytes) -> NDArray[np.int64]:
+    """All rows of a table whose order is the one that was agreed on.
+
+    Args:
+        root: of the tree over the table's rows as they are.
+        order: the rows, one after the other.
+        common: the root that all parties have committed to.
+
+    Raises:
+        PeerFault: ALIGNMENT_MISMATCH.
+    """
+    if root != common:
+        raise _mismatch("the order of this party's rows is not the one that all parties have committed to")
+    return order
 
 
 def check_size(n_common: int, minimum: int) -> None:

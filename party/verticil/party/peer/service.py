@@ -36,7 +36,6 @@ from verticil.party.exchange.transfer import StoppedError
 from verticil.party.peer.shelf import Item, Kind, LostError, Shelf
 from verticil.party.peer.structure import known_structure
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
-from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
 from verticil.shared.study.pairs import readers
 from verticil.shared.study.states import State, is_final
@@ -100,7 +99,7 @@ class Answers:
     async def GetPseudonyms(
         self, identity: Identity, request: peer_pb2.GetPseudonymsRequest
     ) -> AsyncGenerator[peer_pb2.Part]:
-        """Tell the running list to the successor, or the common list to all.
+        """Tell the running list to the successor, or the common list, or the commitment to the own rows' order, to all.
 
         Raises:
             PeerFault: NOT_READY; IDENTITY_REFUSED, the list is for somebody else; NOT_OWNER, it is told by somebody else.
@@ -180,11 +179,10 @@ class Answers:
         if failure is not None:
             reply.failure.CopyFrom(to_detail(failure))
         elif record.approval is not None and request.study_digest == record.digest:
-            given = parse_approval(record.approval)
             today = self._node.clock().date()
             # What does not bind is not told; this party's own work on the study ends for it, and that is told.
             with suppress(Refusal):
-                approval.check_binding(self._site.config, proposal, given, record.digest, today)
+                self._site.check_binding(record, today)
                 if not record.task.approved:
                     self._site.state.told(record.digest, "remote_approved")  # from now on it cannot be replaced
                 reply.approval.CopyFrom(self._node.signing_key.sign(record.approval))
@@ -238,8 +236,14 @@ class Answers:
             if (caller,) != successor:
                 raise PeerFault("IDENTITY_REFUSED", f"the running list of '{me}' is not for '{caller}'")
             return self._shelved(record, Kind.RUNNING)
+        if request.list == peer_pb2.PSEUDONYM_LIST_COMMITMENT:
+            return self._shelved(record, Kind.COMMITMENT)
         if request.list != peer_pb2.PSEUDONYM_LIST_COMMON:
-            raise PeerFault("MESSAGE_INVALID", f"list {request.list}, expected RUNNING (1) or COMMON (2)")
+            raise PeerFault(
+                "MESSAGE_INVALID", f"list {request.list}, expected RUNNING (1), COMMON (2) or COMMITMENT (3)"
+            )
+        if agreed.effective.linkage.mode == "order-commitment":
+            raise PeerFault("MESSAGE_INVALID", "linkage 'order-commitment' has no lists, expected COMMITMENT (3)")
         if me != parties[-1]:
             raise PeerFault("NOT_OWNER", f"the common list is told by '{parties[-1]}', not by '{me}'")
         return self._shelved(record, Kind.COMMON)

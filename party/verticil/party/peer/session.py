@@ -6,8 +6,9 @@ Order rules
 2. Peers are asked for the digest of what their operators loaded, and for their approval, from the first moment; nothing but this
    party's own digest is told before it has approved, and nothing but its approval before every party has (AGREE makes the
    effective study).
-3. The lists of pseudonyms pass along the parties in the study's order: the first serves its own, each next one what it has in
-   common with that (LIST); the last one's is common to all and everybody takes it over (COMMON).
+3. With linkage order-commitment every party makes its commitment to its rows' order (LIST) and compares everybody's (COMMON).
+   Else the lists of pseudonyms pass along the parties in the study's order: the first serves its own, each next one what it has
+   in common with that (LIST); the last one's is common to all and everybody takes it over (COMMON).
 4. A structure that is to be learned comes from scores of pairs: own columns that a peer scores are randomized (RANDOMIZE), peers'
    columns are pulled (PULL), the scores go to the miner (SCORE).
 5. With the structure the columns that it needs follow, in the same two steps; no other column is ever randomized or pulled.
@@ -67,7 +68,7 @@ class Facts:
         party: this party.
         parties: all, in the study's order.
         expired: the last day has passed.
-        automatic: approval is automatic here (demo only).
+        automatic: approval needs no person here (demo), or the site's rules have not been asked yet.
         approved: this party has approved.
         n_votes: approvers who said yes so far.
         denied: this party has denied.
@@ -75,7 +76,8 @@ class Facts:
         failure: code of why this party cannot go on; empty: it can.
         approvals: peers whose approval is here.
         agreed: the effective study is made.
-        listed: this party's running list is here (the last party has none: its list is the common one).
+        committing: the parties compare the order of their rows, and pass no list on.
+        listed: this party's running list is here (the last party has none: its list is the common one), or its commitment.
         common: the common list is here and accepted.
         structure: the structure is known.
         wanted: units of peers that this party reads: for its scores where the structure is learned, for its parameters with it.
@@ -100,6 +102,7 @@ class Facts:
     failure: str = ""
     approvals: Set[str] = frozenset()
     agreed: bool = False
+    committing: bool = False
     listed: bool = False
     common: bool = False
     structure: bool = False
@@ -169,7 +172,7 @@ def _asking(facts: Facts) -> str:
 
 
 def _aligning(facts: Facts) -> Plan:
-    is_last = facts.party == facts.parties[-1]
+    is_last = facts.party == facts.parties[-1] and not facts.committing
     step = Step.COMMON if is_last or facts.listed else Step.LIST
     return Plan(step=step, state=State.ALIGNING, stage="linking")
 

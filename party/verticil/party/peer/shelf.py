@@ -28,7 +28,8 @@ class Kind(StrEnum):
 
     APPROVAL = "approval"  # party: a peer's signed approval
     RUNNING = "running"  # "": the running list that this party made
-    COMMON = "common"  # "": the common list
+    COMMON = "common"  # "": the common list; with linkage order-commitment the root of the common tree
+    COMMITMENT = "commitment"  # "": this party's commitment to the order of its rows
     COLUMN = "column"  # unit: an artifact from its owner
     SCORES = "scores"  # "": what was sent to the miner
     STRUCTURE = "structure"  # "": what the miner signed

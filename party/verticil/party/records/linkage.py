@@ -24,7 +24,16 @@ from numpy.typing import NDArray
 
 from verticil.shared.errors import PeerFault, Refusal
 
-__all__ = ["NORMALISATIONS", "PSEUDONYM_BYTES", "common_from_bitmap", "linkage_context", "normalise_ids", "pseudonyms"]
+__all__ = [
+    "NORMALISATIONS",
+    "PSEUDONYM_BYTES",
+    "check_common_size",
+    "common_from_bitmap",
+    "linkage_context",
+    "marked_positions",
+    "normalise_ids",
+    "pseudonyms",
+]
 
 PSEUDONYM_BYTES: Final = 16
 
@@ -128,7 +137,26 @@ def common_from_bitmap(
         PeerFault: ALIGNMENT_MISMATCH, the miner's answer contradicts this party's own list.
         Refusal: LINKAGE_TOO_SMALL.
     """
-    n_records = len(values)
+    positions = marked_positions(bitmap, n_records=len(values), n_common=n_common)
+    if hashlib.sha256(values[positions].tobytes()).digest() != expected_sha256:
+        raise _mismatch("the marked pseudonyms are not the common list that the miner announced")
+    check_common_size(n_common, minimum)
+    rows = order[positions]
+    rows.setflags(write=False)
+    return rows
+
+
+def marked_positions(bitmap: bytes | memoryview, *, n_records: int, n_common: int) -> NDArray[np.int64]:
+    """The places of a list that a bitmap marks.
+
+    Args:
+        bitmap: bit i of byte j is place 8j + i; unused bits of the last byte are 0.
+        n_records: length of the list.
+        n_common: number of marked places, as the miner tells it.
+
+    Raises:
+        PeerFault: ALIGNMENT_MISMATCH.
+    """
     packed = np.frombuffer(bitmap, dtype=np.uint8)
     if packed.size != (n_records + 7) // 8:
         raise _mismatch(f"bitmap of {packed.size} bytes for {n_records} records, expected {(n_records + 7) // 8}")
@@ -138,17 +166,21 @@ def common_from_bitmap(
     positions = np.flatnonzero(bits[:n_records])
     if positions.size != n_common:
         raise _mismatch(f"the bitmap marks {positions.size} records, the miner tells {n_common}")
-    if hashlib.sha256(values[positions].tobytes()).digest() != expected_sha256:
-        raise _mismatch("the marked pseudonyms are not the common list that the miner announced")
+    return positions
+
+
+def check_common_size(n_common: int, minimum: int) -> None:
+    """Refuse too few common people.
+
+    Raises:
+        Refusal: LINKAGE_TOO_SMALL.
+    """
     if n_common < minimum:
         raise Refusal(
             "LINKAGE_TOO_SMALL",
             f"the parties have {n_common} records in common, expected at least {minimum}",
             hint="all parties must use the same linkage key, kind of id and normalisation; nothing was randomized",
         )
-    rows = order[positions]
-    rows.setflags(write=False)
-    return rows
 
 
 def _mismatch(problem: str) -> PeerFault:

@@ -49,6 +49,7 @@ class ColumnCounts:
         clamped: outside the bins, and put into the nearest one.
         unseen: without a declared category: a fault.
         outside: outside the bins: a fault.
+        absent: declared categories that no row has.
         near_misses: of the unseen ones, how many are empty, or would be declared ones without blanks around them, in other
             letter case, or without a decimal point behind a whole number.
     """
@@ -60,6 +61,7 @@ class ColumnCounts:
     clamped: int
     unseen: int
     outside: int
+    absent: int
     near_misses: Mapping[str, int]
 
 
@@ -202,9 +204,11 @@ class _Column:
         self._codebook = Codebook(variable, rule.recode, where=f"{file}: column '{rule.source}'")
         self._parts: list[Codes] = []
         self._outcomes = np.zeros(len(Outcome), dtype=np.int64)
+        self._had = np.zeros(variable.n_states, dtype=bool)
 
     def take(self, distinct: Sequence[str], index: NDArray[np.int32]) -> None:
         codes, outcomes = self._codebook.encode(distinct)
+        self._had[codes[(codes >= 0) & (codes < self.variable.n_states)]] = True
         # Where there is no code, it wraps around: such a table is refused as a whole.
         self._parts.append(codes.astype(self.variable.code_dtype)[index])
         self._outcomes += np.bincount(outcomes[index], minlength=len(Outcome))
@@ -224,6 +228,7 @@ class _Column:
             clamped=number[Outcome.CLAMPED],
             unseen=sum(number[outcome] for outcome in Outcome if outcome.is_fault and outcome is not Outcome.OUTSIDE),
             outside=number[Outcome.OUTSIDE],
+            absent=int(np.count_nonzero(~self._had)),
             near_misses={
                 outcome.name.lower(): number[outcome]
                 for outcome in (Outcome.EMPTY, Outcome.BLANKS, Outcome.LETTER_CASE, Outcome.DECIMAL_POINT)

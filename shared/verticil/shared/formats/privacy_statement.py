@@ -3,7 +3,7 @@
 All figures come from the quantized matrices that the parties really sampled from. A compound is one entry: one draw was made for
 all its columns. Between peers a column that nobody reads never leaves its site and counts in no total. A column whose matrix has
 a zero that another row does not have has no bound: its gamma and epsilon are null and `bounded` is false; a total with such a
-column is null too.
+column is null too. What finding the common people revealed stands beside the figures, which do not cover it.
 
 Gamma: A. Evfimievski, J. Gehrke, R. Srikant, "Limiting privacy breaches in privacy preserving data mining", PODS 2003.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from verticil.shared.alignment.disclosure import Disclosure, disclosure
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.formats.json_document import Json
@@ -121,11 +122,13 @@ class PrivacyStatement:
         columns: one for each unit of the study.
         epsilon_per_person: the sum over all columns that are sent; infinite when one of them has no bound.
         posterior_per_person: what a suspicion of `PRIOR` can become at most when all columns are taken together.
+        alignment: what finding the common people revealed, to whom.
     """
 
     columns: tuple[ColumnStatement, ...]
     epsilon_per_person: float
     posterior_per_person: float
+    alignment: Disclosure
 
     @property
     def bounded(self) -> bool:
@@ -164,6 +167,7 @@ class PrivacyStatement:
             "epsilon_per_person": self.epsilon_per_person if self.bounded else None,
             "bounded": self.bounded,
             "columns": [column.document() for column in self.columns],
+            "alignment": dict(self.alignment.document()),
         }
 
 
@@ -202,5 +206,8 @@ def privacy_statement(study: Study, dag: Dag | None = None) -> PrivacyStatement:
     columns = tuple(_column(study, index, dag) for index in range(len(study.units)))
     total = privacy.total_epsilon(column.epsilon for column in columns if column.sent)
     return PrivacyStatement(
-        columns=columns, epsilon_per_person=total, posterior_per_person=privacy.max_posterior(PRIOR, epsilon=total)
+        columns=columns,
+        epsilon_per_person=total,
+        posterior_per_person=privacy.max_posterior(PRIOR, epsilon=total),
+        alignment=disclosure(study.linkage.mode, study.model),
     )

@@ -114,7 +114,8 @@ class DenyList:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._authority = x509.load_pem_x509_certificate(authority)
-        self._sources = tuple(dict.fromkeys([*sources, *([kept] if kept else [])]))
+        places: list[Path] = [*sources] if kept is None else [*sources, kept]
+        self._sources = tuple(dict.fromkeys(places))
         self._kept = kept
         self._lock = threading.Lock()
         self._number, self._serials, self._encoded = 0, frozenset[int](), b""

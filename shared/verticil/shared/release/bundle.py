@@ -103,7 +103,9 @@ def write_release(directory: Path, content: ReleaseContent) -> Path:
     return directory
 
 
-def sign_release(directory: Path, signer: Signer, *, ca_certificate: bytes) -> None:
+def sign_release(
+    directory: Path, signer: Signer, *, ca_certificate: bytes, countersigned: Sequence[SignedStatement] = ()
+) -> None:
     """Sign the manifest of a written release.
 
     Args:
@@ -111,16 +113,23 @@ def sign_release(directory: Path, signer: Signer, *, ca_certificate: bytes) -> N
         signer: the publisher's signing key.
         ca_certificate: the federation's CA certificate (PEM or DER); it goes beside the signature, so that a reader who only
             knows its fingerprint can check the chain. It proves nothing by itself.
+        countersigned: see `write_signatures`; signing again with them adds them to what was signed before.
 
     Raises:
         Misuse: FILE_MISSING when there is no manifest.
         DataFault: DISK_FULL.
     """
     manifest = _read_manifest(directory)
-    write_signatures(directory, [signer.sign(manifest)], ca_certificate=ca_certificate)
+    write_signatures(directory, [signer.sign(manifest)], ca_certificate=ca_certificate, countersigned=countersigned)
 
 
-def write_signatures(directory: Path, signed: Sequence[SignedStatement], *, ca_certificate: bytes) -> None:
+def write_signatures(
+    directory: Path,
+    signed: Sequence[SignedStatement],
+    *,
+    ca_certificate: bytes,
+    countersigned: Sequence[SignedStatement] = (),
+) -> None:
     """Write `manifest.sig`: one signature of the manifest, or in Model I one of each party.
 
     The order does not matter: the same signatures give the same file.
@@ -129,6 +138,7 @@ def write_signatures(directory: Path, signed: Sequence[SignedStatement], *, ca_c
         directory: the release.
         signed: their bodies are the manifest's bytes; whether the signatures hold is not checked here.
         ca_certificate: see `sign_release`.
+        countersigned: statements of parties that have looked at the release (`countersignature`).
 
     Raises:
         PeerFault: STUDY_MISMATCH, somebody signed another manifest: both digests are shown.
@@ -145,7 +155,7 @@ def write_signatures(directory: Path, signed: Sequence[SignedStatement], *, ca_c
                 hint="the parties did not assemble the same release: compare versions of verticil, numpy, pandas and pyarrow",
             )
     ordered = sorted(signed, key=lambda item: (_signer_name(item.certificate), item.certificate))
-    document: Json = {
+    document: dict[str, Json] = {
         "format": SIGNATURE_FORMAT,
         "version": 1,
         "file": MANIFEST,
@@ -155,6 +165,9 @@ def write_signatures(directory: Path, signed: Sequence[SignedStatement], *, ca_c
         ],
         "authority": _base64(to_der(ca_certificate)),
     }
+    if countersigned:
+        by_name = sorted(countersigned, key=lambda item: _signer_name(item.certificate))
+        document["countersignatures"] = [_signed(item) for item in by_name]
     # Made beside the folder, not in it: a crash must not leave an unlisted file in a release.
     staging = directory.with_name(f".{directory.name}.{SIGNATURE}")
     _write_bytes(staging, to_text(document))

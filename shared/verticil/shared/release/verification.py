@@ -2,10 +2,10 @@
 
 In this order: every file of the manifest is there with its size and SHA-256, and no other file is; the documents belong to the
 same study; the publisher's signature over the manifest holds; its certificate, and those of all receipts, were issued by one
-authority to one miner (in Model I every party of the study has signed, and `peer_verification` checks what each has stated);
-and that authority, or that certificate, is the one that the reader trusts. Without an anchor of the reader's own (the CA
-certificate, or a fingerprint from a trusted place) all but the last is checked and the result is still "untrusted": anybody can
-make a consistent release.
+authority to one miner (in Model I every party of the study has signed, and `peer_verification` checks what each has stated); so
+many parties have countersigned as the study asks for; and that authority, or that certificate, is the one that the reader trusts.
+Without an anchor of the reader's own (the CA certificate, or a fingerprint from a trusted place) all but the last is checked and
+the result is still "untrusted": anybody can make a consistent release.
 
 A release outlives the certificates it was signed with. So validity is checked at the time at which the publisher says that it
 published (each receipt: was received), not now. That time is the publisher's own word: whoever steals a signing key can sign
@@ -30,6 +30,7 @@ from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
 from verticil.shared.release.bundle import MANIFEST, MANIFEST_FORMAT, SIGNATURE, SIGNATURE_FORMAT, to_der
+from verticil.shared.release.countersignature import check_countersignatures
 from verticil.shared.release.evidence import base64_bytes, expect, signed_statement, signer, utc_time
 from verticil.shared.release.peer_verification import check_evidence, check_peer_figures
 from verticil.shared.study import canonical
@@ -59,6 +60,7 @@ class VerifiedRelease:
         synthetic_records: rows of the synthetic table.
         receipts: how many receipts of the miner were checked.
         statements: Model I: how many parties' signed parameters were checked.
+        countersigned_by: parties that looked at it before it was published.
         exact_parameters: Model I: the parameters are exact functions of raw data, no noise was added to them; None in Model II.
         simulation, seed_derived: whether it says that it was simulated, or that its noise can be computed again.
         epsilon_per_person: of all randomized columns together; None without a bound. In Model I it is a promise against their
@@ -78,6 +80,7 @@ class VerifiedRelease:
     synthetic_records: int
     receipts: int
     statements: int
+    countersigned_by: tuple[str, ...]
     exact_parameters: bool | None
     simulation: bool
     seed_derived: bool
@@ -86,7 +89,11 @@ class VerifiedRelease:
 
 
 def verify_release(
-    directory: Path, *, ca_certificate: bytes | None = None, fingerprint: str | None = None
+    directory: Path,
+    *,
+    ca_certificate: bytes | None = None,
+    fingerprint: str | None = None,
+    before_publication: bool = False,
 ) -> VerifiedRelease:
     """Verify a release.
 
@@ -95,6 +102,7 @@ def verify_release(
         ca_certificate: the federation's CA certificate (PEM or DER), from a trusted place.
         fingerprint: SHA-256 of the CA certificate's or of the publisher's signing certificate's DER, from a trusted place; hex,
             colons and blanks allowed.
+        before_publication: the parties are still to look at it: countersignatures may be missing, those that are there must hold.
 
     Returns:
         What the release says, all of it covered by the signature.
@@ -131,6 +139,17 @@ def verify_release(
             manifest, study, authority=authority, publisher=publishers[0].name, published=published
         )
         n_statements = 0
+    listed = signature.get("countersignatures")
+    countersigned = check_countersignatures(
+        () if listed is None else listed.items(),
+        study,
+        study_digest=manifest["study_digest"].text(),
+        manifest_sha256=hashlib.sha256(manifest_bytes).digest(),
+        authority=authority,
+        anchored=anchor is not None,
+        # In a simulation on one machine there is nobody who could look, as there is nobody who could give a receipt.
+        complete=not before_publication and (n_receipts > 0 or not manifest["simulation"].boolean()),
+    )
 
     authority_sha256 = hashlib.sha256(authority).hexdigest()
     names = ", ".join(identity.uri for identity in publishers)
@@ -163,6 +182,7 @@ def verify_release(
         synthetic_records=manifest["synthetic_records"].integer(),
         receipts=n_receipts,
         statements=n_statements,
+        countersigned_by=countersigned,
         exact_parameters=peer_statement(study, model.dag).exact if study.model == "peer" else None,
         simulation=manifest["simulation"].boolean(),
         seed_derived=manifest["seed_derived"].boolean(),

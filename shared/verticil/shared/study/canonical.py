@@ -32,6 +32,7 @@ from verticil.shared.study.document import (
     TwoLevel,
     Unit,
 )
+from verticil.shared.study.publication import publish_from, publish_to_json
 from verticil.shared.study.structure_json import Json, is_null, optional, structure_from, structure_to_json
 
 __all__ = [
@@ -188,6 +189,8 @@ def _to_json(study: Study) -> Json:
         document["share"] = {"epsilon": share.epsilon, "delta": share.delta, "minimum_count": share.minimum_count}
     if study.quorum is not None:
         document["quorum"] = {"deadline_seconds": study.quorum.deadline_seconds}
+    if study.publish is not None:
+        document["publish"] = publish_to_json(study.publish)
     return document
 
 
@@ -280,6 +283,7 @@ def _study(table: Table) -> Study:
         breach=rules.breach_from(table, "breach"),
         share=_share(table.table("share")) if table.has("share") else None,
         quorum=_quorum(table.table("quorum")) if table.has("quorum") else None,
+        publish=publish_from(table),
     )
     for part in (linkage, parameters, release, table):
         part.finish()

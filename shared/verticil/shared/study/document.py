@@ -28,6 +28,7 @@ __all__ = [
     "LinkageRule",
     "OrderRule",
     "ParameterRule",
+    "PublishRule",
     "QuorumRule",
     "ReleaseRule",
     "Sampling",
@@ -44,7 +45,8 @@ class LinkageRule:
     """How the parties find their common people.
 
     Attributes:
-        mode: only ``keyed-hash`` in this version.
+        mode: ``keyed-hash``, ``order-commitment`` or, with a miner, ``dh-psi``; what each reveals to whom is said in
+            `verticil.shared.alignment.disclosure`.
         normalise: steps applied to an id, in order: nfkc, trim, casefold, digits-only.
         minimum_common_records: with fewer, nothing is randomized.
     """
@@ -227,6 +229,17 @@ class ShareRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PublishRule:
+    """Who has to see the release before it is published; Model II only.
+
+    Attributes:
+        quorum: how many of the parties countersign it; None: all of them.
+    """
+
+    quorum: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """A resolved study.
 
@@ -244,6 +257,7 @@ class Study:
         breach: what no unit may allow; None: the study has no such rule.
         share: Model I: what is done before parameters are shared; None in Model II only.
         quorum: when a study that waits for a party ends; None: on its last valid day.
+        publish: who countersigns the release before it is published; None: nobody.
     """
 
     id: str
@@ -261,6 +275,14 @@ class Study:
     breach: Breach | None = None
     share: ShareRule | None = None
     quorum: QuorumRule | None = None
+    publish: PublishRule | None = None
+
+    @property
+    def countersignatures_needed(self) -> int:
+        """How many parties countersign the release before it is published."""
+        if self.publish is None:
+            return 0
+        return len(self.parties) if self.publish.quorum is None else self.publish.quorum
 
     def units_of(self, party: str) -> tuple[int, ...]:
         """Indices of the units that `party` owns."""

@@ -34,6 +34,7 @@ from verticil.shared.study.document import (
     Unit,
 )
 from verticil.shared.study.domain import Domain, compound, compound_of, single
+from verticil.shared.study.publication import publish_from
 from verticil.shared.study.unit_rules import column_text, subset_in_peer_study
 
 __all__ = ["check_not_weaker", "read_declarations", "read_study"]
@@ -58,6 +59,7 @@ def read_study(path: Path) -> Study:
     table.only(
         "schema", "id", "title", "purpose", "model", "expires", "party", "linkage", "variable",
         "randomization_default", "randomization", "allocate", "breach", "structure", "share", "parameters", "release", "quorum",
+        "publish",
     )  # fmt: skip
     model = table.choice("model", rules.MODELS, "central")
     rules.check_supported(rules.MODELS, model, where=f"{table.source}: model")
@@ -79,6 +81,7 @@ def read_study(path: Path) -> Study:
         breach=rules.breach_from(table, "breach"),
         share=_share(table, model),
         quorum=rules.quorum_from(table, "quorum"),
+        publish=publish_from(table),
     )
     rules.check(study, source=table.source)
     return study

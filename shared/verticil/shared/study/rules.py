@@ -20,6 +20,7 @@ from verticil.shared.config import Table
 from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import MAX_STATES, Missing, Variable
 from verticil.shared.study.document import QuorumRule, Study
+from verticil.shared.study.publication import check_publish
 from verticil.shared.study.structure_rules import check_share, check_structure, edge_text, near_hint
 from verticil.shared.study.unit_rules import check_breach, check_units
 from verticil.shared.study.vocabulary import (
@@ -105,6 +106,7 @@ def check(study: Study, *, source: str) -> None:
     check_structure(study, source=source)
     check_share(study, source=source)
     check_breach(study, source=source)
+    check_publish(study, source=source)
     rules.numbers(study)
     rules.quorum(study)
 
@@ -341,6 +343,13 @@ class _Rules:
 
     def linkage(self, study: Study) -> None:
         check_supported(LINKAGE_MODES, study.linkage.mode, where=f"{self.source}: linkage.mode")
+        if study.linkage.mode == "dh-psi" and study.model == "peer":
+            raise Misuse(
+                "STUDY_UNSUPPORTED",
+                f"{self.source}: linkage.mode: 'dh-psi' needs a miner, and a study between peers has none",
+                hint="the peer that compared the blinded lists would learn of each of its people at which parties they are;"
+                " use keyed-hash or order-commitment",
+            )
         self.distinct("linkage.normalise", study.linkage.normalise)
         for step in study.linkage.normalise:
             if step not in NORMALISE_STEPS:

@@ -46,7 +46,7 @@ MAX_SAFE: Final = 2**53 - 1
 
 # What a study may name -> whether this version does it.
 MODELS: Final = {"central": True, "peer": True}
-LINKAGE_MODES: Final = {"keyed-hash": True, "order-commitment": False, "dh-psi": False}
+LINKAGE_MODES: Final = {"keyed-hash": True, "order-commitment": True, "dh-psi": True}
 SCHEMES: Final = {
     "symmetric": True,
     "binary": True,

@@ -29,6 +29,8 @@ ROLES: Final[Mapping[str, frozenset[Role]]] = {
     "/verticil.wire.v1.Coordinator/Report": _PARTY,
     "/verticil.wire.v1.Coordinator/PutPseudonyms": _PARTY,
     "/verticil.wire.v1.Coordinator/GetAlignment": _PARTY,
+    "/verticil.wire.v1.Coordinator/PutBlinded": _PARTY,
+    "/verticil.wire.v1.Coordinator/GetBlinded": _PARTY,
     "/verticil.wire.v1.Coordinator/BeginUpload": _PARTY,
     "/verticil.wire.v1.Coordinator/PutChunks": _PARTY,
     "/verticil.wire.v1.Coordinator/FinishUpload": _PARTY,

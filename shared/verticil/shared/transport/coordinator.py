@@ -31,10 +31,14 @@ from typing import Protocol, TypeAlias
 from verticil.shared.transport.identity import Identity
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
-__all__ = ["Control", "ControlService", "Coordinator", "CoordinatorService", "Source"]
+__all__ = ["BlindedSource", "Control", "ControlService", "Coordinator", "CoordinatorService", "Source"]
 
 Source: TypeAlias = Iterable[coordinator_pb2.PutPseudonymsRequest] | AsyncIterable[coordinator_pb2.PutPseudonymsRequest]
 """What `Coordinator.put_pseudonyms` takes. A plain iterable is read in a worker thread, so it may read a file."""
+BlindedSource: TypeAlias = (
+    Iterable[coordinator_pb2.PutBlindedRequest] | AsyncIterable[coordinator_pb2.PutBlindedRequest]
+)
+"""What `Coordinator.put_blinded` takes."""
 
 
 class Coordinator(Protocol):
@@ -60,6 +64,14 @@ class Coordinator(Protocol):
         self, request: coordinator_pb2.GetAlignmentRequest
     ) -> AsyncIterator[coordinator_pb2.AlignmentPart]:
         """Read the bitmap over the party's pseudonyms, from an offset. Close the iterator when leaving it early."""
+        ...
+
+    async def put_blinded(self, requests: BlindedSource) -> coordinator_pb2.PutBlindedReply:
+        """Send (a part of) a blinded list, or ask for the committed offset."""
+        ...
+
+    def get_blinded(self, request: coordinator_pb2.GetBlindedRequest) -> AsyncIterator[coordinator_pb2.BlindedPart]:
+        """Read the blinded list whose next station this party is, from an offset. Close the iterator when leaving it early."""
         ...
 
     async def begin_upload(self, request: coordinator_pb2.BeginUploadRequest) -> coordinator_pb2.BeginUploadReply:
@@ -142,6 +154,18 @@ class CoordinatorService(Protocol):
         self, identity: Identity, request: coordinator_pb2.GetAlignmentRequest
     ) -> AsyncIterator[coordinator_pb2.AlignmentPart]:
         """See `Coordinator.get_alignment`."""
+        ...
+
+    async def PutBlinded(
+        self, identity: Identity, requests: AsyncIterator[coordinator_pb2.PutBlindedRequest]
+    ) -> coordinator_pb2.PutBlindedReply:
+        """See `Coordinator.put_blinded`."""
+        ...
+
+    def GetBlinded(
+        self, identity: Identity, request: coordinator_pb2.GetBlindedRequest
+    ) -> AsyncIterator[coordinator_pb2.BlindedPart]:
+        """See `Coordinator.get_blinded`."""
         ...
 
     async def BeginUpload(

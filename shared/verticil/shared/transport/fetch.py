@@ -37,13 +37,14 @@ class ReleaseSource(Protocol):
         ...
 
 
-async def fetch_release(source: ReleaseSource, study_digest: bytes, target: Path) -> Path:
+async def fetch_release(source: ReleaseSource, study_digest: bytes, target: Path, *, review: bool = False) -> Path:
     """Fetch the release of a study into the new folder `target`.
 
     Args:
         source: the connection to the miner.
         study_digest: SHA-256 of the proposal, 32 bytes.
         target: the folder to make; it must not exist.
+        review: fetch what waits for countersignatures; for parties of the study.
 
     Raises:
         Misuse: FILE_EXISTS; FILE_MISSING, nothing can be written there.
@@ -58,10 +59,10 @@ async def fetch_release(source: ReleaseSource, study_digest: bytes, target: Path
     except OSError as error:
         raise write_fault(error, target) from None
     try:
-        await _file(source, study_digest, "manifest.json", staging)
+        await _file(source, study_digest, "manifest.json", staging, review=review)
         for name, sha256 in _listed((staging / "manifest.json").read_bytes()).items():
-            await _file(source, study_digest, name, staging, expected=sha256)
-        await _file(source, study_digest, "manifest.sig", staging)
+            await _file(source, study_digest, name, staging, expected=sha256, review=review)
+        await _file(source, study_digest, "manifest.sig", staging, review=review)
         if target.exists():
             target.rmdir()
         staging.chmod(0o755)
@@ -87,7 +88,9 @@ def _listed(manifest: bytes) -> dict[str, str]:
     return listed
 
 
-async def _file(source: ReleaseSource, digest: bytes, name: str, folder: Path, *, expected: str | None = None) -> None:
+async def _file(
+    source: ReleaseSource, digest: bytes, name: str, folder: Path, *, review: bool, expected: str | None = None
+) -> None:
     offset, idle = 0, 0
     hasher = hashlib.sha256()
     with (folder / name).open("xb") as file:
@@ -95,7 +98,7 @@ async def _file(source: ReleaseSource, digest: bytes, name: str, folder: Path, *
             before = offset
             size, announced = -1, b""
             try:
-                request = common_pb2.GetReleaseRequest(study_digest=digest, path=name, offset=offset)
+                request = common_pb2.GetReleaseRequest(study_digest=digest, path=name, offset=offset, review=review)
                 async with aclosing(
                     cast("AsyncGenerator[common_pb2.ReleasePart, None]", source.get_release(request))
                 ) as parts:

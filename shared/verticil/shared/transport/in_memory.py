@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.transport.access import check_access
-from verticil.shared.transport.coordinator import ControlService, CoordinatorService, Source
+from verticil.shared.transport.coordinator import BlindedSource, ControlService, CoordinatorService, Source
 from verticil.shared.transport.errors_on_wire import from_detail, to_detail, without_text
 from verticil.shared.transport.identity import Identity
 from verticil.shared.transport.peer import PeerService
@@ -126,6 +126,23 @@ class InMemoryCoordinator(_Wire):
         self._enter("GetAlignment")
         async with contextlib.aclosing(
             self._many("GetAlignment", self._service.GetAlignment(self._identity, _sent(request)))
+        ) as parts:
+            async for part in parts:
+                yield part
+
+    async def put_blinded(self, requests: BlindedSource) -> coordinator_pb2.PutBlindedReply:
+        """See `Coordinator.put_blinded`."""
+        self._enter("PutBlinded")
+        async with contextlib.aclosing(_arriving(requests)) as arriving:
+            return await self._one("PutBlinded", self._service.PutBlinded(self._identity, arriving))
+
+    async def get_blinded(
+        self, request: coordinator_pb2.GetBlindedRequest
+    ) -> AsyncGenerator[coordinator_pb2.BlindedPart, None]:
+        """See `Coordinator.get_blinded`."""
+        self._enter("GetBlinded")
+        async with contextlib.aclosing(
+            self._many("GetBlinded", self._service.GetBlinded(self._identity, _sent(request)))
         ) as parts:
             async for part in parts:
                 yield part

@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2
 
 from verticil.shared.errors import PeerFault
 from verticil.shared.transport.client import Connection
-from verticil.shared.transport.coordinator import Source
+from verticil.shared.transport.coordinator import BlindedSource, Source
 from verticil.wire.v1 import (
     common_pb2,
     control_pb2,
@@ -88,6 +88,18 @@ class GrpcCoordinator:
     ) -> AsyncGenerator[coordinator_pb2.AlignmentPart, None]:
         """See `Coordinator.get_alignment`."""
         async with contextlib.aclosing(self._connection.receive(self._stub.GetAlignment, request)) as parts:
+            async for part in parts:
+                yield part
+
+    async def put_blinded(self, requests: BlindedSource) -> coordinator_pb2.PutBlindedReply:
+        """See `Coordinator.put_blinded`."""
+        return await self._connection.send(self._stub.PutBlinded, requests)
+
+    async def get_blinded(
+        self, request: coordinator_pb2.GetBlindedRequest
+    ) -> AsyncGenerator[coordinator_pb2.BlindedPart, None]:
+        """See `Coordinator.get_blinded`."""
+        async with contextlib.aclosing(self._connection.receive(self._stub.GetBlinded, request)) as parts:
             async for part in parts:
                 yield part
 

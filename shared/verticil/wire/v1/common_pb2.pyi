@@ -5,8 +5,10 @@ What both services and every node use. Fields are only added; removed numbers ar
 No request names its sender: identity is the certificate's SAN URI and nothing else.
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
@@ -187,6 +189,38 @@ class Signed(_message.Message):
 Global___Signed: _TypeAlias = Signed  # noqa: Y015
 
 @_typing.final
+class Commitment(_message.Message):
+    """What a party states about the common people, see verticil.shared.alignment.statements."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATEMENT_FIELD_NUMBER: _builtins.int
+    NODES_FIELD_NUMBER: _builtins.int
+    N_RECORDS_FIELD_NUMBER: _builtins.int
+    n_records: _builtins.int
+    """order-commitment: rows of the table"""
+    @_builtins.property
+    def statement(self) -> Global___Signed: ...
+    @_builtins.property
+    def nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """order-commitment: one level of the keyed tree over the ordered ids, at most 4096 nodes of 32 bytes"""
+
+    def __init__(
+        self,
+        *,
+        statement: Global___Signed | None = ...,
+        nodes: _abc.Iterable[_builtins.bytes] | None = ...,
+        n_records: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["statement", b"statement"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["n_records", b"n_records", "nodes", b"nodes", "statement", b"statement"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Commitment: _TypeAlias = Commitment  # noqa: Y015
+
+@_typing.final
 class HelloRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -267,21 +301,25 @@ class GetReleaseRequest(_message.Message):
     STUDY_DIGEST_FIELD_NUMBER: _builtins.int
     PATH_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
+    REVIEW_FIELD_NUMBER: _builtins.int
     study_digest: _builtins.bytes
     """of the proposal, as submitted"""
     path: _builtins.str
     """a file of the release folder; "manifest.json" lists them"""
     offset: _builtins.int
+    review: _builtins.bool
+    """a party of the study, before publication: the release that waits for countersignatures"""
     def __init__(
         self,
         *,
         study_digest: _builtins.bytes = ...,
         path: _builtins.str = ...,
         offset: _builtins.int = ...,
+        review: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "path", b"path", "study_digest", b"study_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "path", b"path", "review", b"review", "study_digest", b"study_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -113,6 +113,7 @@ class PartyStatus(_message.Message):
     APPROVERS_NEEDED_FIELD_NUMBER: _builtins.int
     REVOKED_AT_FIELD_NUMBER: _builtins.int
     REVOCATION_REASON_FIELD_NUMBER: _builtins.int
+    COUNTERSIGNED_FIELD_NUMBER: _builtins.int
     party: _builtins.str
     online: _builtins.bool
     """its lease runs"""
@@ -136,6 +137,7 @@ class PartyStatus(_message.Message):
     revoked_at: _builtins.str
     """ISO 8601: the party took its approval back then; what was published before cannot be recalled"""
     revocation_reason: _builtins.str
+    countersigned: _builtins.bool
     @_builtins.property
     def failure(self) -> _common_pb2.ErrorDetail:
         """of this party, when it is one that ended the study"""
@@ -160,10 +162,11 @@ class PartyStatus(_message.Message):
         approvers_needed: _builtins.int = ...,
         revoked_at: _builtins.str = ...,
         revocation_reason: _builtins.str = ...,
+        countersigned: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "approvers", b"approvers", "approvers_needed", b"approvers_needed", "failure", b"failure", "lease_age_seconds", b"lease_age_seconds", "online", b"online", "party", b"party", "percent", b"percent", "pseudonyms_complete", b"pseudonyms_complete", "revocation_reason", b"revocation_reason", "revoked_at", b"revoked_at", "seen", b"seen", "stage", b"stage", "units_expected", b"units_expected", "units_received", b"units_received", "waiting_for", b"waiting_for"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "approvers", b"approvers", "approvers_needed", b"approvers_needed", "countersigned", b"countersigned", "failure", b"failure", "lease_age_seconds", b"lease_age_seconds", "online", b"online", "party", b"party", "percent", b"percent", "pseudonyms_complete", b"pseudonyms_complete", "revocation_reason", b"revocation_reason", "revoked_at", b"revoked_at", "seen", b"seen", "stage", b"stage", "units_expected", b"units_expected", "units_received", b"units_received", "waiting_for", b"waiting_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -184,6 +187,7 @@ class StudySummary(_message.Message):
     PARTIES_FIELD_NUMBER: _builtins.int
     EFFECTIVE_DIGEST_FIELD_NUMBER: _builtins.int
     DEADLINE_FIELD_NUMBER: _builtins.int
+    COUNTERSIGNATURES_NEEDED_FIELD_NUMBER: _builtins.int
     study_id: _builtins.str
     study_digest: _builtins.bytes
     version: _builtins.int
@@ -195,6 +199,8 @@ class StudySummary(_message.Message):
     effective_digest: _builtins.bytes
     deadline: _builtins.str
     """UTC, ISO 8601; empty: the study declares none"""
+    countersignatures_needed: _builtins.int
+    """before the release is published; 0: none"""
     @_builtins.property
     def failure(self) -> _common_pb2.ErrorDetail: ...
     @_builtins.property
@@ -213,10 +219,11 @@ class StudySummary(_message.Message):
         parties: _abc.Iterable[Global___PartyStatus] | None = ...,
         effective_digest: _builtins.bytes = ...,
         deadline: _builtins.str = ...,
+        countersignatures_needed: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "effective_digest", b"effective_digest", "failure", b"failure", "n_common", b"n_common", "parties", b"parties", "stage_detail", b"stage_detail", "state", b"state", "study_digest", b"study_digest", "study_id", b"study_id", "title", b"title", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["countersignatures_needed", b"countersignatures_needed", "deadline", b"deadline", "effective_digest", b"effective_digest", "failure", b"failure", "n_common", b"n_common", "parties", b"parties", "stage_detail", b"stage_detail", "state", b"state", "study_digest", b"study_digest", "study_id", b"study_id", "title", b"title", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

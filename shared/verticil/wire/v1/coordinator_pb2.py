@@ -23,53 +23,62 @@ _sym_db = _symbol_database.Default()
 
 
 from verticil.wire.v1 import common_pb2 as verticil_dot_wire_dot_v1_dot_common__pb2
+from verticil.wire.v1 import peer_pb2 as verticil_dot_wire_dot_v1_dot_peer__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"verticil/wire/v1/coordinator.proto\x12\x10verticil.wire.v1\x1a\x1dverticil/wire/v1/common.proto\"3\n\nKnownStudy\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x04\"y\n\x0bPollRequest\x12+\n\x05known\x18\x01 \x03(\x0b\x32\x1c.verticil.wire.v1.KnownStudy\x12\x14\n\x0cwait_seconds\x18\x02 \x01(\r\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x18\n\x10\x64\x65ny_list_number\x18\x14 \x01(\x04\"a\n\tPollReply\x12*\n\x05tasks\x18\x01 \x03(\x0b\x32\x1b.verticil.wire.v1.StudyTask\x12\x15\n\rlease_seconds\x18\x02 \x01(\r\x12\x11\n\tdeny_list\x18\x14 \x01(\x0c\"\xde\x02\n\tStudyTask\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12+\n\x05state\x18\x03 \x01(\x0e\x32\x1c.verticil.wire.v1.StudyState\x12\x10\n\x08proposal\x18\x04 \x01(\x0c\x12\x11\n\teffective\x18\x05 \x01(\x0c\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x06 \x01(\x0c\x12\x10\n\x08\x61pproved\x18\x07 \x01(\x08\x12\x1b\n\x13pseudonyms_complete\x18\x08 \x01(\x08\x12\x1b\n\x13\x61lignment_confirmed\x18\t \x01(\x08\x12\x16\n\x0eunits_received\x18\n \x03(\r\x12.\n\x07\x66\x61ilure\x18\x0b \x01(\x0b\x32\x1d.verticil.wire.v1.ErrorDetail\x12*\n\x08\x64\x65letion\x18\r \x01(\x0b\x32\x18.verticil.wire.v1.Signed\"\xc0\x02\n\rReportRequest\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12,\n\x08\x61pproval\x18\x02 \x01(\x0b\x32\x18.verticil.wire.v1.SignedH\x00\x12*\n\x06\x64\x65nial\x18\x03 \x01(\x0b\x32\x18.verticil.wire.v1.DenialH\x00\x12!\n\x17\x63onfirmed_common_sha256\x18\x04 \x01(\x0cH\x00\x12\x30\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x1d.verticil.wire.v1.ErrorDetailH\x00\x12.\n\x08progress\x18\x06 \x01(\x0b\x32\x1a.verticil.wire.v1.ProgressH\x00\x12\x32\n\nwithdrawal\x18\x08 \x01(\x0b\x32\x1c.verticil.wire.v1.WithdrawalH\x00\x42\x06\n\x04what\"\x18\n\x06\x44\x65nial\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x1c\n\nWithdrawal\x12\x0e\n\x06reason\x18\x01 \x01(\t\"W\n\x08Progress\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0f\n\x07percent\x18\x02 \x01(\r\x12\x11\n\tapprovers\x18\x03 \x01(\r\x12\x18\n\x10\x61pprovers_needed\x18\x04 \x01(\r\"\x1e\n\x0bReportReply\x12\x0f\n\x07version\x18\x01 \x01(\x04\"r\n\x14PutPseudonymsRequest\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x0c\n\x04size\x18\x02 \x01(\x04\x12\x0e\n\x06sha256\x18\x03 \x01(\x0c\x12&\n\x05\x63hunk\x18\x04 \x01(\x0b\x32\x17.verticil.wire.v1.Chunk\"@\n\x12PutPseudonymsReply\x12\x18\n\x10\x63ommitted_offset\x18\x01 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\";\n\x13GetAlignmentRequest\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x0e\n\x06offset\x18\x02 \x01(\x04\"u\n\rAlignmentPart\x12\x10\n\x08n_common\x18\x01 \x01(\x04\x12\x15\n\rcommon_sha256\x18\x02 \x01(\x0c\x12\x13\n\x0b\x62itmap_size\x18\x03 \x01(\x04\x12&\n\x05\x63hunk\x18\x04 \x01(\x0b\x32\x17.verticil.wire.v1.Chunk\"Z\n\x12\x42\x65ginUploadRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\x12\x0c\n\x04unit\x18\x02 \x01(\r\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x0e\n\x06sha256\x18\x04 \x01(\x0c\"j\n\x10\x42\x65ginUploadReply\x12\x11\n\tupload_id\x18\x01 \x01(\t\x12\x18\n\x10\x63ommitted_offset\x18\x02 \x01(\x04\x12)\n\x07receipt\x18\x03 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\"(\n\x13\x46inishUploadRequest\x12\x11\n\tupload_id\x18\x01 \x01(\t\">\n\x11\x46inishUploadReply\x12)\n\x07receipt\x18\x01 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\"P\n\x10PutScoresRequest\x12\x11\n\teffective\x18\x01 \x01(\x0c\x12\x13\n\x0binformation\x18\x02 \x03(\x04\x12\x14\n\x0cwait_seconds\x18\x03 \x01(\r\"\x82\x01\n\x0ePutScoresReply\x12\x13\n\x0bwaiting_for\x18\x01 \x03(\t\x12+\n\tstructure\x18\x02 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\x12.\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x1d.verticil.wire.v1.ErrorDetail2\xbd\x06\n\x0b\x43oordinator\x12\x45\n\x05Hello\x12\x1e.verticil.wire.v1.HelloRequest\x1a\x1c.verticil.wire.v1.HelloReply\x12\x42\n\x04Poll\x12\x1d.verticil.wire.v1.PollRequest\x1a\x1b.verticil.wire.v1.PollReply\x12H\n\x06Report\x12\x1f.verticil.wire.v1.ReportRequest\x1a\x1d.verticil.wire.v1.ReportReply\x12_\n\rPutPseudonyms\x12&.verticil.wire.v1.PutPseudonymsRequest\x1a$.verticil.wire.v1.PutPseudonymsReply(\x01\x12X\n\x0cGetAlignment\x12%.verticil.wire.v1.GetAlignmentRequest\x1a\x1f.verticil.wire.v1.AlignmentPart0\x01\x12W\n\x0b\x42\x65ginUpload\x12$.verticil.wire.v1.BeginUploadRequest\x1a\".verticil.wire.v1.BeginUploadReply\x12\x42\n\tPutChunks\x12\x17.verticil.wire.v1.Chunk\x1a\x1a.verticil.wire.v1.ChunkAck(\x01\x12Z\n\x0c\x46inishUpload\x12%.verticil.wire.v1.FinishUploadRequest\x1a#.verticil.wire.v1.FinishUploadReply\x12R\n\nGetRelease\x12#.verticil.wire.v1.GetReleaseRequest\x1a\x1d.verticil.wire.v1.ReleasePart0\x01\x12Q\n\tPutScores\x12\".verticil.wire.v1.PutScoresRequest\x1a .verticil.wire.v1.PutScoresReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"verticil/wire/v1/coordinator.proto\x12\x10verticil.wire.v1\x1a\x1dverticil/wire/v1/common.proto\x1a\x1bverticil/wire/v1/peer.proto\"3\n\nKnownStudy\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x04\"y\n\x0bPollRequest\x12+\n\x05known\x18\x01 \x03(\x0b\x32\x1c.verticil.wire.v1.KnownStudy\x12\x14\n\x0cwait_seconds\x18\x02 \x01(\r\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x18\n\x10\x64\x65ny_list_number\x18\x14 \x01(\x04\"a\n\tPollReply\x12*\n\x05tasks\x18\x01 \x03(\x0b\x32\x1b.verticil.wire.v1.StudyTask\x12\x15\n\rlease_seconds\x18\x02 \x01(\r\x12\x11\n\tdeny_list\x18\x14 \x01(\x0c\"\xfe\x02\n\tStudyTask\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12+\n\x05state\x18\x03 \x01(\x0e\x32\x1c.verticil.wire.v1.StudyState\x12\x10\n\x08proposal\x18\x04 \x01(\x0c\x12\x11\n\teffective\x18\x05 \x01(\x0c\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x06 \x01(\x0c\x12\x10\n\x08\x61pproved\x18\x07 \x01(\x08\x12\x1b\n\x13pseudonyms_complete\x18\x08 \x01(\x08\x12\x1b\n\x13\x61lignment_confirmed\x18\t \x01(\x08\x12\x16\n\x0eunits_received\x18\n \x03(\r\x12.\n\x07\x66\x61ilure\x18\x0b \x01(\x0b\x32\x1d.verticil.wire.v1.ErrorDetail\x12\x1e\n\x16review_manifest_sha256\x18\x0c \x01(\x0c\x12*\n\x08\x64\x65letion\x18\r \x01(\x0b\x32\x18.verticil.wire.v1.Signed\"\xa5\x03\n\rReportRequest\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12,\n\x08\x61pproval\x18\x02 \x01(\x0b\x32\x18.verticil.wire.v1.SignedH\x00\x12*\n\x06\x64\x65nial\x18\x03 \x01(\x0b\x32\x18.verticil.wire.v1.DenialH\x00\x12!\n\x17\x63onfirmed_common_sha256\x18\x04 \x01(\x0cH\x00\x12\x30\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x1d.verticil.wire.v1.ErrorDetailH\x00\x12.\n\x08progress\x18\x06 \x01(\x0b\x32\x1a.verticil.wire.v1.ProgressH\x00\x12/\n\x0b\x63ountersign\x18\x07 \x01(\x0b\x32\x18.verticil.wire.v1.SignedH\x00\x12\x32\n\nwithdrawal\x18\x08 \x01(\x0b\x32\x1c.verticil.wire.v1.WithdrawalH\x00\x12\x32\n\ncommitment\x18\t \x01(\x0b\x32\x1c.verticil.wire.v1.CommitmentH\x00\x42\x06\n\x04what\"\x18\n\x06\x44\x65nial\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x1c\n\nWithdrawal\x12\x0e\n\x06reason\x18\x01 \x01(\t\"W\n\x08Progress\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0f\n\x07percent\x18\x02 \x01(\r\x12\x11\n\tapprovers\x18\x03 \x01(\r\x12\x18\n\x10\x61pprovers_needed\x18\x04 \x01(\r\"\x1e\n\x0bReportReply\x12\x0f\n\x07version\x18\x01 \x01(\x04\"r\n\x14PutPseudonymsRequest\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x0c\n\x04size\x18\x02 \x01(\x04\x12\x0e\n\x06sha256\x18\x03 \x01(\x0c\x12&\n\x05\x63hunk\x18\x04 \x01(\x0b\x32\x17.verticil.wire.v1.Chunk\"@\n\x12PutPseudonymsReply\x12\x18\n\x10\x63ommitted_offset\x18\x01 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\";\n\x13GetAlignmentRequest\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x0e\n\x06offset\x18\x02 \x01(\x04\"\xa3\x01\n\rAlignmentPart\x12\x10\n\x08n_common\x18\x01 \x01(\x04\x12\x15\n\rcommon_sha256\x18\x02 \x01(\x0c\x12\x13\n\x0b\x62itmap_size\x18\x03 \x01(\x04\x12&\n\x05\x63hunk\x18\x04 \x01(\x0b\x32\x17.verticil.wire.v1.Chunk\x12,\n\nstatements\x18\x05 \x03(\x0b\x32\x18.verticil.wire.v1.Signed\"\xb8\x01\n\x11PutBlindedRequest\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\r\n\x05owner\x18\x02 \x01(\r\x12\x0b\n\x03hop\x18\x03 \x01(\r\x12\x0c\n\x04size\x18\x04 \x01(\x04\x12\x0e\n\x06sha256\x18\x05 \x01(\x0c\x12+\n\tstatement\x18\x06 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\x12&\n\x05\x63hunk\x18\x07 \x01(\x0b\x32\x17.verticil.wire.v1.Chunk\"=\n\x0fPutBlindedReply\x12\x18\n\x10\x63ommitted_offset\x18\x01 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\"U\n\x11GetBlindedRequest\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\r\n\x05owner\x18\x02 \x01(\r\x12\x0b\n\x03hop\x18\x03 \x01(\r\x12\x0e\n\x06offset\x18\x04 \x01(\x04\"`\n\x0b\x42lindedPart\x12$\n\x04part\x18\x01 \x01(\x0b\x32\x16.verticil.wire.v1.Part\x12+\n\tstatement\x18\x02 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\"Z\n\x12\x42\x65ginUploadRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\x12\x0c\n\x04unit\x18\x02 \x01(\r\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x0e\n\x06sha256\x18\x04 \x01(\x0c\"j\n\x10\x42\x65ginUploadReply\x12\x11\n\tupload_id\x18\x01 \x01(\t\x12\x18\n\x10\x63ommitted_offset\x18\x02 \x01(\x04\x12)\n\x07receipt\x18\x03 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\"(\n\x13\x46inishUploadRequest\x12\x11\n\tupload_id\x18\x01 \x01(\t\">\n\x11\x46inishUploadReply\x12)\n\x07receipt\x18\x01 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\"P\n\x10PutScoresRequest\x12\x11\n\teffective\x18\x01 \x01(\x0c\x12\x13\n\x0binformation\x18\x02 \x03(\x04\x12\x14\n\x0cwait_seconds\x18\x03 \x01(\r\"\x82\x01\n\x0ePutScoresReply\x12\x13\n\x0bwaiting_for\x18\x01 \x03(\t\x12+\n\tstructure\x18\x02 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\x12.\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x1d.verticil.wire.v1.ErrorDetail2\xe9\x07\n\x0b\x43oordinator\x12\x45\n\x05Hello\x12\x1e.verticil.wire.v1.HelloRequest\x1a\x1c.verticil.wire.v1.HelloReply\x12\x42\n\x04Poll\x12\x1d.verticil.wire.v1.PollRequest\x1a\x1b.verticil.wire.v1.PollReply\x12H\n\x06Report\x12\x1f.verticil.wire.v1.ReportRequest\x1a\x1d.verticil.wire.v1.ReportReply\x12_\n\rPutPseudonyms\x12&.verticil.wire.v1.PutPseudonymsRequest\x1a$.verticil.wire.v1.PutPseudonymsReply(\x01\x12X\n\x0cGetAlignment\x12%.verticil.wire.v1.GetAlignmentRequest\x1a\x1f.verticil.wire.v1.AlignmentPart0\x01\x12V\n\nPutBlinded\x12#.verticil.wire.v1.PutBlindedRequest\x1a!.verticil.wire.v1.PutBlindedReply(\x01\x12R\n\nGetBlinded\x12#.verticil.wire.v1.GetBlindedRequest\x1a\x1d.verticil.wire.v1.BlindedPart0\x01\x12W\n\x0b\x42\x65ginUpload\x12$.verticil.wire.v1.BeginUploadRequest\x1a\".verticil.wire.v1.BeginUploadReply\x12\x42\n\tPutChunks\x12\x17.verticil.wire.v1.Chunk\x1a\x1a.verticil.wire.v1.ChunkAck(\x01\x12Z\n\x0c\x46inishUpload\x12%.verticil.wire.v1.FinishUploadRequest\x1a#.verticil.wire.v1.FinishUploadReply\x12R\n\nGetRelease\x12#.verticil.wire.v1.GetReleaseRequest\x1a\x1d.verticil.wire.v1.ReleasePart0\x01\x12Q\n\tPutScores\x12\".verticil.wire.v1.PutScoresRequest\x1a .verticil.wire.v1.PutScoresReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'verticil.wire.v1.coordinator_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_KNOWNSTUDY']._serialized_start=87
-  _globals['_KNOWNSTUDY']._serialized_end=138
-  _globals['_POLLREQUEST']._serialized_start=140
-  _globals['_POLLREQUEST']._serialized_end=261
-  _globals['_POLLREPLY']._serialized_start=263
-  _globals['_POLLREPLY']._serialized_end=360
-  _globals['_STUDYTASK']._serialized_start=363
-  _globals['_STUDYTASK']._serialized_end=713
-  _globals['_REPORTREQUEST']._serialized_start=716
-  _globals['_REPORTREQUEST']._serialized_end=1036
-  _globals['_DENIAL']._serialized_start=1038
-  _globals['_DENIAL']._serialized_end=1062
-  _globals['_WITHDRAWAL']._serialized_start=1064
-  _globals['_WITHDRAWAL']._serialized_end=1092
-  _globals['_PROGRESS']._serialized_start=1094
-  _globals['_PROGRESS']._serialized_end=1181
-  _globals['_REPORTREPLY']._serialized_start=1183
-  _globals['_REPORTREPLY']._serialized_end=1213
-  _globals['_PUTPSEUDONYMSREQUEST']._serialized_start=1215
-  _globals['_PUTPSEUDONYMSREQUEST']._serialized_end=1329
-  _globals['_PUTPSEUDONYMSREPLY']._serialized_start=1331
-  _globals['_PUTPSEUDONYMSREPLY']._serialized_end=1395
-  _globals['_GETALIGNMENTREQUEST']._serialized_start=1397
-  _globals['_GETALIGNMENTREQUEST']._serialized_end=1456
-  _globals['_ALIGNMENTPART']._serialized_start=1458
-  _globals['_ALIGNMENTPART']._serialized_end=1575
-  _globals['_BEGINUPLOADREQUEST']._serialized_start=1577
-  _globals['_BEGINUPLOADREQUEST']._serialized_end=1667
-  _globals['_BEGINUPLOADREPLY']._serialized_start=1669
-  _globals['_BEGINUPLOADREPLY']._serialized_end=1775
-  _globals['_FINISHUPLOADREQUEST']._serialized_start=1777
-  _globals['_FINISHUPLOADREQUEST']._serialized_end=1817
-  _globals['_FINISHUPLOADREPLY']._serialized_start=1819
-  _globals['_FINISHUPLOADREPLY']._serialized_end=1881
-  _globals['_PUTSCORESREQUEST']._serialized_start=1883
-  _globals['_PUTSCORESREQUEST']._serialized_end=1963
-  _globals['_PUTSCORESREPLY']._serialized_start=1966
-  _globals['_PUTSCORESREPLY']._serialized_end=2096
-  _globals['_COORDINATOR']._serialized_start=2099
-  _globals['_COORDINATOR']._serialized_end=2928
+  _globals['_KNOWNSTUDY']._serialized_start=116
+  _globals['_KNOWNSTUDY']._serialized_end=167
+  _globals['_POLLREQUEST']._serialized_start=169
+  _globals['_POLLREQUEST']._serialized_end=290
+  _globals['_POLLREPLY']._serialized_start=292
+  _globals['_POLLREPLY']._serialized_end=389
+  _globals['_STUDYTASK']._serialized_start=392
+  _globals['_STUDYTASK']._serialized_end=774
+  _globals['_REPORTREQUEST']._serialized_start=777
+  _globals['_REPORTREQUEST']._serialized_end=1198
+  _globals['_DENIAL']._serialized_start=1200
+  _globals['_DENIAL']._serialized_end=1224
+  _globals['_WITHDRAWAL']._serialized_start=1226
+  _globals['_WITHDRAWAL']._serialized_end=1254
+  _globals['_PROGRESS']._serialized_start=1256
+  _globals['_PROGRESS']._serialized_end=1343
+  _globals['_REPORTREPLY']._serialized_start=1345
+  _globals['_REPORTREPLY']._serialized_end=1375
+  _globals['_PUTPSEUDONYMSREQUEST']._serialized_start=1377
+  _globals['_PUTPSEUDONYMSREQUEST']._serialized_end=1491
+  _globals['_PUTPSEUDONYMSREPLY']._serialized_start=1493
+  _globals['_PUTPSEUDONYMSREPLY']._serialized_end=1557
+  _globals['_GETALIGNMENTREQUEST']._serialized_start=1559
+  _globals['_GETALIGNMENTREQUEST']._serialized_end=1618
+  _globals['_ALIGNMENTPART']._serialized_start=1621
+  _globals['_ALIGNMENTPART']._serialized_end=1784
+  _globals['_PUTBLINDEDREQUEST']._serialized_start=1787
+  _globals['_PUTBLINDEDREQUEST']._serialized_end=1971
+  _globals['_PUTBLINDEDREPLY']._serialized_start=1973
+  _globals['_PUTBLINDEDREPLY']._serialized_end=2034
+  _globals['_GETBLINDEDREQUEST']._serialized_start=2036
+  _globals['_GETBLINDEDREQUEST']._serialized_end=2121
+  _globals['_BLINDEDPART']._serialized_start=2123
+  _globals['_BLINDEDPART']._serialized_end=2219
+  _globals['_BEGINUPLOADREQUEST']._serialized_start=2221
+  _globals['_BEGINUPLOADREQUEST']._serialized_end=2311
+  _globals['_BEGINUPLOADREPLY']._serialized_start=2313
+  _globals['_BEGINUPLOADREPLY']._serialized_end=2419
+  _globals['_FINISHUPLOADREQUEST']._serialized_start=2421
+  _globals['_FINISHUPLOADREQUEST']._serialized_end=2461
+  _globals['_FINISHUPLOADREPLY']._serialized_start=2463
+  _globals['_FINISHUPLOADREPLY']._serialized_end=2525
+  _globals['_PUTSCORESREQUEST']._serialized_start=2527
+  _globals['_PUTSCORESREQUEST']._serialized_end=2607
+  _globals['_PUTSCORESREPLY']._serialized_start=2610
+  _globals['_PUTSCORESREPLY']._serialized_end=2740
+  _globals['_COORDINATOR']._serialized_start=2743
+  _globals['_COORDINATOR']._serialized_end=3744
 # @@protoc_insertion_point(module_scope)

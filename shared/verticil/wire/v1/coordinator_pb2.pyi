@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from verticil.wire.v1 import common_pb2 as _common_pb2
+from verticil.wire.v1 import peer_pb2 as _peer_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -119,6 +120,7 @@ class StudyTask(_message.Message):
     ALIGNMENT_CONFIRMED_FIELD_NUMBER: _builtins.int
     UNITS_RECEIVED_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
+    REVIEW_MANIFEST_SHA256_FIELD_NUMBER: _builtins.int
     DELETION_FIELD_NUMBER: _builtins.int
     study_digest: _builtins.bytes
     """of the proposal"""
@@ -134,6 +136,8 @@ class StudyTask(_message.Message):
     """this party's approval is recorded"""
     pseudonyms_complete: _builtins.bool
     alignment_confirmed: _builtins.bool
+    review_manifest_sha256: _builtins.bytes
+    """in REVIEW: of the release that waits for countersignatures; this party may fetch it"""
     @_builtins.property
     def units_received(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """indices of this party's units of the effective study that are stored and receipted"""
@@ -160,11 +164,12 @@ class StudyTask(_message.Message):
         alignment_confirmed: _builtins.bool = ...,
         units_received: _abc.Iterable[_builtins.int] | None = ...,
         failure: _common_pb2.ErrorDetail | None = ...,
+        review_manifest_sha256: _builtins.bytes = ...,
         deletion: _common_pb2.Signed | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deletion", b"deletion", "failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "deletion", b"deletion", "effective", b"effective", "effective_digest", b"effective_digest", "failure", b"failure", "proposal", b"proposal", "pseudonyms_complete", b"pseudonyms_complete", "state", b"state", "study_digest", b"study_digest", "units_received", b"units_received", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "deletion", b"deletion", "effective", b"effective", "effective_digest", b"effective_digest", "failure", b"failure", "proposal", b"proposal", "pseudonyms_complete", b"pseudonyms_complete", "review_manifest_sha256", b"review_manifest_sha256", "state", b"state", "study_digest", b"study_digest", "units_received", b"units_received", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -180,7 +185,9 @@ class ReportRequest(_message.Message):
     CONFIRMED_COMMON_SHA256_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     PROGRESS_FIELD_NUMBER: _builtins.int
+    COUNTERSIGN_FIELD_NUMBER: _builtins.int
     WITHDRAWAL_FIELD_NUMBER: _builtins.int
+    COMMITMENT_FIELD_NUMBER: _builtins.int
     study_digest: _builtins.bytes
     confirmed_common_sha256: _builtins.bytes
     """the party recomputed the common list and accepts its size"""
@@ -197,8 +204,16 @@ class ReportRequest(_message.Message):
     @_builtins.property
     def progress(self) -> Global___Progress: ...
     @_builtins.property
+    def countersign(self) -> _common_pb2.Signed:
+        """the party has looked at the release; body: verticil.shared.release.countersignature"""
+
+    @_builtins.property
     def withdrawal(self) -> Global___Withdrawal:
         """the party takes back what it approved"""
+
+    @_builtins.property
+    def commitment(self) -> _common_pb2.Commitment:
+        """order-commitment: this party's row order; dh-psi: the common list that it accepts"""
 
     def __init__(
         self,
@@ -209,13 +224,15 @@ class ReportRequest(_message.Message):
         confirmed_common_sha256: _builtins.bytes = ...,
         failure: _common_pb2.ErrorDetail | None = ...,
         progress: Global___Progress | None = ...,
+        countersign: _common_pb2.Signed | None = ...,
         withdrawal: Global___Withdrawal | None = ...,
+        commitment: _common_pb2.Commitment | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "confirmed_common_sha256", b"confirmed_common_sha256", "denial", b"denial", "failure", b"failure", "progress", b"progress", "what", b"what", "withdrawal", b"withdrawal"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "commitment", b"commitment", "confirmed_common_sha256", b"confirmed_common_sha256", "countersign", b"countersign", "denial", b"denial", "failure", b"failure", "progress", b"progress", "what", b"what", "withdrawal", b"withdrawal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "confirmed_common_sha256", b"confirmed_common_sha256", "denial", b"denial", "failure", b"failure", "progress", b"progress", "study_digest", b"study_digest", "what", b"what", "withdrawal", b"withdrawal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "commitment", b"commitment", "confirmed_common_sha256", b"confirmed_common_sha256", "countersign", b"countersign", "denial", b"denial", "failure", b"failure", "progress", b"progress", "study_digest", b"study_digest", "what", b"what", "withdrawal", b"withdrawal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["approval", "denial", "confirmed_common_sha256", "failure", "progress", "withdrawal"]  # noqa: Y015
+    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["approval", "denial", "confirmed_common_sha256", "failure", "progress", "countersign", "withdrawal", "commitment"]  # noqa: Y015
     _WhichOneofArgType_what: _TypeAlias = _typing.Literal["what", b"what"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_what) -> _WhichOneofReturnType_what | None: ...
 
@@ -398,6 +415,7 @@ class AlignmentPart(_message.Message):
     COMMON_SHA256_FIELD_NUMBER: _builtins.int
     BITMAP_SIZE_FIELD_NUMBER: _builtins.int
     CHUNK_FIELD_NUMBER: _builtins.int
+    STATEMENTS_FIELD_NUMBER: _builtins.int
     n_common: _builtins.int
     common_sha256: _builtins.bytes
     """of the common pseudonyms, ascending"""
@@ -407,6 +425,10 @@ class AlignmentPart(_message.Message):
     def chunk(self) -> _common_pb2.Chunk:
         """of the bitmap over this party's list; bit i of byte j is record 8j+i"""
 
+    @_builtins.property
+    def statements(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Signed]:
+        """in the first part: what each party stated about the common list so far"""
+
     def __init__(
         self,
         *,
@@ -414,14 +436,139 @@ class AlignmentPart(_message.Message):
         common_sha256: _builtins.bytes = ...,
         bitmap_size: _builtins.int = ...,
         chunk: _common_pb2.Chunk | None = ...,
+        statements: _abc.Iterable[_common_pb2.Signed] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bitmap_size", b"bitmap_size", "chunk", b"chunk", "common_sha256", b"common_sha256", "n_common", b"n_common"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bitmap_size", b"bitmap_size", "chunk", b"chunk", "common_sha256", b"common_sha256", "n_common", b"n_common", "statements", b"statements"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AlignmentPart: _TypeAlias = AlignmentPart  # noqa: Y015
+
+@_typing.final
+class PutBlindedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STUDY_DIGEST_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    HOP_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    STATEMENT_FIELD_NUMBER: _builtins.int
+    CHUNK_FIELD_NUMBER: _builtins.int
+    study_digest: _builtins.bytes
+    """in the first message, as all but the chunk"""
+    owner: _builtins.int
+    """whose records: position in the study's parties"""
+    hop: _builtins.int
+    """0: the owner's own list; h: as the h-th party after the owner leaves it"""
+    size: _builtins.int
+    """bytes of the whole list, 32 for each record"""
+    sha256: _builtins.bytes
+    """of the whole list"""
+    @_builtins.property
+    def statement(self) -> _common_pb2.Signed:
+        """of the party that sends it, see verticil.shared.alignment.statements"""
+
+    @_builtins.property
+    def chunk(self) -> _common_pb2.Chunk:
+        """absent in a pure question"""
+
+    def __init__(
+        self,
+        *,
+        study_digest: _builtins.bytes = ...,
+        owner: _builtins.int = ...,
+        hop: _builtins.int = ...,
+        size: _builtins.int = ...,
+        sha256: _builtins.bytes = ...,
+        statement: _common_pb2.Signed | None = ...,
+        chunk: _common_pb2.Chunk | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "statement", b"statement"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "hop", b"hop", "owner", b"owner", "sha256", b"sha256", "size", b"size", "statement", b"statement", "study_digest", b"study_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutBlindedRequest: _TypeAlias = PutBlindedRequest  # noqa: Y015
+
+@_typing.final
+class PutBlindedReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
+    COMPLETE_FIELD_NUMBER: _builtins.int
+    committed_offset: _builtins.int
+    complete: _builtins.bool
+    def __init__(
+        self,
+        *,
+        committed_offset: _builtins.int = ...,
+        complete: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "complete", b"complete"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutBlindedReply: _TypeAlias = PutBlindedReply  # noqa: Y015
+
+@_typing.final
+class GetBlindedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STUDY_DIGEST_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    HOP_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    study_digest: _builtins.bytes
+    owner: _builtins.int
+    hop: _builtins.int
+    offset: _builtins.int
+    def __init__(
+        self,
+        *,
+        study_digest: _builtins.bytes = ...,
+        owner: _builtins.int = ...,
+        hop: _builtins.int = ...,
+        offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hop", b"hop", "offset", b"offset", "owner", b"owner", "study_digest", b"study_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetBlindedRequest: _TypeAlias = GetBlindedRequest  # noqa: Y015
+
+@_typing.final
+class BlindedPart(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PART_FIELD_NUMBER: _builtins.int
+    STATEMENT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def part(self) -> _peer_pb2.Part: ...
+    @_builtins.property
+    def statement(self) -> _common_pb2.Signed:
+        """of the party that put the list"""
+
+    def __init__(
+        self,
+        *,
+        part: _peer_pb2.Part | None = ...,
+        statement: _common_pb2.Signed | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["part", b"part", "statement", b"statement"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["part", b"part", "statement", b"statement"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BlindedPart: _TypeAlias = BlindedPart  # noqa: Y015
 
 @_typing.final
 class BeginUploadRequest(_message.Message):

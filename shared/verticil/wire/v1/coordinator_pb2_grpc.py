@@ -61,6 +61,16 @@ class CoordinatorStub:
                 request_serializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.GetAlignmentRequest.SerializeToString,
                 response_deserializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.AlignmentPart.FromString,
                 _registered_method=True)
+        self.PutBlinded = channel.stream_unary(
+                '/verticil.wire.v1.Coordinator/PutBlinded',
+                request_serializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutBlindedRequest.SerializeToString,
+                response_deserializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutBlindedReply.FromString,
+                _registered_method=True)
+        self.GetBlinded = channel.unary_stream(
+                '/verticil.wire.v1.Coordinator/GetBlinded',
+                request_serializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.GetBlindedRequest.SerializeToString,
+                response_deserializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.BlindedPart.FromString,
+                _registered_method=True)
         self.BeginUpload = channel.unary_unary(
                 '/verticil.wire.v1.Coordinator/BeginUpload',
                 request_serializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.BeginUploadRequest.SerializeToString,
@@ -119,6 +129,20 @@ class CoordinatorServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetAlignment(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PutBlinded(self, request_iterator, context):
+        """Linkage dh-psi: blinded lists on their way from party to party. Each list is put by the party whose turn it is and given to the
+        next one only. As with PutPseudonyms, a stream of only its first message asks for the committed offset.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetBlinded(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -183,6 +207,16 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.GetAlignment,
                     request_deserializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.GetAlignmentRequest.FromString,
                     response_serializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.AlignmentPart.SerializeToString,
+            ),
+            'PutBlinded': grpc.stream_unary_rpc_method_handler(
+                    servicer.PutBlinded,
+                    request_deserializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutBlindedRequest.FromString,
+                    response_serializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutBlindedReply.SerializeToString,
+            ),
+            'GetBlinded': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetBlinded,
+                    request_deserializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.GetBlindedRequest.FromString,
+                    response_serializer=verticil_dot_wire_dot_v1_dot_coordinator__pb2.BlindedPart.SerializeToString,
             ),
             'BeginUpload': grpc.unary_unary_rpc_method_handler(
                     servicer.BeginUpload,
@@ -346,6 +380,60 @@ class Coordinator:
             '/verticil.wire.v1.Coordinator/GetAlignment',
             verticil_dot_wire_dot_v1_dot_coordinator__pb2.GetAlignmentRequest.SerializeToString,
             verticil_dot_wire_dot_v1_dot_coordinator__pb2.AlignmentPart.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutBlinded(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/verticil.wire.v1.Coordinator/PutBlinded',
+            verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutBlindedRequest.SerializeToString,
+            verticil_dot_wire_dot_v1_dot_coordinator__pb2.PutBlindedReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBlinded(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/verticil.wire.v1.Coordinator/GetBlinded',
+            verticil_dot_wire_dot_v1_dot_coordinator__pb2.GetBlindedRequest.SerializeToString,
+            verticil_dot_wire_dot_v1_dot_coordinator__pb2.BlindedPart.FromString,
             options,
             channel_credentials,
             insecure,

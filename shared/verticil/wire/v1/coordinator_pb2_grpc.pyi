@@ -41,6 +41,11 @@ class CoordinatorStub:
     PutPseudonyms: _grpc.StreamUnaryMultiCallable[_coordinator_pb2.PutPseudonymsRequest, _coordinator_pb2.PutPseudonymsReply]
     """The party's sorted pseudonyms as one artifact. An empty stream but for its first message asks for the committed offset."""
     GetAlignment: _grpc.UnaryStreamMultiCallable[_coordinator_pb2.GetAlignmentRequest, _coordinator_pb2.AlignmentPart]
+    PutBlinded: _grpc.StreamUnaryMultiCallable[_coordinator_pb2.PutBlindedRequest, _coordinator_pb2.PutBlindedReply]
+    """Linkage dh-psi: blinded lists on their way from party to party. Each list is put by the party whose turn it is and given to the
+    next one only. As with PutPseudonyms, a stream of only its first message asks for the committed offset.
+    """
+    GetBlinded: _grpc.UnaryStreamMultiCallable[_coordinator_pb2.GetBlindedRequest, _coordinator_pb2.BlindedPart]
     BeginUpload: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.BeginUploadRequest, _coordinator_pb2.BeginUploadReply]
     PutChunks: _grpc.StreamUnaryMultiCallable[_common_pb2.Chunk, _common_pb2.ChunkAck]
     FinishUpload: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.FinishUploadRequest, _coordinator_pb2.FinishUploadReply]
@@ -62,6 +67,11 @@ class CoordinatorAsyncStub(CoordinatorStub):
     PutPseudonyms: _aio.StreamUnaryMultiCallable[_coordinator_pb2.PutPseudonymsRequest, _coordinator_pb2.PutPseudonymsReply]  # type: ignore[assignment]
     """The party's sorted pseudonyms as one artifact. An empty stream but for its first message asks for the committed offset."""
     GetAlignment: _aio.UnaryStreamMultiCallable[_coordinator_pb2.GetAlignmentRequest, _coordinator_pb2.AlignmentPart]  # type: ignore[assignment]
+    PutBlinded: _aio.StreamUnaryMultiCallable[_coordinator_pb2.PutBlindedRequest, _coordinator_pb2.PutBlindedReply]  # type: ignore[assignment]
+    """Linkage dh-psi: blinded lists on their way from party to party. Each list is put by the party whose turn it is and given to the
+    next one only. As with PutPseudonyms, a stream of only its first message asks for the committed offset.
+    """
+    GetBlinded: _aio.UnaryStreamMultiCallable[_coordinator_pb2.GetBlindedRequest, _coordinator_pb2.BlindedPart]  # type: ignore[assignment]
     BeginUpload: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.BeginUploadRequest, _coordinator_pb2.BeginUploadReply]  # type: ignore[assignment]
     PutChunks: _aio.StreamUnaryMultiCallable[_common_pb2.Chunk, _common_pb2.ChunkAck]  # type: ignore[assignment]
     FinishUpload: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.FinishUploadRequest, _coordinator_pb2.FinishUploadReply]  # type: ignore[assignment]
@@ -110,6 +120,23 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.GetAlignmentRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_coordinator_pb2.AlignmentPart], _abc.AsyncIterator[_coordinator_pb2.AlignmentPart]]: ...
+
+    @_abc_1.abstractmethod
+    def PutBlinded(
+        self,
+        request_iterator: _MaybeAsyncIterator[_coordinator_pb2.PutBlindedRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.PutBlindedReply, _abc.Awaitable[_coordinator_pb2.PutBlindedReply]]:
+        """Linkage dh-psi: blinded lists on their way from party to party. Each list is put by the party whose turn it is and given to the
+        next one only. As with PutPseudonyms, a stream of only its first message asks for the committed offset.
+        """
+
+    @_abc_1.abstractmethod
+    def GetBlinded(
+        self,
+        request: _coordinator_pb2.GetBlindedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_coordinator_pb2.BlindedPart], _abc.AsyncIterator[_coordinator_pb2.BlindedPart]]: ...
 
     @_abc_1.abstractmethod
     def BeginUpload(

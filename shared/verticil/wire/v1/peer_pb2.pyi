@@ -29,6 +29,8 @@ class _PseudonymListEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Pseudon
     """common to the answering party and those before it; for its successor only"""
     PSEUDONYM_LIST_COMMON: _PseudonymList.ValueType  # 2
     """common to all; from the last party"""
+    PSEUDONYM_LIST_COMMITMENT: _PseudonymList.ValueType  # 3
+    """no list: the answering party's Commitment to its row order, serialized; to all parties"""
 
 class PseudonymList(_PseudonymList, metaclass=_PseudonymListEnumTypeWrapper): ...
 
@@ -37,6 +39,8 @@ PSEUDONYM_LIST_RUNNING: PseudonymList.ValueType  # 1
 """common to the answering party and those before it; for its successor only"""
 PSEUDONYM_LIST_COMMON: PseudonymList.ValueType  # 2
 """common to all; from the last party"""
+PSEUDONYM_LIST_COMMITMENT: PseudonymList.ValueType  # 3
+"""no list: the answering party's Commitment to its row order, serialized; to all parties"""
 Global___PseudonymList: _TypeAlias = PseudonymList  # noqa: Y015
 
 @_typing.final

@@ -71,6 +71,7 @@ class PeerStudy:
         self._data = Data(work)
         self._waiting: Step | None = None
         self._waited_for = ""
+        self._for_people = False  # no rule approves it
 
     @property
     def waited_for(self) -> str:
@@ -152,7 +153,7 @@ class PeerStudy:
             party=me,
             parties=proposal.parties,
             expired=proposal.expired(self._work.node.clock().date()),
-            automatic=self._site.config.policy.approval == "auto",
+            automatic=self._site.config.policy.approval in {"auto", "rules"} and not self._for_people,
             approved=record.approval is not None,
             n_votes=record.n_votes,
             denied=record.denial_sent is not None,
@@ -160,7 +161,8 @@ class PeerStudy:
             failure=record.failure.code if record.failure is not None else record.task.failure,
             approvals=named[Kind.APPROVAL],
             agreed=agreed,
-            listed=bool(named[Kind.RUNNING]),
+            committing=proposal.linkage.mode == "order-commitment",
+            listed=bool(named[Kind.RUNNING] or named[Kind.COMMITMENT]),
             common=bool(named[Kind.COMMON]) and record.n_common is not None,
             structure=structure is not None,
             wanted=columns.wanted_units(study, me, structure) if agreed else frozenset(),
@@ -222,16 +224,19 @@ class PeerStudy:
 
     async def _approve(self, record: StudyRecord, facts: Facts) -> None:
         del facts
-        holding = await self._data.read(record)
         at = self._work.node.clock()
+        if self._site.config.policy.approval == "rules":
+            rule = await self._work.heavily(lambda: self._site.approve_by_rule(record, at))
+            self._for_people = rule is None
+            return
+        holding = await self._data.read(record)
         await self._work.heavily(lambda: self._site.approve(record, AUTOMATIC, at, holding=holding))
 
     async def _ask(self, record: StudyRecord, facts: Facts) -> str | None:
         """Compare digests with peers and take their approvals in."""
         proposal = approval.parsed(record.task.proposal)
         if record.approval is not None:
-            given, today = parse_approval(record.approval), self._work.node.clock().date()
-            await asyncio.to_thread(approval.check_binding, self._site.config, proposal, given, record.digest, today)
+            await asyncio.to_thread(self._site.check_binding, record, self._work.node.clock().date())
         waiting = await all_of(self._ask_one(record, proposal, name) for name in facts.peers)
         if record.approval is None:
             return plan(facts).stage  # what this party's own people have to do comes first

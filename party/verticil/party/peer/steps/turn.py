@@ -144,6 +144,10 @@ class Data:
             site, shelf = self._work.node.site, self._work.shelf
 
             def find() -> NDArray[np.int64]:
+                if turn.study.linkage.mode == "order-commitment":
+                    return lists.ordered_rows(
+                        holding.row_order.root, holding.order, shelf.read(turn.digest, Kind.COMMON)
+                    )
                 return lists.accepted_rows(
                     holding.pseudonyms,
                     holding.order,

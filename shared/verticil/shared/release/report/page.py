@@ -166,6 +166,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "example": _example(statement),
         "unchanged": _unchanged(statement),
         "prior": wording.percent(PRIOR, 0),
+        "alignment": statement.alignment,
         "nodes": nodes,
         "edges": edges,
         "n_crossing": sum(edge.crosses for edge in edges),

@@ -1,0 +1,75 @@
+"""How commands of a party show a study's columns to people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from rich.table import Table
+
+from verticil.cli.output import epsilon_text, text_console
+
+__all__ = ["print_columns", "print_counts", "print_share"]
+
+
+def print_counts(columns: Sequence[Mapping[str, object]]) -> None:
+    """What is wrong with the values of each column, as counts."""
+    shown = Table(box=None, pad_edge=False)
+    shown.add_column("column")
+    counted = ("missing", "other", "clamped", "unseen", "outside", "absent_categories")
+    for heading in counted:
+        shown.add_column(heading.replace("_", " "), justify="right")
+    for column in columns:
+        shown.add_row(str(column["source"]), *(str(column[key]) for key in counted))
+    text_console().print(shown)
+
+
+def print_columns(columns: Sequence[Mapping[str, object]]) -> None:
+    """How each unit is randomized, and who reads it."""
+    shown = Table(box=None, pad_edge=False)
+    for heading in ("leaves as", "scheme"):
+        shown.add_column(heading)
+    for heading in ("categories", "epsilon", "true value kept"):
+        shown.add_column(heading, justify="right")
+    if between_peers := any("read_by" in column for column in columns):
+        shown.add_column("read by")
+    for column in columns:
+        readers = ", ".join(cast("Sequence[str]", column.get("read_by", ()))) or "nobody, it stays here"
+        shown.add_row(
+            ", ".join(cast("Sequence[str]", column["variables"])),
+            _scheme_text(column),
+            str(column["categories"]),
+            epsilon_text(column["epsilon"]),
+            f"{100 * cast('float', column['kept']):.0f} %",
+            *((readers,) if between_peers else ()),
+        )
+    text_console().print(shown)
+    if any("two_level" in column for column in columns):
+        text_console().print(
+            "two-level: epsilon is that of both responses together; the group is randomized too, nothing leaves exactly",
+            style="dim",
+        )
+
+
+def print_share(facts: Mapping[str, object]) -> None:
+    """What leaves besides columns, in a study between peers."""
+    share = cast("Mapping[str, object] | None", facts.get("share"))
+    if share is None:
+        return
+    what = "parameters go to all parties" + (
+        ", and scores of pairs of columns to the miner," if share["scores"] else ""
+    )
+    if share["exact"]:
+        text = f"{what} without noise: they are exact functions of this table, and no epsilon bounds what they tell"
+    else:
+        text = f"{what} with noise of epsilon {epsilon_text(share['epsilon'])}, delta {share['delta']:g}"
+        text += ", charged besides the columns"
+    text_console().print(text, markup=False)
+
+
+def _scheme_text(column: Mapping[str, object]) -> str:
+    if "two_level" in column:
+        return f"{column['scheme']}: {column['two_level']}"
+    if "subset_size" in column:
+        return f"{column['scheme']}: a set of {column['subset_size']} leaves, kept if the true value is in it"
+    return str(column["scheme"])

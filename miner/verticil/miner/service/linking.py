@@ -1,0 +1,211 @@
+"""What parties ask of the miner in linkage ``order-commitment`` and ``dh-psi``: row orders, blinded lists, statements.
+
+A statement counts when its party signed it and it says exactly what the miner computes from what came with it. A blinded list
+is taken from the party whose turn it is, and given to the next one only: nobody but the miner sees two lists, and the miner
+sees only blinded ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from verticil.miner.service.presence import Changes
+from verticil.miner.service.session import Session
+from verticil.miner.service.transfer import receive
+from verticil.miner.storage.records import StoredBlinded, StoredSignature, StudyRecord
+from verticil.shared.alignment.merkle import Tree
+from verticil.shared.alignment.statements import blinded_body, check_statement, common_body, receiver, sender
+from verticil.shared.errors import PeerFault
+from verticil.shared.study.document import Study
+from verticil.shared.study.states import State
+from verticil.shared.transport.chunks import ChunkReader
+from verticil.shared.transport.parts import send_parts
+from verticil.wire.v1 import common_pb2, coordinator_pb2
+
+__all__ = ["Linking"]
+
+
+def _stored(signed: common_pb2.Signed) -> StoredSignature:
+    return StoredSignature(body=signed.body, signature=signed.signature, certificate=signed.certificate)
+
+
+class Linking:
+    """Answers for the modes of linkage other than pseudonyms.
+
+    Args:
+        session: the rules.
+        changes: is told of changes.
+    """
+
+    def __init__(self, session: Session, changes: Changes) -> None:
+        self._session = session
+        self._changes = changes
+
+    def commit(self, digest: bytes, party: str, commitment: common_pb2.Commitment) -> None:
+        """Record a party's row order, or with dh-psi the common list that it accepts; blocks.
+
+        Raises:
+            PeerFault: MESSAGE_INVALID, not a tree, or not what the party signed; STUDY_MISMATCH, it stated another row order
+                before; ALIGNMENT_MISMATCH, it found another common list; NOT_READY.
+        """
+        session, record = self._session, self._session.record(digest)
+        session.position(record, party)
+        study = session.proposal(record)
+        mode, tree = study.linkage.mode, None
+        if mode == "order-commitment":
+            try:
+                tree = Tree(n_records=commitment.n_records, nodes=tuple(commitment.nodes))
+            except ValueError as error:
+                raise PeerFault("MESSAGE_INVALID", f"row order of party '{party}': {error}") from None
+            n_common, common_sha256 = tree.n_records, tree.root
+        elif mode == "dh-psi":
+            if party not in record.commitments:
+                session.require_aligned(record, State.ALIGNING)
+            n_common, common_sha256 = record.n_common or 0, record.common_sha256
+        else:
+            raise PeerFault("MESSAGE_INVALID", f"study '{record.study_id}': linkage '{mode}' has no commitments")
+        body = common_body(mode=mode, study=digest, party=party, n_common=n_common, common_sha256=common_sha256)
+        what = f"study '{record.study_id}': statement of the common list"
+        if mode == "dh-psi" and commitment.statement.body != body:
+            raise PeerFault(
+                "ALIGNMENT_MISMATCH",
+                f"study '{record.study_id}': party '{party}' found another common list than the miner",
+            )
+        check_statement(
+            commitment.statement, body, authority=session.authority, party=party, at=session.clock(), what=what
+        )
+        held = record.commitments.get(party)
+        if held is None:
+            session.require(record, State.ALIGNING)
+            added = session.catalogue.linkage.add_commitment(
+                digest, party, _stored(commitment.statement), tree=tree, confirms=mode == "dh-psi"
+            )
+            held = None if added else session.record(digest).commitments[party]
+        if held is not None and held.body != body:
+            raise PeerFault(
+                "STUDY_MISMATCH",
+                f"study '{record.study_id}': party '{party}' stated another row order before",
+                hint="the table or the linkage key changed after it was sent; the study must be submitted anew",
+            )
+
+    async def put(
+        self,
+        party: str,
+        requests: AsyncIterator[coordinator_pb2.PutBlindedRequest],
+        place: Callable[[str], AbstractAsyncContextManager[None]],
+    ) -> coordinator_pb2.PutBlindedReply:
+        """Take in (a part of) a blinded list, from the committed offset; check it when it is whole.
+
+        Args:
+            party: who sends it.
+            requests: the stream.
+            place: a place for one stream.
+
+        Raises:
+            VerticilError: as `BlindedLists` says; NOT_OWNER, it is another party's turn.
+        """
+        first = await anext(requests, None)
+        if first is None:
+            raise PeerFault(
+                "MESSAGE_INVALID", "blinded list: an empty stream, expected a first message with its digest"
+            )
+        record, study, stored = await asyncio.to_thread(self._begin, party, first)
+        if stored.complete:
+            return coordinator_pb2.PutBlindedReply(committed_offset=stored.committed, complete=True)
+        lists, owner, hop = self._session.intake.blinded, first.owner, first.hop
+
+        async def chunks() -> AsyncIterator[common_pb2.Chunk]:
+            if first.HasField("chunk"):
+                yield first.chunk
+            async for request in requests:
+                yield request.chunk
+
+        def append(offset: int, data: bytes) -> int:
+            return lists.append(record, study, owner, hop, sha256=first.sha256, offset=offset, data=data)
+
+        async with place(party):
+            committed = await receive(ChunkReader(offset=stored.committed, size=first.size), chunks(), append)
+        if committed == first.size:
+            await asyncio.to_thread(lists.complete, record, study, owner, hop)
+            self._changes.notify()
+        return coordinator_pb2.PutBlindedReply(committed_offset=committed, complete=committed == first.size)
+
+    def _begin(self, party: str, first: coordinator_pb2.PutBlindedRequest) -> tuple[StudyRecord, Study, StoredBlinded]:
+        session = self._session
+        record, study = self._study(party, first.study_digest, first.owner, first.hop)
+        turn = sender(study.parties, first.owner, first.hop)
+        if party != turn:
+            raise PeerFault(
+                "NOT_OWNER", f"blinded list {first.owner}, hop {first.hop}: is sent by '{turn}', not by '{party}'"
+            )
+        held = record.blinded.get((first.owner, first.hop))
+        if held is None or not held.complete:  # asking again for what is complete is always answered
+            session.require(record, State.ALIGNING)
+        body = blinded_body(
+            study=record.digest,
+            owner=study.parties[first.owner],
+            hop=first.hop,
+            party=party,
+            size=first.size,
+            sha256=first.sha256,
+        )
+        check_statement(
+            first.statement, body, authority=session.authority, party=party, at=session.clock(), what="blinded list"
+        )
+        stored = session.intake.blinded.begin(
+            record,
+            study,
+            first.owner,
+            first.hop,
+            size=first.size,
+            sha256=first.sha256,
+            statement=_stored(first.statement),
+            minimum=session.minimum(record),
+        )
+        return record, study, stored
+
+    async def get(
+        self, party: str, request: coordinator_pb2.GetBlindedRequest
+    ) -> AsyncGenerator[coordinator_pb2.BlindedPart, None]:
+        """Give a blinded list to the party whose turn is next.
+
+        Raises:
+            PeerFault: NOT_READY; NOT_OWNER, it is for another party.
+        """
+
+        def look() -> tuple[Path, StoredBlinded]:
+            record, study = self._study(party, request.study_digest, request.owner, request.hop)
+            name = f"blinded list {request.owner}, hop {request.hop}"
+            if receiver(study.parties, request.owner, request.hop) != party:
+                raise PeerFault("NOT_OWNER", f"{name}: is not for '{party}'")
+            self._session.require(record, State.ALIGNING, State.PREPARING, State.UPLOADING)
+            held = record.blinded.get((request.owner, request.hop))
+            if held is None or not held.complete:
+                raise PeerFault("NOT_READY", f"{name}: is not there yet", hint="poll until it is")
+            path = self._session.store.study(record.digest).blinded(request.owner, request.hop, complete=True)
+            return path, held
+
+        path, held = await asyncio.to_thread(look)
+        signed = held.statement
+        statement = common_pb2.Signed(body=signed.body, signature=signed.signature, certificate=signed.certificate)
+        parts = send_parts(path, offset=request.offset, what="blinded list", sha256=held.sha256)
+        async with contextlib.aclosing(parts):
+            async for part in parts:
+                yield coordinator_pb2.BlindedPart(part=part, statement=statement)
+
+    def _study(self, party: str, digest: bytes, owner: int, hop: int) -> tuple[StudyRecord, Study]:
+        record = self._session.record(digest)
+        self._session.position(record, party)
+        study = self._session.proposal(record)
+        n_parties = len(study.parties)
+        if study.linkage.mode != "dh-psi" or owner >= n_parties or hop >= n_parties:
+            raise PeerFault(
+                "MESSAGE_INVALID",
+                f"study '{record.study_id}': linkage '{study.linkage.mode}' of {n_parties} parties has no blinded list"
+                f" {owner} behind hop {hop}",
+            )
+        return record, study

@@ -1,0 +1,49 @@
+"""What all studies at this party share."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from verticil.party.control.site import Site
+from verticil.party.evidence.audit import DAEMON, Event, What
+from verticil.party.exchange.spool import Spool
+from verticil.shared.errors import VerticilError
+from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
+from verticil.shared.transport.signing import SigningKey
+
+__all__ = ["Node"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Node:
+    """What all studies at this party share.
+
+    Attributes:
+        site: opened state.
+        spool: released bytes.
+        signing_key: signs approvals.
+        revocations: the deny-list.
+        authority: certificate of the federation's CA, PEM.
+        clock: UTC now.
+        heavy: held during CPU work, so that studies take turns.
+    """
+
+    site: Site
+    spool: Spool
+    signing_key: SigningKey
+    revocations: Revocations = NOBODY_REVOKED
+    authority: bytes
+    clock: Callable[[], dt.datetime]
+    heavy: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def fail(self, digest: bytes, error: VerticilError) -> None:
+        """This party cannot go on with a study; the first failure stays. Blocks."""
+        record, at = self.site.state.study(digest), self.clock()
+        with self.site.database.transaction():
+            if record.failure is None:
+                event = Event(what=What.FAILURE, who=DAEMON, study=digest, study_id=record.study_id, detail=error.code)
+                self.site.audit.record(event, at)
+            self.site.state.fail(digest, error, at)

@@ -1,0 +1,79 @@
+"""What several commands of a site show of a study: its columns, their noise and their cost. Names, counts, epsilons; no value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from verticil.party.config import PartyConfig
+from verticil.party.control import approval
+from verticil.party.control.holdings import origins
+from verticil.party.control.state import StudyRecord
+from verticil.shared.channels import privacy
+from verticil.shared.channels.subset import Subset
+from verticil.shared.study.document import Study
+from verticil.shared.study.readers import read_by, sent_units
+
+__all__ = ["Facts", "columns", "named", "number", "share", "total"]
+
+Facts = dict[str, object]
+
+
+def named(record: StudyRecord) -> Facts:
+    """Which study."""
+    return {"study": record.study_id, "digest": record.digest.hex()}
+
+
+def number(value: float) -> float | None:
+    """None for infinity, which JSON does not have."""
+    return value if math.isfinite(value) else None
+
+
+def columns(config: PartyConfig, study: Study, charges: Mapping[int, float]) -> list[Facts]:
+    """This party's units: from which local columns, how randomized, who reads them, what is charged."""
+    sources = {variable: place.source for variable, place in origins(config, study).items()}
+    rows: list[Facts] = []
+    for index in study.units_of(config.name):
+        unit = study.units[index]
+        row: Facts = {
+            "variables": list(unit.variables),
+            "sources": [sources[variable] for variable in unit.variables],
+            "scheme": unit.scheme,
+            "categories": unit.transition.n_states,
+            "epsilon": number(privacy.epsilon(unit.transition)),
+            "kept": privacy.kept(unit.transition)[0],
+        }
+        if unit.two_level is not None:
+            row["two_level"] = unit.two_level.text
+        if unit.impossible:
+            row["impossible_combinations"] = len(unit.impossible)
+        if isinstance(unit.transition, Subset):
+            row["subset_size"] = unit.transition.size
+        if study.model == "peer":
+            row["read_by"] = list(read_by(study, index))
+        if index in charges:
+            row["charge_now"] = number(charges[index])
+        rows.append(row)
+    return rows
+
+
+def total(found: approval.Review) -> float:
+    """Epsilon of one person: of the units that are sent."""
+    sent = sent_units(found.study)
+    return privacy.total_epsilon(release.epsilon for index, release in found.releases.items() if index in sent)
+
+
+def share(study: Study) -> Facts:
+    """What this party tells its peers besides columns; nothing in a study with a miner."""
+    rule = study.share
+    if rule is None:
+        return {}
+    return {
+        "share": {
+            "exact": rule.epsilon is None,
+            "scores": study.structure.parents is None,
+            "epsilon": rule.epsilon,
+            "delta": rule.delta,
+            "minimum_count": rule.minimum_count,
+        }
+    }

@@ -1,0 +1,132 @@
+"""What parties sign while they align: canonical bodies that whoever checks them writes anew and compares.
+
+Nothing is ever read out of a body: the checker knows every figure already, from the list that came with it or from its own
+computation, and the body is right when it is exactly the one that follows from them. `check_common` is what stands between the
+miner and a party's randomization: every party of the study has signed the same common list.
+
+Does not: say who computes what (`verticil.party.alignment`, `verticil.miner.storage.linkage`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import rfc8785
+
+from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.transport.identity import Role
+from verticil.shared.transport.signing import verify_signed
+from verticil.wire.v1 import common_pb2
+
+__all__ = ["blinded_body", "check_common", "check_statement", "common_body", "receiver", "sender"]
+
+
+def sender(parties: Sequence[str], owner: int, hop: int) -> str:
+    """Who blinds the list of `owner` as its `hop`-th station, and puts it at the miner.
+
+    >>> [sender(("a", "b", "c"), 1, hop) for hop in range(3)], receiver(("a", "b", "c"), 1, 2)
+    (['b', 'c', 'a'], 'b')
+    """
+    return parties[(owner + hop) % len(parties)]
+
+
+def receiver(parties: Sequence[str], owner: int, hop: int) -> str:
+    """Who may have it then: the next station, and after the last one the owner."""
+    return sender(parties, owner, hop + 1)
+
+
+def common_body(*, mode: str, study: bytes, party: str, n_common: int, common_sha256: bytes) -> bytes:
+    """A party's statement that it takes this for the common list.
+
+    Args:
+        mode: of linkage.
+        study: SHA-256 of the proposal.
+        party: who states it.
+        n_common: people in common.
+        common_sha256: names the list and its order.
+    """
+    return rfc8785.dumps(
+        {
+            "form": "verticil/common/v1",
+            "mode": mode,
+            "study": study.hex(),
+            "party": party,
+            "n_common": n_common,
+            "common_sha256": common_sha256.hex(),
+        }
+    )
+
+
+def blinded_body(*, study: bytes, owner: str, hop: int, party: str, size: int, sha256: bytes) -> bytes:
+    """A party's statement that this is what it made of the list of `owner` at this hop.
+
+    Args:
+        study: SHA-256 of the proposal.
+        owner: whose records.
+        hop: station.
+        party: who made it.
+        size: bytes of the list.
+        sha256: of the list.
+    """
+    return rfc8785.dumps(
+        {
+            "form": "verticil/blinded/v1",
+            "study": study.hex(),
+            "owner": owner,
+            "hop": hop,
+            "party": party,
+            "size": size,
+            "sha256": sha256.hex(),
+        }
+    )
+
+
+def check_statement(
+    signed: common_pb2.Signed, body: bytes, *, authority: bytes, party: str, at: datetime, what: str
+) -> None:
+    """Check that `party` signed exactly `body`.
+
+    Raises:
+        PeerFault: MESSAGE_INVALID, naming the party.
+    """
+    try:
+        verify_signed(signed, authority, role=Role.PARTY, name=party, at=at)
+    except VerticilError as error:
+        raise PeerFault("MESSAGE_INVALID", f"{what}: not signed by party '{party}' ({error.code})") from None
+    if signed.body != body:
+        raise PeerFault("MESSAGE_INVALID", f"{what}: party '{party}' signed something else than what was told")
+
+
+def check_common(
+    statements: Iterable[common_pb2.Signed],
+    *,
+    parties: Sequence[str],
+    mode: str,
+    study: bytes,
+    n_common: int,
+    common_sha256: bytes,
+    authority: bytes,
+    at: datetime,
+) -> None:
+    """Check that every party has signed this common list.
+
+    Raises:
+        PeerFault: ALIGNMENT_MISMATCH, naming the first party whose statement is missing or is about another list.
+    """
+    told = list(statements)
+    for party in parties:
+        body = common_body(mode=mode, study=study, party=party, n_common=n_common, common_sha256=common_sha256)
+        signed = next((item for item in told if item.body == body), None)
+        if signed is None:
+            raise PeerFault(
+                "ALIGNMENT_MISMATCH",
+                f"alignment: there is no statement of party '{party}' for the common list that is told here",
+                hint="nothing was randomized; the miner tells the parties different lists, or that party has another one",
+            )
+        try:
+            check_statement(signed, body, authority=authority, party=party, at=at, what="common list")
+        except PeerFault as error:
+            raise PeerFault(
+                "ALIGNMENT_MISMATCH", f"alignment: {error.message}", hint="nothing was randomized"
+            ) from None

@@ -1,0 +1,147 @@
+"""A party's countersignature: it has looked at the release before anybody else could, and has nothing against it.
+
+The statement names the study, the SHA-256 of the manifest (and with it every file), the party and the person who looked; the
+party's signing key signs it, and it goes into `manifest.sig` beside the publisher's signature. It does not say that the figures
+are right: a party can check what concerns its own data.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from verticil.shared.errors import GateFailed, PeerFault, VerticilError
+from verticil.shared.formats.json_document import Node, parse
+from verticil.shared.release.evidence import expect, signed_statement, signer, utc_time
+from verticil.shared.study.canonical import canonical_json
+from verticil.shared.study.document import Study
+from verticil.shared.transport.identity import Role
+
+__all__ = ["Countersignature", "check_countersignatures", "countersignature_body", "read_countersignature"]
+
+_FORM: Final = "verticil/countersignature/v1"
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Countersignature:
+    """What a countersignature says.
+
+    Attributes:
+        study_digest: SHA-256 of the proposal.
+        manifest_sha256: of manifest.json.
+        party: whose it is.
+        approver: who looked, in the party's own words.
+        signed_at: UTC, to the second.
+    """
+
+    study_digest: bytes
+    manifest_sha256: bytes
+    party: str
+    approver: str
+    signed_at: dt.datetime
+
+
+def countersignature_body(statement: Countersignature) -> bytes:
+    """The canonical bytes that a party signs."""
+    return canonical_json(
+        {
+            "form": _FORM,
+            "study_sha256": statement.study_digest.hex(),
+            "manifest_sha256": statement.manifest_sha256.hex(),
+            "party": statement.party,
+            "approver": statement.approver,
+            "signed_at": statement.signed_at.astimezone(dt.UTC).strftime(_TIME),
+        }
+    )
+
+
+def read_countersignature(body: bytes) -> Countersignature:
+    """Read what another node signed.
+
+    Raises:
+        PeerFault: MESSAGE_INVALID.
+    """
+    try:
+        return _read(parse(body, source="countersignature"), body)
+    except VerticilError as error:
+        raise PeerFault(
+            "MESSAGE_INVALID", "".join(c if c.isprintable() else "?" for c in error.message[:300])
+        ) from None
+
+
+def _read(document: Node, body: bytes) -> Countersignature:
+    expect(document["form"], _FORM)
+    statement = Countersignature(
+        study_digest=_digest(document["study_sha256"]),
+        manifest_sha256=_digest(document["manifest_sha256"]),
+        party=document["party"].text(),
+        approver=document["approver"].text(),
+        signed_at=utc_time(document["signed_at"]),
+    )
+    if countersignature_body(statement) != body:
+        raise GateFailed("RELEASE_INVALID", f"{document.where}: not in canonical form")
+    return statement
+
+
+def _digest(node: Node) -> bytes:
+    text = node.text()
+    if len(text) != 64 or set(text) - set("0123456789abcdef"):
+        node.fail("expected 64 lower-case hexadecimal digits")
+    return bytes.fromhex(text)
+
+
+def check_countersignatures(
+    entries: Iterable[Node],
+    study: Study,
+    *,
+    study_digest: str,
+    manifest_sha256: bytes,
+    authority: bytes,
+    anchored: bool,
+    complete: bool,
+) -> tuple[str, ...]:
+    """Check the countersignatures of a release.
+
+    Args:
+        entries: of manifest.sig.
+        study: the effective study.
+        study_digest: of the proposal, as the manifest says.
+        manifest_sha256: of the manifest's bytes.
+        authority: certificate of the federation's authority, DER.
+        anchored: whether the reader brought it.
+        complete: whether there must be as many as the study asks for.
+
+    Returns:
+        The parties that have countersigned, in the study's order.
+
+    Raises:
+        GateFailed: RELEASE_INVALID, one does not hold, or there are too few; RELEASE_UNTRUSTED, one is of another authority.
+    """
+    found: list[str] = []
+    for entry in entries:
+        signed = signed_statement(entry)
+        statement = _read(parse(signed.body, source=f"{entry.where}: body"), signed.body)
+        signer(
+            signed,
+            authority,
+            role=Role.PARTY,
+            name=statement.party,
+            at=statement.signed_at,
+            where=entry.where,
+            anchored=anchored,
+        )
+        if statement.party not in study.parties or statement.party in found:
+            entry.fail(f"'{statement.party}' is no party of the study, or has countersigned already")
+        if (statement.study_digest.hex(), statement.manifest_sha256) != (study_digest, manifest_sha256):
+            entry.fail(f"'{statement.party}' has countersigned another release")
+        found.append(statement.party)
+    if complete and len(found) < study.countersignatures_needed:
+        raise GateFailed(
+            "RELEASE_INVALID",
+            f"manifest.sig: countersigned by {len(found)} parties, expected {study.countersignatures_needed} by the study",
+            hint="it is not published yet: the parties look at it first",
+        )
+    return tuple(party for party in study.parties if party in found)

@@ -1,0 +1,217 @@
+"""Votes signed with the approvers' own keys: who may vote, what a vote counts for, and what is no vote."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime as dt
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from verticil.cli.main import main
+from verticil.party import office
+from verticil.party.config import load_party
+from verticil.party.control.site import Site, init_state
+from verticil.party.control.state import Task
+from verticil.party.decision.approvers import ApproverKey, check_vote, vote_body
+from verticil.party.front.approvers import add_approver
+from verticil.shared.errors import DataFault, Misuse, Refusal, VerticilError
+from verticil.shared.study import canonical
+from verticil.shared.study.approval import parse_approval
+from verticil.shared.study.states import State
+
+NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
+FEDERATION = f"""
+schema = 1
+name = "trial"
+ca_certificate = "ca.crt"
+ca_sha256 = "{"0" * 64}"
+[miner]
+endpoint = "localhost:1"
+"""
+PARTY = """
+schema = 1
+name = "clinic"
+federation = "federation.toml"
+state_directory = "state"
+[identity]
+certificate = "clinic.crt"
+key = "clinic.key"
+[linkage]
+key = "linkage.key"
+[dataset.people]
+path = "people.csv"
+id = "id"
+[policy]
+approvers_needed = {needed}
+max_epsilon_per_column = 3.0
+max_epsilon_per_study = 6.0
+max_epsilon_lifetime = 8.0
+minimum_common_records = 50
+recipients = ["miner"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, release_study) -> Path:
+    """A site with a study that waits; nobody is named yet."""
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+    (tmp_path / "party.toml").write_text(PARTY.format(needed=2))
+    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
+    (tmp_path / "linkage.key").chmod(0o600)
+    rows = [f"p{i},{i % 100},{'yes' if i % 3 else 'no'}" for i in range(150)]
+    (tmp_path / "people.csv").write_text("\n".join(["id,age,smoker", *rows]) + "\n")
+    init_state(tmp_path / "state", site_secret=b"s" * 32)
+    with Site.open(load_party(tmp_path / "party.toml")) as site:
+        task = Task(
+            digest=canonical.digest(release_study), version=1, state=int(State.AWAITING_APPROVAL),
+            proposal=canonical.to_bytes(release_study), effective=b"", effective_digest=b"", approved=False,
+            pseudonyms_complete=False, alignment_confirmed=False, units_received=(), failure="",
+        )  # fmt: skip
+        site.state.remember(task, release_study.id, NOW)
+    return tmp_path
+
+
+def approve(folder: Path, who: str, **options: object) -> dict[str, object]:
+    return office.approve(load_party(folder / "party.toml"), "heart", who, at=NOW, **options)  # type: ignore[arg-type]
+
+
+def refused(folder: Path, who: str, **options: object) -> VerticilError:
+    with pytest.raises(VerticilError) as caught:
+        approve(folder, who, **options)
+    return caught.value
+
+
+def name(folder: Path, *names: str) -> None:
+    for each in names:
+        add_approver(folder / "party.toml", each)
+
+
+def test_two_named_approvers_sign_and_the_approval_names_both(folder):
+    name(folder, "officer@clinic", "it@clinic")
+    first = approve(folder, "officer@clinic")
+    assert (first["approved"], first["approvers"]) == (False, ["officer@clinic"])
+    second = approve(folder, "it@clinic")
+    assert (second["approved"], second["approvers"]) == (True, ["officer@clinic", "it@clinic"])
+    config = load_party(folder / "party.toml")
+    with Site.open(config) as site:
+        record = site.state.find("heart")
+        assert parse_approval(record.approval).approver == "officer@clinic, it@clinic"
+        for vote in site.minutes.votes(record.digest):
+            body = vote_body(party="clinic", study_id="heart", content=vote.content, approver=vote.approver, at=vote.at)
+            assert check_vote(body, vote.signature, config.approver_keys[vote.approver])
+        site.check_binding(record, NOW.date())
+
+
+def test_one_approver_cannot_vote_for_the_other(folder):
+    name(folder, "officer", "it")
+    error = refused(folder, "it", key=folder / "approvers" / "officer.key")
+    assert (error.code, error.exit_code) == ("NOT_APPROVED", 4)
+    (folder / "approvers" / "it.key").unlink()
+    assert refused(folder, "it").code == "NOT_APPROVED"
+    assert refused(folder, "stranger").code == "POLICY_REFUSED"
+    assert refused(folder, "by rule 1 'x'").code == "USAGE"
+
+
+def test_where_nobody_is_named_one_word_is_enough_and_two_cannot_be_had(folder):
+    error = refused(folder, "officer")
+    assert error.code == "NOT_APPROVED"
+    assert "party approver add" in error.hint
+    (folder / "party.toml").write_text(PARTY.format(needed=1))
+    facts = approve(folder, "officer")
+    assert (facts["approved"], facts["signed_with"]) == (True, "the site's key")
+
+
+def test_names_of_an_older_party_toml_need_keys_before_they_can_approve(folder):
+    """The way from a plain list: the error says the command, and after it the same words approve."""
+    (folder / "party.toml").write_text(PARTY.format(needed=1).replace("[policy]", '[policy]\napprovers = ["officer"]'))
+    error = refused(folder, "officer")
+    assert error.code == "NOT_APPROVED"
+    assert error.hint == "make it once: verticil party approver add officer --key FILE"
+    name(folder, "officer")
+    assert approve(folder, "officer")["signed_with"] == "the approver's key"
+
+
+def test_a_row_in_the_database_is_not_a_vote(folder):
+    """Somebody writes votes and an approval past the command: nothing is sent on them."""
+    name(folder, "officer", "it")
+    approve(folder, "officer")
+    with contextlib.closing(sqlite3.connect(folder / "state" / "party.sqlite")) as database, database:
+        (content, at, signature) = database.execute("SELECT content, voted_at, signature FROM vote").fetchone()
+        digest = database.execute("SELECT digest FROM vote").fetchone()[0]
+        database.execute("INSERT INTO vote VALUES (?, 'it', ?, ?, ?)", (digest, content, at, signature))
+    with Site.open(load_party(folder / "party.toml")) as site:
+        record = site.state.find("heart")
+        found = site.review(record, NOW)
+        from verticil.party.control import approval
+
+        site.state.approve(record.digest, approval.body_of(found, "clinic", "officer, it", NOW), NOW)
+        with pytest.raises(Refusal, match="1 of 2 approvers have signed it") as caught:
+            site.check_binding(site.state.find("heart"), NOW.date())
+        assert caught.value.code == "APPROVAL_VOID"
+    assert approve(folder, "it")["approved"]  # the right key mends it
+    with Site.open(load_party(folder / "party.toml")) as site:
+        site.check_binding(site.state.find("heart"), NOW.date())
+
+
+def test_a_key_that_is_taken_away_takes_its_votes_along(folder):
+    name(folder, "officer", "it")
+    approve(folder, "officer")
+    approve(folder, "it")
+    config = load_party(folder / "party.toml")
+    other = ApproverKey.create(folder / "new.key").public
+    changed = dataclasses.replace(config, approver_keys={**config.approver_keys, "it": other})
+    with Site.open(changed) as site, pytest.raises(Refusal, match="1 of 2"):
+        site.check_binding(site.state.find("heart"), NOW.date())
+
+
+def test_the_files_are_the_persons_alone(folder):
+    made = add_approver(folder / "party.toml", "officer")
+    path = Path(str(made["key"]))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    path.chmod(0o644)
+    assert refused(folder, "officer").code == "CONFIG_INVALID"
+    other = X25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    wrong = folder / "wrong.key"
+    wrong.write_bytes(other)
+    wrong.chmod(0o600)
+    with pytest.raises(Misuse, match="expected an Ed25519 key"):
+        ApproverKey.load(wrong)
+    with pytest.raises(DataFault, match="cannot be read"):
+        ApproverKey.load(folder / "absent.key")
+
+
+def test_adding_changes_nothing_else_and_leaves_a_broken_file_alone(folder):
+    before = (folder / "party.toml").read_text()
+    add_approver(folder / "party.toml", "officer")
+    after = (folder / "party.toml").read_text()
+    assert after.startswith(before)
+    with pytest.raises(Misuse, match="has a key already"):
+        add_approver(folder / "party.toml", "officer")
+    with pytest.raises(Misuse, match="another approver"):
+        add_approver(folder / "party.toml", "it", key=folder / "approvers" / "officer.key")
+    (folder / "party.toml").write_text(
+        after.replace("approvers_needed = 2", 'approvers_needed = 1\napprovers = ["officer"]')
+    )
+    with pytest.raises(Misuse, match="has a key in"):
+        add_approver(folder / "party.toml", "it")
+    assert not (folder / "approvers" / "it.key").exists()
+    assert [path.name for path in folder.glob(".party*")] == []
+
+
+def test_a_key_made_elsewhere_is_added_by_its_public_line(folder, capsys):
+    assert main(["party", "approver", "keygen", "--key", str(folder / "mine.key"), "--format", "json"]) == 0
+    public = json.loads(capsys.readouterr().out)["public_key"]
+    config = ["--config", str(folder / "party.toml")]
+    assert main(["party", "approver", "add", "Dr. Who", "--public-key", public, *config]) == 0
+    assert main(["party", "approver", "add", "x", "--public-key", "AAAA", *config]) == 2
+    capsys.readouterr()
+    assert main(["party", "approver", "list", *config, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["approvers"] == [{"name": "Dr. Who", "public_key": public}]
+    assert approve(folder, "Dr. Who", key=folder / "mine.key")["approvers"] == ["Dr. Who"]

@@ -1,0 +1,298 @@
+"""Whatever gives an approval its meaning: a change of it voids the approval, and the change is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from verticil.party.config import PartyConfig, load_party
+from verticil.party.control.site import Site, init_state
+from verticil.party.control.state import Task
+from verticil.party.decision.comparison import changes
+from verticil.party.front.inbox import inbox, show
+from verticil.shared.channels.transition import binary, quantize
+from verticil.shared.errors import Refusal
+from verticil.shared.model.schema import Schema
+from verticil.shared.study import canonical
+from verticil.shared.study.approval import parse_approval
+from verticil.shared.study.document import PublishRule, Study
+from verticil.shared.study.states import State
+
+NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
+N = 150
+FEDERATION = f"""
+schema = 1
+name = "trial"
+ca_certificate = "ca.crt"
+ca_sha256 = "{"0" * 64}"
+[miner]
+endpoint = "localhost:1"
+"""
+PARTY = """
+schema = 1
+name = "clinic"
+federation = "federation.toml"
+state_directory = "state"
+[identity]
+certificate = "clinic.crt"
+key = "clinic.key"
+[linkage]
+key = "linkage.key"
+[dataset.people]
+path = "people.csv"
+id = "id"
+[policy]
+max_epsilon_per_column = 3.0
+max_epsilon_per_study = 6.0
+max_epsilon_lifetime = 8.0
+minimum_common_records = 50
+recipients = ["miner"]
+"""
+
+
+def people() -> str:
+    rows = [f"p{i},{i % 100},{'yes' if i % 3 else 'no'},{'yes' if i % 5 else 'no'}" for i in range(N)]
+    return "\n".join(["id,age,smoker,smokes", *rows]) + "\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+    (tmp_path / "party.toml").write_text(PARTY)
+    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
+    (tmp_path / "linkage.key").chmod(0o600)
+    (tmp_path / "people.csv").write_text(people())
+    init_state(tmp_path / "state", site_secret=b"s" * 32)
+    return tmp_path
+
+
+def config_of(folder: Path) -> PartyConfig:
+    return load_party(folder / "party.toml")
+
+
+def offer(site: Site, study: Study) -> bytes:
+    digest = canonical.digest(study)
+    task = Task(
+        digest=digest, version=1, state=int(State.AWAITING_APPROVAL), proposal=canonical.to_bytes(study), effective=b"",
+        effective_digest=b"", approved=False, pseudonyms_complete=False, alignment_confirmed=False, units_received=(), failure="",
+    )  # fmt: skip
+    site.state.remember(task, study.id, NOW)
+    return digest
+
+
+def with_variable(study: Study, name: str, **change: object) -> Study:
+    schema = Schema(
+        variables=tuple(
+            dataclasses.replace(variable, **change) if variable.name == name else variable  # type: ignore[arg-type]
+            for variable in study.schema.variables
+        )
+    )
+    return dataclasses.replace(study, schema=schema)
+
+
+def without(study: Study, name: str) -> Study:
+    schema = Schema(variables=tuple(variable for variable in study.schema.variables if variable.name != name))
+    units = tuple(unit for unit in study.units if name not in unit.variables)
+    return dataclasses.replace(study, schema=schema, units=units)
+
+
+def with_unit(study: Study, index: int, **change: object) -> Study:
+    return dataclasses.replace(
+        study,
+        units=tuple(
+            dataclasses.replace(unit, **change) if i == index else unit  # type: ignore[arg-type]
+            for i, unit in enumerate(study.units)
+        ),
+    )
+
+
+OF_STUDY: dict[str, tuple[Callable[[Study], Study], str]] = {
+    "columns": (lambda s: without(s, "region"), "column 'region' of 'registry': is gone"),
+    "categories": (
+        lambda s: with_variable(s, "smoker", labels=("no", "now and then")),
+        "column 'smoker': with the new categories 'now and then'",
+    ),
+    "order of categories": (
+        lambda s: with_variable(s, "smoker", labels=("yes", "no")),
+        "column 'smoker': its categories are in another order: 'yes', 'no', was 'no', 'yes'",
+    ),
+    "matrix cell": (
+        lambda s: with_unit(s, 1, transition=quantize(binary(0.2, 0.25))),
+        "column 'smoker': a true 'no' is reported as 'yes' 20 % of the time, was 10 %",
+    ),
+    "alignment": (
+        lambda s: dataclasses.replace(s, linkage=dataclasses.replace(s.linkage, mode="dh-psi")),
+        "linkage.mode: 'dh-psi', was 'keyed-hash'",
+    ),
+    "smallest number in common": (
+        lambda s: dataclasses.replace(s, linkage=dataclasses.replace(s.linkage, minimum_common_records=60)),
+        "linkage.minimum_common_records: 60, was 100",
+    ),
+    "model and recipient": (lambda s: dataclasses.replace(s, model="peer"), "column 'age': goes to registry, went to miner"),
+    "expiry": (lambda s: dataclasses.replace(s, expires=dt.date(2098, 1, 1)), "expires: 2098-01-01, was 2099-12-31"),
+    "parties": (
+        lambda s: dataclasses.replace(s, parties=("registry", "clinic")),
+        "parties: ('registry', 'clinic'), was ('clinic', 'registry')",
+    ),
+    "publication": (lambda s: dataclasses.replace(s, publish=PublishRule()), "publish: (quorum none), was none"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", OF_STUDY)
+def test_a_changed_study_is_named(release_study, what):
+    change, named = OF_STUDY[what]
+    assert named in changes(release_study, change(release_study))
+    assert changes(release_study, release_study) == ()
+
+
+def test_whatever_field_differs_something_is_said(release_study):
+    """Every field of a study, also those that later versions add: a change that nobody names would be approved unseen."""
+    other = {
+        "id": "another", "title": "x", "purpose": "x", "model": "peer", "expires": dt.date(2098, 1, 1), "parties": ("x",),
+        "linkage": None, "schema": with_variable(release_study, "smoker", labels=("a", "b")).schema,
+        "units": (*release_study.units[:-1], dataclasses.replace(release_study.units[-1], scheme="none")),
+        "structure": dataclasses.replace(release_study.structure, seed=8), "parameters": None, "release": None, "breach": 0,
+        "share": 0, "publish": PublishRule(quorum=1),
+    }  # fmt: skip
+    for field in dataclasses.fields(Study):
+        value = other.get(field.name, 0)
+        changed = dataclasses.replace(release_study, **{field.name: value})
+        assert changes(release_study, changed), field.name
+
+
+@pytest.mark.parametrize("what", ["matrix cell", "expiry", "columns"])
+def test_a_study_of_the_same_id_is_not_approved_by_the_earlier_approval(folder, release_study, what):
+    """The approval is the old study's: nothing of the new one is approved, and inbox and show say what changed."""
+    change, named = OF_STUDY[what]
+    with Site.open(config_of(folder)) as site:
+        digest = offer(site, release_study)
+        site.approve(site.state.study(digest), "officer", NOW)
+        again = offer(site, change(release_study))
+        assert site.state.study(again).approval is None
+        given = parse_approval(site.state.study(digest).approval)
+        with pytest.raises(Refusal) as caught:
+            site.check_binding(
+                dataclasses.replace(site.state.study(again), approval=site.state.study(digest).approval), NOW.date()
+            )
+        assert caught.value.code == "APPROVAL_VOID"
+        assert given.proposal_digest == digest
+    config = config_of(folder)
+    facts = show(config, again.hex(), diff=True, at=NOW)
+    assert facts["compared_with"] == digest.hex()
+    assert facts["compared_with_approved"] is True
+    assert named in facts["changes"]
+    (line,) = inbox(config, at=NOW)["waiting"]  # the approved one waits for nobody here
+    assert line["digest"] == again.hex()
+    assert named in line["changed"]
+
+
+def change_declaration(folder: Path) -> None:
+    text = '[[randomization]]\nvariables = ["smoker"]\nscheme = "symmetric"\nkeep = 0.75\n[policy]'
+    (folder / "party.toml").write_text(PARTY.replace("[policy]", text))
+
+
+def change_source(folder: Path) -> None:
+    text = '[dataset.people.columns.smoker]\nsource = "smokes"\n[policy]'
+    (folder / "party.toml").write_text(PARTY.replace("[policy]", text))
+
+
+def change_recode(folder: Path) -> None:
+    text = '[dataset.people.columns.smoker]\nrecode = { "never" = "no" }\n[policy]'
+    (folder / "party.toml").write_text(PARTY.replace("[policy]", text))
+
+
+def change_dataset(folder: Path) -> None:
+    (folder / "party.toml").write_text(PARTY.replace("dataset.people", "dataset.patients"))
+
+
+def change_a_value(folder: Path) -> None:
+    (folder / "people.csv").write_text(people().replace("p7,7,yes", "p7,7,no"))
+
+
+def add_a_person(folder: Path) -> None:
+    (folder / "people.csv").write_text(people() + "p999,50,no,no\n")
+
+
+OF_SITE: dict[str, tuple[Callable[[Path], None], str]] = {
+    "declaration": (
+        change_declaration,
+        "the declaration in party.toml changed; column 'smoker': scheme 'symmetric', was 'matrix';"
+        " column 'smoker': a true 'no' is reported as 'no' 75 % of the time, was 90 %",
+    ),
+    "source": (change_source, "column 'smoker': is read from the local column 'smokes', was 'smoker'"),
+    "recode": (change_recode, "column 'smoker': its recode changed"),
+    "data set": (change_dataset, "column 'age': is read from data set 'patients', was 'people'"),
+    "a value": (change_a_value, "column 'smoker': the data of data set 'people' changed"),
+    "a person": (add_a_person, "column 'age': the data of data set 'people' changed (151 records, were 150)"),
+}
+
+
+@pytest.mark.parametrize("what", OF_SITE)
+def test_a_change_at_the_site_voids_the_approval_and_is_named(folder, release_study, what):
+    change, named = OF_SITE[what]
+    with Site.open(config_of(folder)) as site:
+        digest = offer(site, release_study)
+        site.approve(site.state.study(digest), "officer", NOW)
+    change(folder)
+    with Site.open(config_of(folder)) as site:
+        record = site.state.study(digest)
+
+        def use() -> None:
+            study = site.check_binding(record, NOW.date())
+            site.check_data(record, parse_approval(record.approval), study, site.read(record))
+
+        with pytest.raises(Refusal) as caught:
+            use()
+        assert (caught.value.code, caught.value.exit_code) == ("APPROVAL_VOID", 4)
+        assert named in caught.value.message
+        verdict = site.approve(record, "officer", NOW)  # not sent yet: it is approved anew, and told what changed
+        if what != "declaration":
+            assert any(text in named for text in verdict.changed)
+            assert verdict.void == ("officer",)
+        record = site.state.study(digest)
+        use()
+
+
+def test_a_change_of_one_value_is_blamed_on_its_column_only(folder, release_study):
+    with Site.open(config_of(folder)) as site:
+        digest = offer(site, release_study)
+        site.approve(site.state.study(digest), "officer", NOW)
+    change_a_value(folder)
+    with Site.open(config_of(folder)) as site:
+        verdict = site.approve(site.state.study(digest), "officer", NOW)
+    assert verdict.changed == ("column 'smoker': the data of data set 'people' changed",)
+
+
+def test_show_says_every_column_the_total_and_the_lifetime(folder, release_study):
+    with Site.open(config_of(folder)) as site:
+        digest = offer(site, release_study)
+    facts = show(config_of(folder), "heart", at=NOW)
+    age, smoker = facts["columns"]
+    assert smoker["words"][0] == (
+        "a true 'no' is reported as 'no' 90 % of the time;"
+        " someone who thought it 15 % likely can raise that to at most 38.85 %"  # .15 * 3.6 / (1 + .15 * 2.6)
+    )
+    assert age["recipients"] == ["miner"]
+    assert facts["total_words"].startswith("all 2 columns of one person together: ")
+    (cost,) = facts["cost"]
+    assert cost["epsilon"] == pytest.approx(2.0 + 2.0149, abs=1e-3)  # methods.md 1.1: ln 7.5
+    assert (cost["lifetime_before"], cost["lifetime_limit"]) == (0.0, 8.0)
+    assert facts["objections"] == []
+    assert show(config_of(folder), digest.hex(), diff=True, at=NOW)["compared_with"] is None
+    json.dumps(facts)
+
+
+def test_show_of_a_study_between_peers_says_who_reads_what(folder, peer_study):
+    (folder / "people.csv").write_text("id,age,smoker\n" + "".join(f"p{i},young,no\n" for i in range(N)))
+    with Site.open(config_of(folder)) as site:
+        offer(site, peer_study())
+    facts = show(config_of(folder), "peers", at=NOW)
+    age, smoker = facts["columns"]
+    assert (age["recipients"], smoker["recipients"]) == (["registry"], ["insurer"])
+    assert "exact functions of its table" in facts["share_words"]
+    assert any("not in policy.recipients" in text for text in facts["objections"])
