@@ -86,11 +86,11 @@ class Delivery:
         self._rows: NDArray[np.int64] | None = None
         self._told: tuple[Coordinator, int] | None = None
         self._transfer = Stoppable()
+        self._for_people = False  # no rule approves it
 
     def stop_transfer(self) -> None:
         """The study was revoked or denied: break off what is under way to the miner."""
         self._transfer.stop()
-        self._for_people = False  # no rule approves it
 
     async def step(self, coordinator: Coordinator) -> bool:
         """Do the next step.
