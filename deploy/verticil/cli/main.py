@@ -22,8 +22,8 @@ from verticil.cli import (
     health,
     linkage,
     miner,
-    party,
     party_approver,
+    party_custody,
     party_decide,
     party_record,
     pki,
@@ -71,7 +71,7 @@ app.add_typer(
     help="The node at a data-holding site.",
     epilog="Example: verticil party run --config party.toml",
 )
-party.app.add_typer(
+party_custody.app.add_typer(
     party_record.audit_app,
     name="audit",
     help="The log of what this site did, each line chained to the one before.",

@@ -282,7 +282,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Provision the demonstration's federation (one-shot key service).")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--endpoint", required=True)
-    parser.add_argument("--seed", type=int, help="derive the sites' secrets from it; the miner must say so: --seed-derived")
+    parser.add_argument(
+        "--seed", type=int, help="derive the sites' secrets from it; the miner must say so: --seed-derived"
+    )
     arguments = parser.parse_args()
     if (arguments.out / "miner" / "miner.toml").exists():
         return
