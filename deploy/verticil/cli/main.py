@@ -29,6 +29,7 @@ from verticil.cli import (
     pki,
     release,
     reproduce,
+    service_unit,
     simulate,
     study,
 )
@@ -76,6 +77,9 @@ party_custody.app.add_typer(
     name="audit",
     help="The log of what this site did, each line chained to the one before.",
     epilog="Example: verticil party audit verify --config party.toml",
+)
+miner.app.command("install-service", epilog="Example: verticil miner install-service --print --config miner.toml")(
+    service_unit.install_miner
 )
 app.add_typer(
     miner.app,
