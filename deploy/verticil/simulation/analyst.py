@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import signal
 import sys
 import time
@@ -83,6 +84,9 @@ async def follow_study(
         except VerticilError as error:
             if not retriable(error) or time.monotonic() - answered >= patience_seconds:
                 raise
+            if told != error.code:
+                step(f"waiting for the miner: {error.code}")
+                told = error.code
             await asyncio.sleep(ASK_AGAIN_SECONDS)
             continue
         version, answered = study.version, time.monotonic()
@@ -148,7 +152,14 @@ def main() -> int:
     folder: Path = parser.parse_args().folder
     signal.signal(signal.SIGTERM, _end)  # as the first process of a container there is no default
     try:
-        asyncio.run(carry_out(folder, folder / "release", step=lambda line: print(line, flush=True)))  # noqa: T201
+        asyncio.run(
+            carry_out(
+                folder,
+                folder / "release",
+                step=lambda line: print(line, flush=True),  # noqa: T201
+                patience_seconds=math.inf,  # a container's miner may be away for a while
+            )
+        )
     except Misuse as error:
         if error.code != "FILE_EXISTS":
             sys.stderr.write(f"{error}\n")

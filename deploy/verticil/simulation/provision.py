@@ -331,12 +331,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Provision the demonstration's federation (one-shot key service).")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--endpoint", required=True)
+    parser.add_argument(
+        "--seed", type=int, help="derive the sites' secrets from it; the miner must say so: --seed-derived"
+    )
     arguments = parser.parse_args()
     if (arguments.out / "miner" / "miner.toml").exists():
         return
     host, _, port = arguments.endpoint.rpartition(":")
-    hosts = (host, "localhost", "127.0.0.1")
-    provision_demo(arguments.out, endpoint=arguments.endpoint, listen=f"0.0.0.0:{port}", hosts=hosts)
+    provision_demo(
+        arguments.out,
+        endpoint=arguments.endpoint,
+        listen=f"0.0.0.0:{port}",
+        hosts=(host, "localhost", "127.0.0.1"),
+        seed=arguments.seed,
+    )
 
 
 if __name__ == "__main__":
