@@ -33,11 +33,12 @@ from hypothesis import strategies as st
 
 from verticil.miner.config import load_miner
 from verticil.party.config import load_party
-from verticil.party.control.approval import parsed
+from verticil.party.control.approval import content_of, parsed
 from verticil.party.control.database import Database
 from verticil.party.control.secret import FILE_NAME as SECRET_NAME
 from verticil.party.control.secret import read_secret
-from verticil.party.evidence.audit import AuditLog, Event, What
+from verticil.party.decision.approvers import ApproverKey
+from verticil.party.evidence.audit import AuditLog, Event, What, entries
 from verticil.party.evidence.audit import verify as verify_audit
 from verticil.party.records.keyfile import read_key
 from verticil.party.records.linkage import common_from_bitmap
@@ -51,6 +52,11 @@ from verticil.shared.membership.register import sign_request
 from verticil.shared.membership.request import create_request, parse_request, read_request
 from verticil.shared.membership.revocation import make_list, parse_list
 from verticil.shared.release.bundle import sign_release, write_release
+from verticil.shared.release.countersignature import (
+    Countersignature,
+    countersignature_body,
+    read_countersignature,
+)
 from verticil.shared.release.joint import parse_statement, statement_body
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
@@ -74,6 +80,7 @@ EXEMPT: Mapping[str, str] = {
     "miner.service.structure_job.StructureJob.from_json": "the same",
     "miner.storage.alignment.read_list": "maps a file whose size and SHA-256 were checked before",
     "shared.transport.authority.open_authority": "the authority's own folder; reads with read_certificates and load_private_key",
+    "shared.membership.register.entries": "the authority's own register, whose certificates it verifies",
     "simulation.peers.load_everywhere": "reads with read_study",
     "cli.party.load": "reads with read_study",
     "cli.pki_site.install": "reads with install",
@@ -187,6 +194,12 @@ def make_decoders(
         Deletion(study_digest=bytes(32), study_id="hearts", party="clinic", artifacts={0: bytes(32)}, why="revoked",
                  miner="miner", deleted_at=now)
     )  # fmt: skip
+
+    countersignature = countersignature_body(
+        Countersignature(
+            study_digest=bytes(32), manifest_sha256=bytes(32), party="clinic", approver="a person", signed_at=now
+        )
+    )
 
     release = folder / "release"
     write_release(release, dataclasses.replace(release_content, published_at=now))
@@ -335,6 +348,12 @@ def make_decoders(
         "party.evidence.audit.verify": Decoder(
             lambda data: verify_audit(data, anchor_number=0, anchor_hash=bytes(32), name="audit.jsonl"), audit
         ),
+        "party.decision.approvers.ApproverKey.load": Decoder(
+            _file(node / "pki", "clinic.sign", ApproverKey.load), (node / "pki" / "clinic.sign").read_bytes()
+        ),
+        "shared.release.countersignature.read_countersignature": Decoder(read_countersignature, countersignature),
+        "party.evidence.audit.entries": Decoder(lambda data: list(entries(data)), audit),
+        "party.control.approval.content_of": Decoder(content_of, approval),
         "party.records.linkage.common_from_bitmap": Decoder(
             lambda data: common_from_bitmap(
                 listed, np.arange(64), data, expected_sha256=sha256_of_common, n_common=32, minimum=1
@@ -383,6 +402,10 @@ NAMES = (
     "party.control.secret.read_secret",
     "party.records.keyfile.read_key",
     "party.evidence.audit.verify",
+    "party.decision.approvers.ApproverKey.load",
+    "shared.release.countersignature.read_countersignature",
+    "party.evidence.audit.entries",
+    "party.control.approval.content_of",
     "party.records.linkage.common_from_bitmap",
 )
 
@@ -394,7 +417,9 @@ def decoders(
     return make_decoders(tmp_path_factory.mktemp("decoders"), release_study, release_content, peer_case, peer_study)
 
 
-LOOKS_LIKE_A_NAME = re.compile(r"^(parse|read|load|unpack|from_|plain_data|parsed|verify|install|open_|common_from)")
+LOOKS_LIKE_A_NAME = re.compile(
+    r"^(parse|read|load|unpack|from_|plain_data|parsed|verify|install|open_|common_from|entries|content_of)"
+)
 LOOKS_LIKE_FOREIGN = re.compile(r"bytes|Path|\bstr\b|Signed|Chunk|ErrorDetail|Table|NDArray")
 
 
