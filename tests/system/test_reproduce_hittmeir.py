@@ -75,10 +75,12 @@ def test_every_part_runs_and_is_written(capsys: pytest.CaptureFixture[str], tmp_
         (12, 6),
     ):  # the first row is the table's with the ordinary networks, as in the paper
         ordinary, custom = answer[f"table_{number}"]["rows"]
-        assert ordinary == {**answer[f"table_{repeated}"]["rows"][-1], "theirs": None}
+        assert {**ordinary, "theirs": None} in [
+            {**row, "theirs": None} for row in answer[f"table_{repeated}"]["rows"] if row["method"] == "genetic"
+        ]
         assert custom["trained_on"] == "custom"
     found, fraud = answer["table_7"]["rows"][0], answer["table_7"]["rows"][0]["theirs"]["confusion"]
-    assert np.array(found["confusion"]["NB"]).sum() == 120
+    assert np.array(found["confusion"]["NB"]).sum(axis=1).tolist()[1] > 5  # of 60 simulated frauds, a fifth is tested
     assert fraud["SV"] == [[56840, 10], [33, 79]]
     assert answer["spent"]["cpu_seconds"] > 0
     columns = answer["figure_1"]["names"]
@@ -222,13 +224,24 @@ def test_randomized_columns_are_searched_genetically_only() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_utility_on_adult_is_that_of_the_original_records() -> None:
+def test_utility_on_adult_is_that_of_the_original_records_and_of_the_paper() -> None:
     """Average accuracy of the five classifiers at k = 3, nothing randomized: within half a point of the original records."""
     data = datasets.adult()
-    rows = accuracies(data, scale=dataclasses.replace(FULL, degrees=(3,)), seed=1, step=lambda _: None)
-    original, genetic = rows[0], next(row for row in rows if row.method is Method.genetic)
-    assert original.majority == pytest.approx(76.4, abs=0.05)
-    assert genetic.average > original.average - 0.5
+    without = ("marital-status", "relationship")
+    scale = dataclasses.replace(FULL, degrees=(3,))
+    rows = accuracies(data, scale=scale, seed=1, step=lambda _: None, without=without)
+    assert [(row.method, row.without) for row in rows] == [
+        (None, without), (Method.greedy, without), (Method.genetic, without), (None, ()), (Method.genetic, ()),
+    ]  # fmt: skip
+    for original, genetic in ((rows[0], rows[2]), (rows[3], rows[4])):
+        assert original.majority == pytest.approx(76.4, abs=0.05)
+        assert genetic.average > original.average - 0.5
+    for row in rows[:3]:  # theirs: 81.8, 79.5, 81.4
+        theirs = paper.theirs_of_score("table 6", row)
+        assert theirs is not None
+        assert row.average == pytest.approx(theirs.mean["average"], abs=0.5)
+        assert all(abs(value - theirs.mean[name]) < 1 for name, value in row.accuracy.items())
+    assert paper.theirs_of_score("table 6", rows[3]) is None
 
 
 @pytest.mark.slow

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Mapping
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from verticil.cli.files import new_folder
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, text_console
 from verticil.shared.errors import Misuse
+
+if TYPE_CHECKING:
+    from verticil.simulation.chaos.drill import DrillResult
+    from verticil.simulation.processes import DemoResult
 
 __all__ = ["demo"]
 
@@ -51,6 +57,13 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the nodes' folders: configurations, keys, state, logs.")
     ] = False,
+    chaos: Annotated[
+        bool,
+        typer.Option(
+            "--chaos",
+            help="Run it twice, the second time with a line cut and processes killed, and compare what was published.",
+        ),
+    ] = False,
     form: FormatOption = Format.text,
 ) -> None:
     """Run a whole federation on this machine: three organisations, mutual TLS, a published and verified release.
@@ -58,11 +71,14 @@ def demo(
     The data are 30,647 people of the public UCI Adult extract, split by column between a census bureau, an employer and a
     tax office.
     """
+    from verticil.simulation.chaos.drill import run_drill
     from verticil.simulation.processes import run_demo
-    from verticil.simulation.summary import parameters_text, release_summary
+    from verticil.simulation.summary import release_summary
 
-    if relay and model is not Model.peer:
-        raise Misuse("USAGE", "--relay: only between peers", hint="verticil demo --model peer --relay")
+    if relay and (chaos or model is not Model.peer):
+        raise Misuse(
+            "USAGE", "--relay: only between peers, and without --chaos", hint="verticil demo --model peer --relay"
+        )
     folder = new_folder(out or _free_folder())
     progress = errors_console()
     count = 0
@@ -73,8 +89,13 @@ def demo(
         progress.print(f"[dim]{count:>3}[/] ", end="")
         progress.print(text, markup=False)
 
+    drill = None
     try:
-        result = run_demo(folder, model=model.value, relay=relay, rows=rows, seed=seed, keep=keep, step=step)
+        if chaos:
+            drill = run_drill(folder, model=model.value, rows=rows, seed=seed, keep=keep, step=step)
+            result = drill.demo
+        else:
+            result = run_demo(folder, model=model.value, relay=relay, rows=rows, seed=seed, keep=keep, step=step)
     except BaseException:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -95,12 +116,40 @@ def demo(
         "peak_memory_mib": {name: round(peak, 1) for name, peak in result.peak_memory_mib.items()},
         **summary,
     }
-    if emit(payload, form=form):
-        return
-    console = text_console()
+    if drill:
+        payload["chaos"] = {
+            "same_release": True,  # else there was an error
+            "events": [asdict(event) for event in drill.events],
+            "digests": drill.digests,
+            "epsilon_charged": drill.epsilon_charged,
+        }
+    if not emit(payload, form=form):
+        _print_result(result, folder, summary, model=model, relay=relay, drill=drill)
+
+
+def _print_result(
+    result: DemoResult,
+    folder: Path,
+    summary: Mapping[str, object],
+    *,
+    model: Model,
+    relay: bool,
+    drill: DrillResult | None,
+) -> None:
+    """What came of it, for people."""
+    from verticil.simulation.summary import parameters_text
+
+    release, console = next(iter(result.releases.values())), text_console()
     low, high = cast("tuple[float, float]", summary["epsilon_range"])
     total = cast("float", summary["epsilon_per_person"])
     console.print(f"\n[bold green]published and verified[/] in {result.wall_seconds:.1f} s: {release}")
+    if drill:
+        kills = sum(event.what == "kill" for event in drill.events)
+        cuts = sum(event.what == "cut" for event in drill.events)
+        console.print(
+            f"  after {kills} kills, {cuts} cut line      the same release as undisturbed ({len(drill.digests)} digests)"
+        )
+        console.print("  ledgers, audit logs            charged as undisturbed; every chain verified")
     if model is Model.peer:
         console.print("  the same release               at every party, signed by all of them")
         if relay:

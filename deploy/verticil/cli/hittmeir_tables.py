@@ -83,13 +83,18 @@ def _print_scores(console: Console, title: str, part: str, rows: Sequence[Score]
 
     what = ("F2 score" if part == "table 7" else "accuracy") + " in per cent" + ", theirs in brackets" * published
     shown = results_table(
-        f"\n{title}: {what}; most common class {rows[0].majority:.1f}",
+        f"\n{title}{_without(rows[0])}: {what}; most common class {rows[0].majority:.1f}",
         *("trained on", *rows[0].accuracy, "average"),
     )
     for row in rows:
         theirs = paper.theirs_of_score(part, row) if published else None
-        shown.add_row(_score_name(row), *_cells(row.accuracy, row.deviation, row.average, theirs))
+        name = _score_name(row) + ", all predictors" * (row.without != rows[0].without)
+        shown.add_row(name, *_cells(row.accuracy, row.deviation, row.average, theirs))
     console.print(shown)
+
+
+def _without(row: Score) -> str:
+    return f", predictors without {' and '.join(row.without)}" if row.without else ""
 
 
 def _print_confusion(console: Console, part: str, rows: Sequence[Score]) -> None:
@@ -130,7 +135,7 @@ def _print_attacks(console: Console, title: str, part: str, rows: Sequence[Attac
 
 def _score_name(row: Score) -> str:
     if row.method is None:
-        return "original" + (", without " + " and ".join(row.without) if row.without else "")
+        return "original"
     noise = "" if row.epsilon is None else f", epsilon = {row.epsilon:g}"
     return f"{row.trained_on if row.trained_on == 'custom' else row.method.value}, k = {row.k}{noise}"
 

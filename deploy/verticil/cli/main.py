@@ -22,13 +22,14 @@ from verticil.cli import (
     health,
     linkage,
     miner,
-    party,
     party_approver,
+    party_custody,
     party_decide,
     party_record,
     pki,
     release,
     reproduce,
+    service_unit,
     simulate,
     study,
 )
@@ -71,11 +72,14 @@ app.add_typer(
     help="The node at a data-holding site.",
     epilog="Example: verticil party run --config party.toml",
 )
-party.app.add_typer(
+party_custody.app.add_typer(
     party_record.audit_app,
     name="audit",
     help="The log of what this site did, each line chained to the one before.",
     epilog="Example: verticil party audit verify --config party.toml",
+)
+miner.app.command("install-service", epilog="Example: verticil miner install-service --print --config miner.toml")(
+    service_unit.install_miner
 )
 app.add_typer(
     miner.app,

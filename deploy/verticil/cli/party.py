@@ -76,6 +76,12 @@ def run(
     log_level: LogLevelOption = LogLevel.info,
     with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
     seed_derived: Annotated[bool, typer.Option("--seed-derived", hidden=True)] = False,
+    accept_older: Annotated[
+        bool,
+        typer.Option(
+            "--accept-older", help="After the restore of an old backup: charge what the ledger has forgotten."
+        ),
+    ] = False,
     form: FormatOption = Format.text,
 ) -> None:
     """Serve this site until SIGTERM or Ctrl-C: works on the miner's studies and on those between peers, sends what is approved.
@@ -98,7 +104,10 @@ def run(
             sys.stdout.flush()
 
     run_until_stopped(
-        lambda stop: run_party(document, started=started, seed_derived=seed_derived, stop=stop), with_parent=with_parent
+        lambda stop: run_party(
+            document, started=started, seed_derived=seed_derived, accept_older=accept_older, stop=stop
+        ),
+        with_parent=with_parent,
     )
     emit({"party": document.name, "stopped": True}, form=form)
 

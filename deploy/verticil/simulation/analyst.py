@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +25,7 @@ from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.client import Connection
+from verticil.shared.transport.client import Connection, retriable
 from verticil.shared.transport.coordinator import Control
 from verticil.shared.transport.fetch import fetch_release
 from verticil.shared.transport.pki import load_credentials
@@ -33,6 +35,7 @@ from verticil.wire.v1 import common_pb2, control_pb2
 __all__ = ["CarriedOut", "carry_out", "follow_study"]
 
 WAIT_SECONDS: Final = 2
+ASK_AGAIN_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,7 @@ async def follow_study(
     *,
     step: Callable[[str], None] = lambda _line: None,
     check: Callable[[], None] = lambda: None,
+    patience_seconds: float = 0.0,
 ) -> control_pb2.StudySummary:
     """Wait until a study is published.
 
@@ -66,16 +70,26 @@ async def follow_study(
         digest: of the proposal.
         step: told of every change.
         check: called every few seconds; raises what should end the waiting.
+        patience_seconds: how long a miner that does not answer is asked again.
 
     Raises:
         VerticilError: the study ended otherwise, with the miner's code, message and hint.
     """
-    version, told = 0, ""
+    version, told, answered = 0, "", time.monotonic()
     while True:
         check()
         request = control_pb2.GetStudyRequest(study_digest=digest, known_version=version, wait_seconds=WAIT_SECONDS)
-        study = (await control.get_study(request)).study
-        version = study.version
+        try:
+            study = (await control.get_study(request)).study
+        except VerticilError as error:
+            if not retriable(error) or time.monotonic() - answered >= patience_seconds:
+                raise
+            if told != error.code:
+                step(f"waiting for the miner: {error.code}")
+                told = error.code
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+            continue
+        version, answered = study.version, time.monotonic()
         name = State(study.state).words
         line = name + (f": {study.stage_detail}" if study.stage_detail else "")
         if line != told:
@@ -89,14 +103,19 @@ async def follow_study(
 
 
 async def carry_out(
-    folder: Path, release: Path, *, step: Callable[[str], None], check: Callable[[], None] = lambda: None
+    folder: Path,
+    release: Path,
+    *,
+    step: Callable[[str], None],
+    check: Callable[[], None] = lambda: None,
+    patience_seconds: float = 0.0,
 ) -> CarriedOut:
     """Submit ``folder/study.toml`` and bring the verified release home.
 
     Args:
         folder: the analyst's folder.
         release: folder to make.
-        step, check: as for `follow_study`.
+        step, check, patience_seconds: as for `follow_study`.
 
     Raises:
         VerticilError: whatever ended the study or the connection; RELEASE_INVALID or RELEASE_UNTRUSTED.
@@ -110,7 +129,9 @@ async def carry_out(
     try:
         submitted = await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))
         step(f"study '{study.id}' submitted, digest {submitted.study_digest.hex()[:12]}")
-        summary = await follow_study(control, submitted.study_digest, step=step, check=check)
+        summary = await follow_study(
+            control, submitted.study_digest, step=step, check=check, patience_seconds=patience_seconds
+        )
         await fetch_release(control, submitted.study_digest, release)
     finally:
         await control.close()
@@ -131,7 +152,14 @@ def main() -> int:
     folder: Path = parser.parse_args().folder
     signal.signal(signal.SIGTERM, _end)  # as the first process of a container there is no default
     try:
-        asyncio.run(carry_out(folder, folder / "release", step=lambda line: print(line, flush=True)))  # noqa: T201
+        asyncio.run(
+            carry_out(
+                folder,
+                folder / "release",
+                step=lambda line: print(line, flush=True),  # noqa: T201
+                patience_seconds=math.inf,  # a container's miner may be away for a while
+            )
+        )
     except Misuse as error:
         if error.code != "FILE_EXISTS":
             sys.stderr.write(f"{error}\n")

@@ -7,36 +7,43 @@ and on Ctrl-C; should this process be killed, they notice that their standard in
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Final, Literal
 
 from verticil.shared.config import RELAY, load_federation
-from verticil.shared.errors import InternalFault, VerticilError, from_code
 from verticil.shared.release.verification import VerifiedRelease
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.simulation import adult
 from verticil.simulation.analyst import CarriedOut, carry_out
+from verticil.simulation.children import Children
 from verticil.simulation.peers import free_addresses, load_everywhere, standing, take_home
 from verticil.simulation.provision import Provisioned, provision_demo, set_endpoint
 
-__all__ = ["DemoResult", "run_demo"]
+__all__ = [
+    "DemoResult",
+    "Model",
+    "Step",
+    "demo_result",
+    "provisioned",
+    "run_central",
+    "run_demo",
+    "run_peers",
+    "workplace",
+]
 
-START_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 15.0
 LOOK_SECONDS: Final = 0.3
 
 Step = Callable[[str], None]
+Model = Literal["central", "peer"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,92 +69,25 @@ class DemoResult:
     peak_memory_mib: Mapping[str, float]
 
 
-@dataclass(slots=True)
-class _Children:
-    """The node processes, by name."""
+async def run_central(
+    made: Provisioned, release: Path, *, seed_derived: bool, step: Step, children: Children
+) -> CarriedOut:
+    """A miner and its parties, and the analyst here.
 
-    folder: Path
-    running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
-    peak_memory_mib: dict[str, float] = field(default_factory=dict)
+    Args:
+        made: the federation.
+        release: folder for the release.
+        seed_derived: the release says that the sites' secrets come from a seed.
+        step: told of every step.
+        children: where the nodes are started.
 
-    async def start(self, name: str, *arguments: str, capture: bool = False) -> asyncio.subprocess.Process:
-        log = (self.folder / f"{name}.log").open("ab")
-        try:
-            child = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "verticil.cli",
-                *arguments,
-                "--with-parent",
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE if capture else log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C reaches us; we stop the children in order
-            )
-        finally:
-            log.close()
-        self.running[name] = child
-        return child
-
-    def check(self) -> None:
-        """Raise when a child has ended by itself."""
-        for name, child in self.running.items():
-            if child.returncode is not None:
-                raise self._failure(name, child.returncode)
-
-    def _failure(self, name: str, code: int) -> VerticilError:
-        lines = (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
-        for line in reversed(lines):
-            with suppress(ValueError, KeyError, TypeError):
-                error = cast("dict[str, str]", json.loads(line)["error"])
-                return from_code(error["code"], f"{name}: {error['message']}", hint=error.get("hint", ""))
-        return InternalFault(
-            "INTERNAL", f"{name} ended with exit code {code}", hint="run again with --keep and read its log"
-        )
-
-    def measure(self) -> None:
-        for name, child in self.running.items():
-            with suppress(OSError, ValueError, StopIteration):
-                status = Path(f"/proc/{child.pid}/status").read_text(encoding="ascii").splitlines()
-                peak = next(line for line in status if line.startswith("VmHWM:"))
-                self.peak_memory_mib[name] = max(self.peak_memory_mib.get(name, 0.0), int(peak.split()[1]) / 1024)
-
-    async def stop(self) -> None:
-        """Stop every child: politely, then by force."""
-        self.measure()
-        for child in self.running.values():
-            if child.returncode is None:
-                child.terminate()
-        for child in self.running.values():
-            try:
-                await asyncio.wait_for(child.wait(), STOP_SECONDS)
-            except TimeoutError:
-                with suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
-                await child.wait()
-            if child.stdin is not None:
-                child.stdin.close()
-                with suppress(ConnectionError):
-                    await child.stdin.wait_closed()
-
-
-async def _listening(child: asyncio.subprocess.Process, children: _Children) -> int:
-    assert child.stdout is not None
-    line = await asyncio.wait_for(child.stdout.readline(), START_SECONDS)
-    said = cast("dict[str, Any]", json.loads(line)) if line else {}
-    if "port" not in said:
-        await child.wait()
-        if "error" in said:
-            raise from_code(said["error"]["code"], f"miner: {said['error']['message']}", hint=said["error"]["hint"])
-        children.check()
-    return int(said["port"])
-
-
-async def _run(made: Provisioned, release: Path, *, seed: int | None, step: Step, children: _Children) -> CarriedOut:
-    port = await _start_miner(made, children, *(["--seed-derived"] if seed is not None else []))
+    Raises:
+        VerticilError: a node or the study failed, with its code.
+    """
+    port = await _start_miner(made, children, *(["--seed-derived"] if seed_derived else []))
     step(f"miner listens on 127.0.0.1:{port}, mutual TLS")
     for party, node in made.parties.items():
-        await children.start(party, "party", "run", "--config", str(node / "party.toml"), "--format", "json")
+        await children.start_party(party, node)
     step(f"{len(made.parties)} parties started, each in a process of its own")
 
     def check() -> None:
@@ -157,11 +97,9 @@ async def _run(made: Provisioned, release: Path, *, seed: int | None, step: Step
     return await carry_out(made.analyst, release, step=step, check=check)
 
 
-async def _start_miner(made: Provisioned, children: _Children, *extra: str) -> int:
+async def _start_miner(made: Provisioned, children: Children, *extra: str) -> int:
     """Start the miner and tell every node its port, which is returned."""
-    config = str(made.miner / "miner.toml")
-    miner = await children.start("miner", "miner", "run", "--config", config, "--format", "json", *extra, capture=True)
-    port = await _listening(miner, children)
+    port = await children.start_miner(made.miner, *extra)
     federation = load_federation(made.analyst / "federation.toml").name
     for node in (*made.parties.values(), made.analyst):
         set_endpoint(
@@ -175,8 +113,18 @@ async def _start_miner(made: Provisioned, children: _Children, *extra: str) -> i
     return port
 
 
-async def _run_peers(made: Provisioned, out: Path, *, step: Step, children: _Children) -> CarriedOut:
-    """The parties alone, or behind a relay: each operator loads the study, and each party ends with the same release."""
+async def run_peers(made: Provisioned, place: Path, *, step: Step, children: Children) -> CarriedOut:
+    """The parties alone, or behind a relay: each operator loads the study, and each party ends with the same release.
+
+    Args:
+        made: the federation.
+        place: folder for one release a party.
+        step: told of every step.
+        children: where the parties are started.
+
+    Raises:
+        VerticilError: a node or the study failed, with its code.
+    """
     relayed = RELAY in made.peers.values()
     if relayed:
         port = await _start_miner(made, children)
@@ -184,7 +132,7 @@ async def _run_peers(made: Provisioned, out: Path, *, step: Step, children: _Chi
     digest = await asyncio.to_thread(load_everywhere, made.parties, made.analyst / "study.toml")
     step(f"the same study loaded at {len(made.parties)} parties, digest {digest[:12]}")
     for party, node in made.parties.items():
-        await children.start(party, "party", "run", "--config", str(node / "party.toml"), "--format", "json")
+        await children.start_party(party, node)
     where = "none of them listens anywhere" if relayed else "there is no miner"
     step(f"{len(made.parties)} parties started, each in a process of its own; {where}")
     told: Mapping[str, str] = {}
@@ -200,9 +148,7 @@ async def _run_peers(made: Provisioned, out: Path, *, step: Step, children: _Chi
             break
         await asyncio.sleep(LOOK_SECONDS)
     authority = made.ca_certificate.read_bytes()
-    folders, verified = await asyncio.to_thread(
-        take_home, made.parties, digest, out / "parties", ca_certificate=authority
-    )
+    folders, verified = await asyncio.to_thread(take_home, made.parties, digest, place, ca_certificate=authority)
     step(f"{len(folders)} releases taken, verified, and equal")
     return CarriedOut(
         study=read_study(made.analyst / "study.toml"), n_common=verified.n_common, verified=verified, releases=folders
@@ -213,52 +159,70 @@ def _addresses(*, relay: bool) -> dict[str, str]:
     return dict.fromkeys(adult.PARTIES, RELAY) if relay else free_addresses(adult.PARTIES)
 
 
-async def _demo(
-    out: Path,
-    *,
-    model: Literal["central", "peer"],
-    relay: bool,
-    rows: int | None,
-    seed: int | None,
-    keep: bool,
-    step: Step,
-) -> DemoResult:
-    started = time.monotonic()
+@contextlib.asynccontextmanager
+async def workplace(kept: Path | None) -> AsyncGenerator[Children]:
+    """A temporary folder with ``federation`` in it, and the children that run there; all is gone at the end.
+
+    Args:
+        kept: where the federation's folder goes at the end, with the logs in it; None: nowhere.
+    """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
-    workplace = Path(tempfile.mkdtemp(prefix="verticil-demo-"))
-    root = workplace / "federation"
-    children = _Children(folder=workplace)
+    folder = Path(tempfile.mkdtemp(prefix="verticil-demo-"))
+    root = folder / "federation"
+    children = Children(folder=folder)
     try:
-        made = await asyncio.to_thread(
-            provision_demo,
-            root,
-            endpoint="127.0.0.1:1" if model == "central" or relay else None,
-            listen="127.0.0.1:0",
-            hosts=("127.0.0.1", "localhost"),
-            seed=seed,
-            rows=rows,
-            peers=None if model == "central" else _addresses(relay=relay),
-        )
-        step("certificates (ephemeral, marked), keys and three sites' tables laid out")
-        if model == "central":
-            done = await _run(made, out / "release", seed=seed, step=step, children=children)
-        else:
-            done = await _run_peers(made, out, step=step, children=children)
-        shutil.copyfile(made.ca_certificate, out / "ca.crt")
+        yield children
     finally:
         await children.stop()
-        for log in workplace.glob("*.log"):
+        for log in folder.glob("*.log"):
             root.mkdir(exist_ok=True)
             os.replace(log, root / log.name)
-        if keep:
-            await asyncio.to_thread(shutil.move, root, out / "federation")
-        await asyncio.to_thread(shutil.rmtree, workplace, ignore_errors=True)
+        if kept is not None:
+            await asyncio.to_thread(shutil.move, root, kept)
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+async def provisioned(
+    folder: Path, *, model: Model, rows: int | None, seed: int | None, step: Step, relay: bool = False
+) -> Provisioned:
+    """Lay out the demonstration's federation in ``folder/federation``."""
+    made = await asyncio.to_thread(
+        provision_demo,
+        folder / "federation",
+        endpoint="127.0.0.1:1" if model == "central" or relay else None,
+        listen="127.0.0.1:0",
+        hosts=("127.0.0.1", "localhost"),
+        seed=seed,
+        rows=rows,
+        peers=None if model == "central" else _addresses(relay=relay),
+    )
+    step("certificates (ephemeral, marked), keys and three sites' tables laid out")
+    return made
+
+
+async def _demo(
+    out: Path, *, model: Model, relay: bool, rows: int | None, seed: int | None, keep: bool, step: Step
+) -> DemoResult:
+    started = time.monotonic()
+    kept = out / "federation" if keep else None
+    async with workplace(kept) as children:
+        made = await provisioned(children.folder, model=model, rows=rows, seed=seed, step=step, relay=relay)
+        if model == "central":
+            done = await run_central(made, out / "release", seed_derived=seed is not None, step=step, children=children)
+        else:
+            done = await run_peers(made, out / "parties", step=step, children=children)
+        shutil.copyfile(made.ca_certificate, out / "ca.crt")
+    return demo_result(done, kept=kept, started=started, children=children)
+
+
+def demo_result(done: CarriedOut, *, kept: Path | None, started: float, children: Children) -> DemoResult:
+    """What was reached, when all has ended."""
     return DemoResult(
         releases=done.releases,
-        federation=out / "federation" if keep else None,
+        federation=kept,
         study=done.study,
         verified=done.verified,
         n_common=done.n_common,
@@ -270,7 +234,7 @@ async def _demo(
 def run_demo(
     out: Path,
     *,
-    model: Literal["central", "peer"] = "central",
+    model: Model = "central",
     relay: bool = False,
     rows: int | None = None,
     seed: int | None = None,

@@ -15,7 +15,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,7 @@ __all__ = [
     "Limits",
     "Provisioned",
     "Site",
+    "copied",
     "derived_secret",
     "provision",
     "provision_demo",
@@ -111,6 +112,28 @@ def derived_secret(seed: int | None, purpose: str) -> bytes:
     if seed is None:
         return secrets.token_bytes(32)
     return hashlib.sha256(f"verticil/simulation/v1\0{purpose}\0{seed}".encode()).digest()
+
+
+def copied(made: Provisioned, root: Path) -> Provisioned:
+    """Copy a federation that nobody runs: the same keys and secrets, a life of its own.
+
+    Args:
+        made: what to copy; its tables lie in its folder, too, or nowhere near.
+        root: a folder beside `made.root`, to be made.
+    """
+    shutil.copytree(made.root, root)
+
+    def there(path: Path) -> Path:
+        return root / path.relative_to(made.root)
+
+    return replace(
+        made,
+        root=root,
+        miner=there(made.miner),
+        parties={party: there(folder) for party, folder in made.parties.items()},
+        analyst=there(made.analyst),
+        ca_certificate=there(made.ca_certificate),
+    )
 
 
 def set_endpoint(
@@ -308,12 +331,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Provision the demonstration's federation (one-shot key service).")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--endpoint", required=True)
+    parser.add_argument(
+        "--seed", type=int, help="derive the sites' secrets from it; the miner must say so: --seed-derived"
+    )
     arguments = parser.parse_args()
     if (arguments.out / "miner" / "miner.toml").exists():
         return
     host, _, port = arguments.endpoint.rpartition(":")
-    hosts = (host, "localhost", "127.0.0.1")
-    provision_demo(arguments.out, endpoint=arguments.endpoint, listen=f"0.0.0.0:{port}", hosts=hosts)
+    provision_demo(
+        arguments.out,
+        endpoint=arguments.endpoint,
+        listen=f"0.0.0.0:{port}",
+        hosts=(host, "localhost", "127.0.0.1"),
+        seed=arguments.seed,
+    )
 
 
 if __name__ == "__main__":

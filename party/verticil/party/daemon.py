@@ -37,6 +37,7 @@ from verticil.party.control.approval import parsed
 from verticil.party.control.database import DaemonLock
 from verticil.party.control.site import Site
 from verticil.party.control.state import Heartbeat, Task, stamp
+from verticil.party.custody.reckoning import reckon
 from verticil.party.evidence.audit import Event, What
 from verticil.party.exchange.delivery import Delivery, Node
 from verticil.party.exchange.disclosure import outward
@@ -101,6 +102,7 @@ async def run_party(
     started: Callable[[int], None] | None = None,
     simulation: bool = False,
     seed_derived: bool = False,
+    accept_older: bool = False,
     stop: asyncio.Event,
     clock: Callable[[], dt.datetime] = utc_now,
 ) -> None:
@@ -113,6 +115,7 @@ async def run_party(
         started: told the port at which peers are served.
         simulation: releases of studies between peers say that everything ran on one machine.
         seed_derived: they say that the parties' secrets come from a seed.
+        accept_older: charge what the miner has and the ledger does not know, in place of refusing to go on.
         stop: ends the daemon in good order.
         clock: UTC now.
 
@@ -120,6 +123,7 @@ async def run_party(
         Misuse: CONFIG_INVALID, automatic approval under an ordinary CA, or there is neither a miner nor a ``[peer]`` table;
             FILE_MISSING.
         DataFault: SECRET_MISSING, STATE_CORRUPT, STATE_LOCKED, DISK_FULL.
+        Refusal: LEDGER_OLDER, the state is older than what was sent.
         PeerFault: CERTIFICATE_INVALID, IDENTITY_REFUSED, TLS_REFUSED, VERSION_UNSUPPORTED: what no retry mends.
     """
     credentials = load_credentials(
@@ -175,7 +179,7 @@ async def run_party(
             if config.metrics is not None:
                 metrics.read(functools.partial(party_gauges, site, followed))
                 ending.callback(metrics.serve(config.metrics).close)
-            await PartyNode(node, coordinator_factory, peers=between).run(stop)
+            await PartyNode(node, coordinator_factory, peers=between, accept_older=accept_older).run(stop)
 
 
 def _note_start(site: Site, at: dt.datetime) -> None:
@@ -197,6 +201,7 @@ class PartyNode:
         coordinator_factory: makes a connection to the miner for each attempt; None: there is no miner.
         peers: its peers' side; None: it has no peers.
         backoff: waiting times between attempts.
+        accept_older: see `run_party`.
     """
 
     def __init__(
@@ -206,7 +211,9 @@ class PartyNode:
         *,
         peers: PeerNode | None = None,
         backoff: Backoff | None = None,
+        accept_older: bool = False,
     ) -> None:
+        self._accept_older = accept_older
         self._node = node
         self._state = node.site.state
         self._factory = coordinator_factory
@@ -299,7 +306,8 @@ class PartyNode:
         self, coordinator: Coordinator, epoch: int, group: asyncio.TaskGroup, failure: list[VerticilError]
     ) -> None:
         known: dict[bytes, int] = {}  # empty on a new connection: the miner tells everything once
-        first = True
+        heard: list[bytes] = []
+        first = True  # until all has been told; nothing is sent before, for it may show that the ledger has forgotten something
         while True:
             request = coordinator_pb2.PollRequest(
                 known=[coordinator_pb2.KnownStudy(study_digest=k, version=v) for k, v in known.items()],
@@ -308,7 +316,7 @@ class PartyNode:
                 deny_list_number=self._node.revocations.number(),
             )
             reply = await coordinator.poll(request)
-            first = False
+            first = first and bool(reply.tasks)
             self._backoff.reset()
             await self._hear_of_revoked(reply.deny_list)
             await self._beat(connected=True)
@@ -316,7 +324,9 @@ class PartyNode:
                 fresh = task.study_digest not in known
                 known[task.study_digest] = task.version
                 if await self._remember(coordinator, task, fresh=fresh):
-                    self._rouse(coordinator, task.study_digest, group, failure)
+                    heard.append(task.study_digest)
+            while heard and not first:
+                self._rouse(coordinator, heard.pop(0), group, failure)
 
     async def _remember(self, coordinator: Coordinator, told: coordinator_pb2.StudyTask, *, fresh: bool) -> bool:
         """Store what the miner tells of a study; False when it is not a study that this party can understand."""
@@ -363,6 +373,9 @@ class PartyNode:
                 site.revocations.take_deletion(
                     task.digest, study.id, told.deletion, authority=self._node.authority, at=at
                 )
+            deletion = site.revocations.deletion(task.digest)
+            deleted = deletion.artifacts if deletion is not None else ()
+            reckon(site, task, deleted=tuple(deleted), accept_older=self._accept_older, at=at)
 
         await asyncio.to_thread(store)
         return True

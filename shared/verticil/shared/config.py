@@ -203,6 +203,8 @@ def read_toml(path: Path, *, code: str = "CONFIG_INVALID") -> Table:
         raise Misuse(code, f"{path}: not UTF-8 at byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:
         raise Misuse(code, f"{path}: not TOML: {error}") from None
+    except RecursionError:
+        raise Misuse(code, f"{path}: not TOML that anybody wrote: nested too deep") from None
     table = Table(values, source=path.name, code=code)
     if "schema" not in values and (near := difflib.get_close_matches("schema", values, 1)):
         table.fail(near[0], "unknown key", hint="did you mean 'schema'?")

@@ -124,6 +124,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     # the owner
     "POLICY_REFUSED": ("Refusal", 3),
     "BUDGET_EXCEEDED": ("Refusal", 3),
+    "LEDGER_OLDER": ("Refusal", 3),
     "EPSILON_INFINITE": ("Refusal", 3),
     "DATA_CHANGED": ("Refusal", 3),
     "LINKAGE_TOO_SMALL": ("Refusal", 3),
@@ -156,6 +157,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "DEADLINE_PASSED": ("PeerFault", 5),
     # gates
     "RELEASE_INVALID": ("GateFailed", 6),
+    "BACKUP_INVALID": ("GateFailed", 6),
     "RELEASE_UNTRUSTED": ("GateFailed", 6),
     "LINT_FAILED": ("GateFailed", 6),
     "AUDIT_BROKEN": ("GateFailed", 6),

@@ -19,7 +19,7 @@ from verticil.miner.evaluation.utility import Utility, f_score, utility
 __all__ = ["ACCURACY_K", "Score", "accuracies", "card_scores", "custom_accuracies", "randomized_accuracies"]
 
 ACCURACY_K: Final = 3
-"""The k of the randomized columns."""
+"""The k of the randomized columns, and of the row with all predictors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class _Row:
 
 
 def accuracies(
-    data: DataSet, *, scale: Scale, seed: int, step: Step, without: Sequence[tuple[str, ...]] = ()
+    data: DataSet, *, scale: Scale, seed: int, step: Step, without: tuple[str, ...] = ()
 ) -> tuple[Score, ...]:
     """Tables V and VI: original records, then every search and k.
 
@@ -66,48 +66,72 @@ def accuracies(
         scale: how much of it.
         seed: of the splits and everything random.
         step: is told what is being done.
-        without: for each entry one more row of original records, these predictors left out.
+        without: predictors that the classifiers do not get; then two more rows with all of them, of the original records and of
+            the genetic search with `ACCURACY_K`.
     """
     generations = generations_for(data, scale)
     rows = [
-        _Row(trained_on="original"),
-        *(_Row(trained_on="original", without=names) for names in without),
+        _Row(trained_on="original", without=without),
         *(
-            _Row(trained_on="synthetic", recipe=Recipe(method=method, k=k, generations=generations))
+            _Row(trained_on="synthetic", recipe=Recipe(method=method, k=k, generations=generations), without=without)
             for k in scale.degrees
             for method in (Method.greedy, Method.genetic)
         ),
     ]
+    if without:
+        rows.append(_Row(trained_on="original"))
+        rows.extend(
+            _Row(trained_on="synthetic", recipe=Recipe(k=k, generations=generations))
+            for k in scale.degrees
+            if k == ACCURACY_K
+        )
     return _scores(data, rows, scale=scale, seed=seed, step=step)
 
 
 def custom_accuracies(
-    data: DataSet, custom: Custom, *, scale: Scale, seed: int, step: Step, known: Sequence[Score] = ()
+    data: DataSet,
+    custom: Custom,
+    *,
+    scale: Scale,
+    seed: int,
+    step: Step,
+    without: tuple[str, ...] = (),
+    known: Sequence[Score] = (),
 ) -> tuple[Score, ...]:
     """Tables XI and XII: the ordinary and the custom network.
 
     Args:
         data, scale, seed, step: see `accuracies`.
         custom: what the custom network hides.
+        without: predictors that the classifiers do not get.
         known: rows of `accuracies` with the same scale and seed; the ordinary network's is taken from them, as the paper does.
     """
     generations = generations_for(data, scale)
     k = scale.custom_degree
-    ordinary = _Row(trained_on="synthetic", recipe=Recipe(k=k, generations=generations))
-    rows = [ordinary, _Row(trained_on="custom", recipe=Recipe(k=k, generations=generations, custom=custom))]
-    repeated = [row for row in known if (row.method, row.k, row.epsilon) == (Method.genetic, k, None)]
-    asked = rows[1:] if repeated else rows
+    ordinary = _Row(trained_on="synthetic", recipe=Recipe(k=k, generations=generations), without=without)
+    hidden = _Row(trained_on="custom", recipe=Recipe(k=k, generations=generations, custom=custom), without=without)
+    repeated = [row for row in known if (row.method, row.k, row.without) == (Method.genetic, k, without)]
+    asked = [hidden] if repeated else [ordinary, hidden]
     return (*repeated, *_scores(data, asked, scale=scale, seed=seed, step=step))
 
 
-def randomized_accuracies(data: DataSet, *, scale: Scale, seed: int, step: Step) -> tuple[Score, ...]:
+def randomized_accuracies(
+    data: DataSet, *, scale: Scale, seed: int, step: Step, without: tuple[str, ...] = ()
+) -> tuple[Score, ...]:
     """Not in the paper: original records, and networks from randomized columns, all in the coarse codebook."""
     generations = generations_for(data, scale)
     rows = [
-        _Row(trained_on="synthetic", recipe=Recipe(k=ACCURACY_K, generations=generations, epsilon=epsilon))
-        for epsilon in scale.epsilons
+        _Row(trained_on="original", without=without),
+        *(
+            _Row(
+                trained_on="synthetic",
+                recipe=Recipe(k=ACCURACY_K, generations=generations, epsilon=epsilon),
+                without=without,
+            )
+            for epsilon in scale.epsilons
+        ),
     ]
-    return _scores(data, [_Row(trained_on="original"), *rows], scale=scale, seed=seed, step=step, coarse=True)
+    return _scores(data, rows, scale=scale, seed=seed, step=step, coarse=True)
 
 
 def card_scores(data: DataSet, *, scale: Scale, seed: int, step: Step) -> tuple[Score, ...]:
@@ -136,7 +160,7 @@ def _scores(
     frauds: bool = False,
 ) -> tuple[Score, ...]:
     schema = data.coarse if coarse else data.fine
-    limit = scale.simulated_rows if data.simulated else scale.rows
+    limit = None if data.simulated else scale.rows
     number = scale.repeats or (1 if data.test is not None or frauds else scale.splits)
     found: list[list[Utility]] = [[] for _ in rows]
     for place, split in enumerate(splits(data, schema, number=number, seed=seed, rows=limit)):

@@ -276,15 +276,16 @@ def card(table: Texts, *, simulated: bool = False) -> DataSet:
     )
 
 
-def simulated_card(*, rows: int = _CARD_ROWS, seed: int = 1) -> DataSet:
-    """A made-up table of the credit-card data set's shape: 30 numbers and a class as rare as the frauds.
+def simulated_card(*, rows: int = _CARD_ROWS, frauds: int | None = None, seed: int = 1) -> DataSet:
+    """A made-up table of the credit-card data set's shape: 30 numbers and a class; without `frauds` as rare as there.
 
     Every number depends on the class and on up to two numbers before it, so that there is something to find. What a search or a
-    classifier reaches on it says nothing about frauds. At least 20 are frauds.
+    classifier reaches on it says nothing about frauds. Without `frauds` there are at least 20.
     """
     generator = np.random.default_rng([seed, 284_807])
     fraud = np.zeros(rows, dtype=np.int64)
-    fraud[generator.choice(rows, max(20, round(rows * _CARD_FRAUDS / _CARD_ROWS)), replace=False)] = 1
+    number = max(20, round(rows * _CARD_FRAUDS / _CARD_ROWS)) if frauds is None else frauds
+    fraud[generator.choice(rows, number, replace=False)] = 1
     table: dict[str, NDArray[np.object_]] = {}
     made: list[Floats] = []
     for number, name in enumerate(CARD_COLUMNS[:-1]):

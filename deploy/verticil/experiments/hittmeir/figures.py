@@ -103,7 +103,8 @@ def draw_runtimes(rows: Sequence[Runtime], title: str) -> Mapping[Form, bytes]:
 
 def draw_scores(rows: Sequence[Score], theirs: Sequence[float | None], title: str, what: str) -> Mapping[Form, bytes]:
     """Average scores, ours beside theirs; the axis does not begin at zero."""
-    names, ours = [_score_name(row) for row in rows], [row.average for row in rows]
+    names = [_score_name(row) + "\nall predictors" * (row.without != rows[0].without) for row in rows]
+    ours = [row.average for row in rows]
     with _style():
         figure = Figure(figsize=(0.62 * len(names) + 2.4, 3.9), layout="constrained")
         axes: Axes = figure.subplots()
@@ -172,7 +173,7 @@ def _number(axes: Axes, at: float, value: float) -> None:
 def _score_name(row: Score) -> str:
     """A row's name under its bar."""
     if row.trained_on == "original":
-        return "original\n(10 predictors)" if row.without else "original"
+        return "original"
     if row.epsilon is not None:
         return f"ε = {row.epsilon:g}"
     if row.trained_on == "custom":

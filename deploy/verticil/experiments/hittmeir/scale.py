@@ -33,7 +33,7 @@ class Scale:
         epsilons: of the randomized columns.
         classifiers: which are trained.
         keys: at most so many sets of known attributes in an attack; None: all.
-        simulated_rows: records of the simulated credit-card table that classifiers see; the times are of all.
+        simulated_rows, simulated_frauds: of the simulated credit-card table that classifiers see; the times are of a whole one.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Scale:
     classifiers: tuple[str, ...] = CLASSIFIERS
     keys: int | None = None
     simulated_rows: int
+    simulated_frauds: int
 
 
 FULL: Final = Scale(
@@ -57,6 +58,7 @@ FULL: Final = Scale(
     custom_degree=4,
     splits=10,
     simulated_rows=20_000,
+    simulated_frauds=492,
 )
 QUICK: Final = Scale(
     name="quick",
@@ -69,6 +71,7 @@ QUICK: Final = Scale(
     classifiers=("NB", "SV", "KN", "LR"),
     keys=1,
     simulated_rows=600,
+    simulated_frauds=60,
 )
 
 

@@ -168,7 +168,7 @@ def _trained(name: str, features: Floats, target: Labels, seed: int) -> Callable
         "SV": lambda: SVC(cache_size=500).set_params(gamma=gamma),
         "KN": KNeighborsClassifier,
         "RF": lambda: RandomForestClassifier(random_state=seed),
-        "LR": lambda: LogisticRegression(max_iter=1000),
+        "LR": LogisticRegression,
     }
     model = cast("_Classifier", made[name]())
     merged = _merged(features, target) if name == "SV" else None

@@ -18,6 +18,8 @@ __all__ = ["HEARTBEAT_SECONDS", "LEASE_SECONDS", "Changes", "Presence", "Progres
 HEARTBEAT_SECONDS: Final = 45
 LEASE_SECONDS: Final = 2 * HEARTBEAT_SECONDS
 """Longer than the longest poll (60 s), so that a waiting party stays online."""
+_LARGEST_EPOCH: Final = 2**63 - 1
+"""No miner ever gave a higher one; the next one after it must still go over the wire."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +114,8 @@ class Presence:
         """
         known, epoch = self._sessions.get(party, (0, 0))
         if not session or session != known:
-            self._epoch = epoch = max(self._epoch, epoch) + 1
+            self._epoch += 1
+            epoch = max(self._epoch, epoch + 1)  # what one party claims moves no other's epochs
             self._sessions[party] = (session, epoch)
         self._heard[party] = self._monotonic()
         return epoch
@@ -129,7 +132,7 @@ class Presence:
         session, known = self._sessions.get(party, (0, 0))
         if 0 < epoch < known:
             return
-        if epoch > known:  # given by this miner before it was started anew; the party has not noticed
+        if known < epoch <= _LARGEST_EPOCH:  # given by this miner before it was started anew; the party has not noticed
             self._sessions[party] = (session, epoch)
         self._heard[party] = self._monotonic()
 

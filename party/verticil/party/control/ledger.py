@@ -179,6 +179,32 @@ class Ledger:
             )
         )
 
+    def units_sent(self, study_digest: bytes) -> frozenset[int]:
+        """Units of a study that there are rows for."""
+        rows = self._database.rows("SELECT DISTINCT unit FROM ledger WHERE study_digest = ?", (study_digest,))
+        return frozenset(cast("int", unit) for (unit,) in rows)
+
+    def mend(
+        self, release: Release, *, study_digest: bytes, study_id: str, unit: int, recipient: str, at: datetime
+    ) -> None:
+        """Write a row for what is known to have been sent and of which an older ledger was restored; charged in full.
+
+        Of what data it was, and its bytes, nobody here remembers: `release` has the fingerprint of no data, so a further
+        release of these columns counts as one of changed data (``on_data_change``).
+        """
+        self._insert(
+            release,
+            version_tag=b"",
+            charged=release.epsilon,
+            study_digest=study_digest,
+            study_id=study_id,
+            unit=unit,
+            recipient=recipient,
+            artifact_sha256=b"",
+            size=0,
+            at=at,
+        )
+
     def assess(self, releases: Sequence[Release], policy: Policy) -> tuple[Assessment, ...]:
         """What sending `releases` would mean, without sending or writing anything.
 

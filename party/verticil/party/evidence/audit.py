@@ -71,6 +71,9 @@ class What(StrEnum):
     REFUSED = "refused"
     CERTIFICATE = "certificate"
     CONFIGURATION = "configuration"
+    RESTORED = "restored"
+    LEDGER_MENDED = "ledger-mended"
+    PURGED = "purged"
     TORN_LINE = "torn-line"
     LOG_BROKEN = "log-broken"
 

@@ -65,13 +65,17 @@ class Shelf:
         self._database = database
         self._make(directory)
 
+    def folder(self, digest: bytes) -> Path:
+        """Where the items of a study are, if there are any."""
+        return self._directory / digest.hex()
+
     def target(self, digest: bytes, kind: Kind, name: str = "") -> Path:
         """Where the item's file is, or will be; its folder is made when absent.
 
         Raises:
             DataFault: DISK_FULL, STATE_CORRUPT.
         """
-        folder = self._directory / digest.hex()
+        folder = self.folder(digest)
         if not folder.is_dir():
             self._make(folder)
         return folder / (f"{kind}.{name}" if name else str(kind))
@@ -161,7 +165,7 @@ class Shelf:
             digest: of the study.
             keep: the kinds that stay.
         """
-        folder = self._directory / digest.hex()
+        folder = self.folder(digest)
         with self._database.transaction():
             gone = [key for key in self.items(digest) if key[0] not in keep]
             for kind, name in gone:

@@ -1,0 +1,194 @@
+"""The systemd unit of a node: text with absolute paths, and a sandbox that leaves it its state folder and the network.
+
+What is written and why:
+
+- ``ProtectSystem=strict`` with ``ReadWritePaths`` of the state folder alone: the node writes nowhere else. Renewed certificates
+  are put in place by a person.
+- ``RestartPreventExitStatus=2 3 4 5 6``: what a person must mend (documents, policy, approval, identity and version, a gate) is
+  not tried again. A broken network is waited for by the node itself and never ends it.
+- ``MemoryDenyWriteExecute`` is off where numba is installed: it compiles kernels when they are first used, which takes memory
+  that is written and then executed. Everything else works with it, so it is on where there is no numba.
+- ``TimeoutStopSec``: a node stops within a few seconds, and goes on where it was when it was killed.
+
+`tests/unit/test_service_unit.py` has the units checked by ``systemd-analyze verify`` where that is installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from verticil.cli.files import write_new
+from verticil.cli.output import Format, FormatOption, emit, text_console
+from verticil.cli.party import ConfigOption, app
+from verticil.shared.errors import Misuse
+
+__all__ = ["app", "install", "unit_text"]
+
+UNITS: Final = Path("/etc/systemd/system")
+_HOMES: Final = ("/home", "/root", "/run/user")
+
+UserOption = Annotated[str, typer.Option("--user", help="The account that the node runs as; it owns the state folder.")]
+PrintOption = Annotated[bool, typer.Option("--print", help="Write the unit to standard output, and nothing else.")]
+ToOption = Annotated[Path, typer.Option("--to", help="Folder of the units.")]
+
+
+def unit_text(
+    *, what: str, command: tuple[str, ...], user: str, state: str, reads: tuple[str, ...] = (), compiles: bool
+) -> str:
+    """The unit.
+
+    Args:
+        what: for people.
+        command: program and arguments, absolute.
+        user: account.
+        state: the only folder that is written to.
+        reads: other files and folders that the node needs; where one is in somebody's home, homes are readable.
+        compiles: numba is installed.
+
+    Raises:
+        Misuse: CONFIG_INVALID, a path that a unit cannot hold.
+    """
+    in_homes = any(path.startswith(_HOMES) for path in (*command, state, *reads))
+    execute = (
+        "# numba compiles kernels when they are first used.\nMemoryDenyWriteExecute=no"
+        if compiles
+        else "MemoryDenyWriteExecute=yes"
+    )
+    return f"""[Unit]
+Description=Verticil {what}
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+Type=exec
+User={user}
+ExecStart={" ".join(_quoted(word) for word in command)}
+# Exit codes that a person must mend: documents 2, policy 3, approval 4, identity and version 5, a gate 6.
+Restart=on-failure
+RestartSec=5
+RestartPreventExitStatus=2 3 4 5 6
+TimeoutStopSec=30
+UMask=0077
+LimitNOFILE=65536
+
+ProtectSystem=strict
+ReadWritePaths={_quoted(state)}
+ProtectHome={"read-only" if in_homes else "yes"}
+PrivateTmp=yes
+PrivateDevices=yes
+ProtectProc=invisible
+ProtectClock=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectControlGroups=yes
+RemoveIPC=yes
+
+NoNewPrivileges=yes
+CapabilityBoundingSet=
+AmbientCapabilities=
+LockPersonality=yes
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+# AF_NETLINK is how the resolver learns which addresses this machine has.
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged
+SystemCallErrorNumber=EPERM
+{execute}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def _quoted(text: str) -> str:
+    """A word of a unit file.
+
+    >>> _quoted("/srv/clinic"), _quoted("/srv/st anna/100%")
+    ('/srv/clinic', '"/srv/st anna/100%%"')
+    """
+    if not text.isprintable() or set(text) & set("\"'\\$;"):
+        raise Misuse(
+            "CONFIG_INVALID", f"{text!r}: a unit cannot hold this path", hint="use a folder with a plainer name"
+        )
+    doubled = text.replace("%", "%%")
+    return f'"{doubled}"' if " " in doubled else doubled
+
+
+def _program() -> tuple[str, ...]:
+    command = Path(sys.executable).absolute().with_name("verticil")
+    return (str(command),) if command.is_file() else (str(Path(sys.executable).absolute()), "-m", "verticil.cli")
+
+
+def install(name: str, text: str, *, to: Path, show: bool, form: Format) -> None:
+    """Write the unit, or show it.
+
+    Raises:
+        Misuse: FILE_EXISTS; FILE_MISSING, it cannot be written there.
+    """
+    path = to / name
+    if show:
+        if not emit({"unit": name, "text": text}, form=form):
+            sys.stdout.write(text)
+        return
+    write_new(path, text)
+    if not emit({"unit": name, "path": str(path)}, form=form):
+        console = text_console()
+        console.print(f"wrote {path}")
+        console.print(f"next: systemctl daemon-reload && systemctl enable --now {name}")
+
+
+@app.command("install-service", epilog="Example: verticil party install-service --print --config party.toml")
+def install_party(
+    user: UserOption = "verticil",
+    show: PrintOption = False,
+    to: ToOption = UNITS,
+    config: ConfigOption = Path("party.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Write the systemd unit of this site's node, with absolute paths and a sandbox. Starts nothing."""
+    from verticil.party.config import load_party
+
+    document = load_party(config)
+    tables = [rule.path for rule in document.datasets.values()]
+    needed = (config, document.certificate, document.key, document.linkage_key, *tables)
+    text = unit_text(
+        what=f"party {document.name}",
+        command=(*_program(), "party", "run", "--config", str(config.resolve()), "--log-json"),
+        user=user,
+        state=str(document.state_directory.resolve()),
+        reads=tuple(str(path.resolve()) for path in needed),
+        compiles=importlib.util.find_spec("numba") is not None,
+    )
+    install(f"verticil-party-{document.name}.service", text, to=to, show=show, form=form)
+
+
+def install_miner(
+    user: UserOption = "verticil",
+    show: PrintOption = False,
+    to: ToOption = UNITS,
+    config: Annotated[Path, typer.Option(help="miner.toml.")] = Path("miner.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Write the systemd unit of the miner, with absolute paths and a sandbox. Starts nothing."""
+    from verticil.miner.config import load_miner
+
+    document = load_miner(config)
+    text = unit_text(
+        what="miner",
+        command=(*_program(), "miner", "run", "--config", str(config.resolve()), "--log-json"),
+        user=user,
+        state=str(document.state_directory.resolve()),
+        reads=tuple(str(path.resolve()) for path in (config, document.certificate, document.key)),
+        compiles=True,
+    )
+    install("verticil-miner.service", text, to=to, show=show, form=form)

@@ -1,0 +1,586 @@
+"""Every decoder of the project under fuzzing: what reads bytes, text or files that somebody else can have made.
+
+Each has a valid example, written by the project's own encoders, and gets bytes at random, examples damaged anywhere, documents
+with values that nobody expects in any place. Allowed is an error of ours, or an answer; it takes seconds and some MiB at most.
+`NAMES` lists the decoders; `EXEMPT` says what looks like one and is left out, and why; a test compares both with the sources, so
+that a new decoder is missed. The default run tries a few cases of each, `pytest -m faults tests/faults` many.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dataclasses
+import datetime as dt
+import hashlib
+import json
+import re
+import resource
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
+from google.protobuf.message import DecodeError
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from verticil.miner.config import load_miner
+from verticil.party.config import load_party
+from verticil.party.control.approval import content_of, parsed
+from verticil.party.control.database import Database
+from verticil.party.control.secret import FILE_NAME as SECRET_NAME
+from verticil.party.control.secret import read_secret
+from verticil.party.decision.approvers import ApproverKey
+from verticil.party.evidence.audit import AuditLog, Event, What, entries
+from verticil.party.evidence.audit import verify as verify_audit
+from verticil.party.records.keyfile import read_key
+from verticil.party.records.linkage import common_from_bitmap
+from verticil.shared.config import load_federation, read_toml
+from verticil.shared.errors import VerticilError
+from verticil.shared.formats import json_document, model_json
+from verticil.shared.formats.artifact import pack, unpack
+from verticil.shared.formats.deletion import Deletion, deletion_body, parse_deletion
+from verticil.shared.membership.installation import install, read_fingerprint
+from verticil.shared.membership.register import sign_request
+from verticil.shared.membership.request import create_request, parse_request, read_request
+from verticil.shared.membership.revocation import make_list, parse_list
+from verticil.shared.release.bundle import sign_release, write_release
+from verticil.shared.release.countersignature import (
+    Countersignature,
+    countersignature_body,
+    read_countersignature,
+)
+from verticil.shared.release.joint import parse_statement, statement_body
+from verticil.shared.release.verification import verify_release
+from verticil.shared.study import canonical
+from verticil.shared.study.approval import approval_body, parse_approval
+from verticil.shared.study.pairs import parse_structure, structure_body
+from verticil.shared.study.reading import read_declarations, read_study
+from verticil.shared.transport.authority import create_authority, issue, open_authority
+from verticil.shared.transport.chunks import ChunkReader, make_chunks, plain_data
+from verticil.shared.transport.errors_on_wire import from_detail
+from verticil.shared.transport.identity import Identity, Role
+from verticil.shared.transport.pki import load_credentials, load_private_key, read_certificates, read_private_file
+from verticil.shared.transport.signing import SigningKey, verify_signed
+from verticil.simulation.provision import OPEN_LIMITS, Site, provision
+from verticil.wire.v1 import common_pb2
+
+EXEMPT: Mapping[str, str] = {
+    "shared.errors.from_code": "takes a code, not a document; from_detail is fuzzed",
+    "party.control.ledger.Release.from_json": "reads the site's own database, written by itself",
+    "party.peer.shelf.Shelf.read": "reads files whose SHA-256 stands in the site's own database",
+    "miner.service.job.LearningJob.from_json": "reads a line that the miner itself wrote to its child",
+    "miner.service.structure_job.StructureJob.from_json": "the same",
+    "miner.storage.alignment.read_list": "maps a file whose size and SHA-256 were checked before",
+    "shared.transport.authority.open_authority": "the authority's own folder; reads with read_certificates and load_private_key",
+    "shared.membership.register.entries": "the authority's own register, whose certificates it verifies",
+    "simulation.peers.load_everywhere": "reads with read_study",
+    "cli.party.load": "reads with read_study",
+    "cli.pki_site.install": "reads with install",
+    "cli.release.verify": "reads with verify_release",
+}
+"""What looks like a decoder and is none of foreign bytes, and why."""
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """One of them.
+
+    Attributes:
+        decode: takes the bytes; an error of ours is fine, everything else is a fault.
+        example: bytes that it accepts.
+    """
+
+    decode: Callable[[bytes], object]
+    example: bytes
+
+
+def _file(place: Path, name: str, use: Callable[[Path], object]) -> Callable[[bytes], object]:
+    """A decoder of a file, which is put among the others of its folder; what it says must survive that."""
+
+    def decode(data: bytes) -> object:
+        path = place / name
+        before = path.read_bytes()
+        mode = path.stat().st_mode & 0o777
+        path.write_bytes(data)
+        path.chmod(mode)
+        try:
+            return use(path)
+        finally:
+            path.write_bytes(before)
+            path.chmod(mode)
+
+    return decode
+
+
+def _parse_proto(kind: Any, use: Callable[[Any], object]) -> Callable[[bytes], object]:
+    def decode(data: bytes) -> object:
+        try:
+            message = kind.FromString(data)
+        except DecodeError:
+            return None
+        return use(message)
+
+    return decode
+
+
+def _value_error_is_fine(parse: Callable[[str], object], text: str) -> object:
+    """Of a function that says so; its callers make it an error of ours."""
+    try:
+        return parse(text)
+    except ValueError:
+        return None
+
+
+def make_decoders(
+    folder: Path, release_study: Any, release_content: Any, peer_case: Any, peer_study: Any
+) -> dict[str, Decoder]:
+    """The table. Everything in it is made by the project's own encoders."""
+    now = dt.datetime.now(dt.UTC).replace(microsecond=0)
+    identity = Identity(federation="fuzz", role=Role.PARTY, name="clinic")
+    create_authority(folder / "ca", "fuzz", demo=True, days=1)
+    authority = open_authority(folder / "ca")
+    ca = (folder / "ca" / "ca.crt").read_bytes()
+    miner = issue(folder / "ca", "miner", Role.MINER, folder / "miner", hosts=("localhost",), days=1)
+    signer = SigningKey.load(miner.signing_key, miner.certificate)
+    request_path, _ = create_request(folder / "site", identity)
+    answer = folder / "clinic.signed"
+    sign_request(authority, read_request(request_path), answer, days=1, at=now)
+    (folder / "table.csv").write_text("id,age\n1,2\n")
+    made = provision(
+        folder / "federation",
+        federation="fuzz",
+        sites=[Site(name="clinic", table=folder / "table.csv", id_column="id")],
+        limits=OPEN_LIMITS,
+        endpoint="localhost:1",
+        listen="127.0.0.1:0",
+        hosts=("localhost",),
+    )
+    node = made.parties["clinic"]
+    federation = load_federation(node / "federation.toml")
+    of_answer = dataclasses.replace(
+        federation,
+        ca_certificate=folder / "ca" / "ca.crt",
+        ca_sha256=authority.certificate.fingerprint(hashes.SHA256()).hex(),
+    )
+
+    study_text = (Path(__file__).parents[1] / "vectors" / "study_example.toml").read_bytes()
+    study_path = folder / "study.toml"
+    study_path.write_bytes(study_text)
+    declared = read_study(study_path)
+    declaration = folder / "declaration.toml"
+    first = declared.units[0]
+    declaration.write_text(
+        f'schema = 1\n[[declaration]]\nvariables = ["{first.variables[0]}"]\nscheme = "symmetric"\nepsilon = 0.5\n'
+    )
+
+    mine = release_study.units_of("clinic")
+    approval = approval_body(
+        proposal_digest=canonical.digest(release_study), party="clinic",
+        units={index: release_study.units[index] for index in mine}, fingerprints=dict.fromkeys(mine, "ab" * 32),
+        minimum_common_records=10, approver="a person", approved_at=now, expires=release_study.expires,
+    )  # fmt: skip
+    peers = peer_study()
+    case = peer_case(peers, n=300)
+    effective = canonical.digest(peers)
+    deletion = deletion_body(
+        Deletion(study_digest=bytes(32), study_id="hearts", party="clinic", artifacts={0: bytes(32)}, why="revoked",
+                 miner="miner", deleted_at=now)
+    )  # fmt: skip
+
+    countersignature = countersignature_body(
+        Countersignature(
+            study_digest=bytes(32), manifest_sha256=bytes(32), party="clinic", approver="a person", signed_at=now
+        )
+    )
+
+    release = folder / "release"
+    write_release(release, dataclasses.replace(release_content, published_at=now))
+    sign_release(release, signer, ca_certificate=ca)
+
+    state = folder / "audited"
+    state.mkdir()
+    with Database(state, create=True) as database:
+        log = AuditLog(database, state)
+        for number in range(5):
+            log.record(Event(what=What.CHECK, who="lee", study=bytes(32), study_id=f"s{number}", detail="OK"), now)
+        audit = next(state.glob("audit*")).read_bytes()
+
+    pseudonyms = np.sort(np.array([hashlib.sha256(b"%d" % i).digest()[:16] for i in range(64)], dtype="S16"))
+    listed = np.frombuffer(pseudonyms.tobytes(), np.uint8).reshape(64, 16)
+    sha256_of_common = hashlib.sha256(pseudonyms[::2].tobytes()).digest()
+    bitmap = np.packbits(np.arange(64) % 2 == 0, bitorder="little").tobytes()
+    chunk = next(iter(make_chunks(bytes(range(256)) * 8)))
+    signed = signer.sign(b"a statement")
+    linkage_key = node / "secrets" / "linkage.key"
+    secret = node / "state" / SECRET_NAME
+    denied = make_list(authority, {5: now}, number=3, at=now).public_bytes(Encoding.DER)
+
+    def verified(name: str) -> Decoder:
+        return Decoder(
+            _file(release, name, lambda path: verify_release(path.parent, ca_certificate=ca)),
+            (release / name).read_bytes(),
+        )
+
+    return {
+        "shared.formats.artifact.unpack": Decoder(
+            lambda data: unpack(data, 5, 1000), pack(np.arange(1000, dtype=np.uint8) % 5, 5)
+        ),
+        "shared.formats.deletion.parse_deletion": Decoder(parse_deletion, deletion),
+        "shared.formats.json_document.parse": Decoder(
+            lambda data: json_document.parse(data, source="x"), (release / "manifest.json").read_bytes()
+        ),
+        "shared.formats.model_json.read": Decoder(model_json.read, (release / "model.json").read_bytes()),
+        "shared.release.statement.parse_statement": Decoder(
+            lambda data: parse_statement(data, peers), statement_body(case.statement("clinic"), peers)
+        ),
+        "shared.release.verification.verify_release": verified("manifest.json"),
+        "shared.release.verification.verify_release of the signature": verified("manifest.sig"),
+        "shared.study.approval.parse_approval": Decoder(parse_approval, approval),
+        "shared.study.canonical.from_bytes": Decoder(canonical.from_bytes, canonical.to_bytes(release_study)),
+        "shared.study.canonical.from_bytes between peers": Decoder(canonical.from_bytes, canonical.to_bytes(peers)),
+        "shared.study.canonical.parse": Decoder(
+            lambda data: canonical.parse(data, source="x", limit=10**6), canonical.to_bytes(release_study)
+        ),
+        "party.control.approval.parsed": Decoder(parsed, canonical.to_bytes(release_study)),
+        "shared.study.pairs.parse_structure": Decoder(
+            lambda data: parse_structure(data, peers, effective),
+            structure_body(effective, case.structure.dag.parents, {"method": "genetic"}),
+        ),
+        "shared.study.reading.read_study": Decoder(_file(folder, "study.toml", read_study), study_text),
+        "shared.study.reading.read_declarations": Decoder(
+            _file(
+                folder,
+                "declaration.toml",
+                lambda path: read_declarations(read_toml(path).tables("declaration"), declared, first.owner),
+            ),
+            declaration.read_bytes(),
+        ),
+        "shared.config.read_toml": Decoder(_file(folder, "study.toml", read_toml), study_text),
+        "shared.config.load_federation": Decoder(
+            _file(node, "federation.toml", load_federation), (node / "federation.toml").read_bytes()
+        ),
+        "party.config.load_party": Decoder(_file(node, "party.toml", load_party), (node / "party.toml").read_bytes()),
+        "miner.config.load_miner": Decoder(
+            _file(made.miner, "miner.toml", load_miner), (made.miner / "miner.toml").read_bytes()
+        ),
+        "shared.membership.request.parse_request": Decoder(parse_request, request_path.read_bytes()),
+        "shared.membership.request.read_request": Decoder(
+            _file(request_path.parent, request_path.name, read_request), request_path.read_bytes()
+        ),
+        "shared.membership.installation.install": Decoder(
+            _file(
+                folder,
+                "clinic.signed",
+                lambda path: install(
+                    path, request_path.parent, fingerprint=of_answer.ca_sha256, federation=of_answer, at=now
+                ),
+            ),
+            answer.read_bytes(),
+        ),
+        "shared.membership.installation.read_fingerprint": Decoder(
+            lambda data: read_fingerprint(data.decode("latin-1")), b"ab:" * 31 + b"ab"
+        ),
+        "shared.membership.revocation.parse_list": Decoder(
+            lambda data: parse_list(data, authority.certificate, what="list"), denied
+        ),
+        "shared.transport.chunks.plain_data": Decoder(
+            _parse_proto(common_pb2.Chunk, plain_data), chunk.SerializeToString()
+        ),
+        "shared.transport.chunks.plain_data of a zlib stream": Decoder(
+            lambda data: plain_data(common_pb2.Chunk(data=data, encoding=common_pb2.ENCODING_ZLIB)),
+            zlib.compress(b"x" * 9000),
+        ),
+        "shared.transport.chunks.ChunkReader.read": Decoder(
+            _parse_proto(common_pb2.Chunk, lambda chunk: ChunkReader(offset=0, size=2048).read(chunk)),
+            chunk.SerializeToString(),
+        ),
+        "shared.transport.errors_on_wire.from_detail": Decoder(
+            _parse_proto(common_pb2.ErrorDetail, from_detail),
+            common_pb2.ErrorDetail(code="DISK_FULL", message="full", hint="room").SerializeToString(),
+        ),
+        "shared.transport.identity.Identity.parse": Decoder(
+            lambda data: _value_error_is_fine(Identity.parse, data.decode("utf-8", errors="surrogateescape")),
+            identity.uri.encode(),
+        ),
+        "shared.transport.pki.read_certificates": Decoder(
+            _file(folder, "clinic.signed", read_certificates), answer.read_bytes()
+        ),
+        "shared.transport.pki.read_private_file": Decoder(
+            _file(node / "pki", "clinic.key", lambda path: read_private_file(path, what="key")),
+            (node / "pki" / "clinic.key").read_bytes(),
+        ),
+        "shared.transport.pki.load_private_key": Decoder(
+            _file(node / "pki", "clinic.key", lambda path: load_private_key(path, what="key")),
+            (node / "pki" / "clinic.key").read_bytes(),
+        ),
+        "shared.transport.pki.load_credentials": Decoder(
+            _file(
+                node / "pki",
+                "clinic.crt",
+                lambda path: load_credentials(path, path.with_suffix(".key"), federation, role=Role.PARTY),
+            ),
+            (node / "pki" / "clinic.crt").read_bytes(),
+        ),
+        "shared.transport.signing.SigningKey.load": Decoder(
+            _file(node / "pki", "clinic.sign", lambda path: SigningKey.load(path, path.with_suffix(".crt"))),
+            (node / "pki" / "clinic.sign").read_bytes(),
+        ),
+        "shared.transport.signing.verify_signed": Decoder(
+            _parse_proto(common_pb2.Signed, lambda signed: verify_signed(signed, ca, role=Role.MINER)),
+            common_pb2.Signed(
+                body=signed.body, signature=signed.signature, certificate=signed.certificate
+            ).SerializeToString(),
+        ),
+        "party.control.secret.read_secret": Decoder(
+            _file(secret.parent, secret.name, lambda path: read_secret(path.parent)), secret.read_bytes()
+        ),
+        "party.records.keyfile.read_key": Decoder(
+            _file(linkage_key.parent, linkage_key.name, read_key), linkage_key.read_bytes()
+        ),
+        "party.evidence.audit.verify": Decoder(
+            lambda data: verify_audit(data, anchor_number=0, anchor_hash=bytes(32), name="audit.jsonl"), audit
+        ),
+        "party.decision.approvers.ApproverKey.load": Decoder(
+            _file(node / "pki", "clinic.sign", ApproverKey.load), (node / "pki" / "clinic.sign").read_bytes()
+        ),
+        "shared.release.countersignature.read_countersignature": Decoder(read_countersignature, countersignature),
+        "party.evidence.audit.entries": Decoder(lambda data: list(entries(data)), audit),
+        "party.control.approval.content_of": Decoder(content_of, approval),
+        "party.records.linkage.common_from_bitmap": Decoder(
+            lambda data: common_from_bitmap(
+                listed, np.arange(64), data, expected_sha256=sha256_of_common, n_common=32, minimum=1
+            ),
+            bitmap,
+        ),
+    }
+
+
+NAMES = (
+    "shared.formats.artifact.unpack",
+    "shared.formats.deletion.parse_deletion",
+    "shared.formats.json_document.parse",
+    "shared.formats.model_json.read",
+    "shared.release.statement.parse_statement",
+    "shared.release.verification.verify_release",
+    "shared.release.verification.verify_release of the signature",
+    "shared.study.approval.parse_approval",
+    "shared.study.canonical.from_bytes",
+    "shared.study.canonical.from_bytes between peers",
+    "shared.study.canonical.parse",
+    "party.control.approval.parsed",
+    "shared.study.pairs.parse_structure",
+    "shared.study.reading.read_study",
+    "shared.study.reading.read_declarations",
+    "shared.config.read_toml",
+    "shared.config.load_federation",
+    "party.config.load_party",
+    "miner.config.load_miner",
+    "shared.membership.request.parse_request",
+    "shared.membership.request.read_request",
+    "shared.membership.installation.install",
+    "shared.membership.installation.read_fingerprint",
+    "shared.membership.revocation.parse_list",
+    "shared.transport.chunks.plain_data",
+    "shared.transport.chunks.plain_data of a zlib stream",
+    "shared.transport.chunks.ChunkReader.read",
+    "shared.transport.errors_on_wire.from_detail",
+    "shared.transport.identity.Identity.parse",
+    "shared.transport.pki.read_certificates",
+    "shared.transport.pki.read_private_file",
+    "shared.transport.pki.load_private_key",
+    "shared.transport.pki.load_credentials",
+    "shared.transport.signing.SigningKey.load",
+    "shared.transport.signing.verify_signed",
+    "party.control.secret.read_secret",
+    "party.records.keyfile.read_key",
+    "party.evidence.audit.verify",
+    "party.decision.approvers.ApproverKey.load",
+    "shared.release.countersignature.read_countersignature",
+    "party.evidence.audit.entries",
+    "party.control.approval.content_of",
+    "party.records.linkage.common_from_bitmap",
+)
+
+
+@pytest.fixture(scope="module")
+def decoders(
+    tmp_path_factory: pytest.TempPathFactory, release_study: Any, release_content: Any, peer_case: Any, peer_study: Any
+) -> dict[str, Decoder]:
+    return make_decoders(tmp_path_factory.mktemp("decoders"), release_study, release_content, peer_case, peer_study)
+
+
+LOOKS_LIKE_A_NAME = re.compile(
+    r"^(parse|read|load|unpack|from_|plain_data|parsed|verify|install|open_|common_from|entries|content_of)"
+)
+LOOKS_LIKE_FOREIGN = re.compile(r"bytes|Path|\bstr\b|Signed|Chunk|ErrorDetail|Table|NDArray")
+
+
+def found_in_the_sources(root: Path) -> set[str]:
+    """Public functions that are called as decoders are and take what decoders take."""
+    found: set[str] = set()
+    for wing in ("shared", "party", "miner", "deploy"):
+        for path in (root / wing).rglob("*.py"):
+            if "wire" in path.relative_to(root).parts:
+                continue
+            module = ".".join(path.relative_to(root / wing / "verticil").with_suffix("").parts)
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            for owner in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))):
+                prefix = f"{owner.name}." if isinstance(owner, ast.ClassDef) else ""
+                for node in owner.body:
+                    if not isinstance(node, ast.FunctionDef) or not LOOKS_LIKE_A_NAME.match(node.name):
+                        continue
+                    taken = [argument for argument in node.args.args if argument.arg not in {"self", "cls"}]
+                    annotation = taken[0].annotation if taken else None
+                    if annotation is not None and LOOKS_LIKE_FOREIGN.search(ast.unparse(annotation)):
+                        found.add(f"{module}.{prefix}{node.name}")
+    return found
+
+
+def test_no_decoder_is_missing() -> None:
+    named = {name.split(" ", maxsplit=1)[0] for name in NAMES}
+    assert not named & EXEMPT.keys()
+    assert found_in_the_sources(Path(__file__).parents[2]) == named | EXEMPT.keys()
+
+
+def test_every_example_is_accepted(decoders: dict[str, Decoder]) -> None:
+    assert decoders.keys() == set(NAMES)
+    for name, decoder in decoders.items():
+        if name != "shared.transport.chunks.plain_data of a zlib stream":  # its checksum is not in the example
+            decoder.decode(decoder.example)
+
+
+NASTY = (
+    None, True, 0, -1, 1e308, -0.0, 2**63, 2**64, 10**400, "", "x" * 5000, "\ud800", "\0", "../../x", "é\u202e", "NaN", "1e999",
+    [], {}, [[]], [None] * 1000, {"": ""}, 5e-324, 1.0000000000000002,
+)  # fmt: skip
+RAW = (
+    b"", b"\0", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 50_000, b"1" * 10_000, b"1e999", b"NaN", b'"\\ud800"', b"{}",
+    b"\xed\xa0\x80", b"a.b.c" * 5000, b"x = " + b"[" * 20_000,
+    b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    b"x = 1979-05-27T00:32:00.999999+24:00", b"PK\x03\x04" + b"\0" * 100, b"VTC1\x03\0\0\0" + b"\xff" * 8, b"\n" * 9,
+)  # fmt: skip
+
+
+def places(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """The way to every value in a document."""
+    inner: list[tuple[str | int, object]] = []
+    if isinstance(value, dict):
+        inner = list(value.items())
+    elif isinstance(value, list):
+        inner = list(enumerate(value))
+    return [path, *(way for key, item in inner for way in places(item, (*path, key)))]
+
+
+def changed(root: object, way: tuple[str | int, ...], change: str, value: object) -> object:
+    """The document with one value replaced, removed, repeated, or given a neighbour."""
+    if not way:
+        return value
+    root = copy.deepcopy(root)
+    holder: Any = root
+    for key in way[:-1]:
+        holder = holder[key]
+    if change == "remove":
+        del holder[way[-1]]
+    elif change == "add" and isinstance(holder, dict):
+        holder["unheard of"] = value
+    elif change == "repeat" and isinstance(holder, list):
+        holder.append(holder[way[-1]])
+    else:
+        holder[way[-1]] = value
+    return root
+
+
+@st.composite
+def damaged(draw: st.DrawFn, example: bytes) -> bytes:
+    """The example with something wrong in it, or something else."""
+    kind = draw(st.sampled_from(("noise", "raw", "bytes", "bytes", "document", "document", "document")))
+    if kind == "noise":
+        return draw(st.binary(max_size=300))
+    if kind == "raw":
+        return draw(st.sampled_from(RAW))
+    if kind == "document":
+        try:
+            root = json.loads(example)
+        except ValueError:
+            kind = "bytes"
+        else:
+            way = draw(st.sampled_from(places(root)))
+            change = draw(st.sampled_from(("replace", "replace", "remove", "add", "repeat")))
+            root = changed(root, way, change, draw(st.sampled_from(NASTY)))
+            text = json.dumps(root, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            return text.encode("utf-8", errors="surrogatepass")
+    data = bytearray(example)
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(data)))
+        match draw(st.sampled_from(("flip", "cut", "insert", "number", "remove", "double", "raw"))):
+            case "flip" if at < len(data):
+                data[at] ^= draw(st.integers(1, 255))
+            case "cut":
+                del data[at:]
+            case "insert":
+                data[at:at] = draw(st.binary(min_size=1, max_size=8))
+            case "number" if at < len(data):
+                data[at : at + 8] = b"\xff" * 8 if data[at] > 127 else b"99999999999999999999"
+            case "remove":
+                del data[at : at + draw(st.integers(1, 40))]
+            case "double":
+                data[at:at] = data[at : at + 200]
+            case "raw":
+                data[at:at] = draw(st.sampled_from(RAW))[:2000]
+            case _:
+                pass
+    return bytes(data)
+
+
+def harmless(decoder: Decoder, data: bytes) -> None:
+    begun = time.process_time()
+    told = None
+    try:
+        decoder.decode(data)
+    except VerticilError as error:
+        told = error
+    if told is not None:
+        assert told.code != "INTERNAL", told
+        str(told).encode("utf-8")  # can be shown anywhere
+        assert len(str(told)) < 20_000
+    assert time.process_time() - begun < 5
+
+
+def fuzz(decoder: Decoder, examples: int, *, repeatable: bool) -> None:
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=repeatable,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(data=damaged(decoder.example))
+    def run(data: bytes) -> None:
+        harmless(decoder, data)
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for raw in RAW:
+        harmless(decoder, raw)
+    run()
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 < 256
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_few_damaged_documents(name: str, decoders: dict[str, Decoder]) -> None:
+    fuzz(decoders[name], 25, repeatable=True)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", NAMES)
+def test_many_damaged_documents(name: str, decoders: dict[str, Decoder], in_the_table: Callable[..., None]) -> None:
+    fuzz(decoders[name], 1500, repeatable=False)
+    in_the_table("damaged documents at every decoder", times=1500 + len(RAW), lost=[])

@@ -1,0 +1,353 @@
+"""What a site keeps: a backup and its way back, a ledger that is older than what was sent, and what may be thrown away.
+
+Two parties and a miner in one process, on their real folders and databases; learning idles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+import shutil
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verticil.cli.main import main
+from verticil.miner.config import load_miner
+from verticil.miner.service.node import MinerNode
+from verticil.party.config import load_party
+from verticil.party.control.site import Site
+from verticil.party.custody.backup import backup, restore
+from verticil.party.custody.purge import purge
+from verticil.party.custody.sealing import seal, unseal
+from verticil.party.daemon import run_party
+from verticil.party.evidence import reports
+from verticil.shared.errors import GateFailed, Misuse, Refusal
+from verticil.shared.study.canonical import to_bytes
+from verticil.shared.study.reading import read_study
+from verticil.shared.study.states import State
+from verticil.shared.transport.identity import Identity, Role
+from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
+from verticil.shared.transport.pki import load_credentials, utc_now
+from verticil.shared.transport.signing import SigningKey
+from verticil.simulation.provision import DEMO_LIMITS, Provisioned, provision
+from verticil.simulation.provision import Site as Place
+from verticil.wire.v1 import control_pb2
+
+WORDS = "nine people in a garden"
+CHEAP = 2**10
+STUDY = """schema = 1
+id = "trial"
+title = "A trial"
+purpose = "test"
+expires = 2099-12-31
+[[party]]
+name = "north"
+[[party]]
+name = "south"
+[linkage]
+minimum_common_records = 100
+[[variable]]
+party = "north"
+name = "sex"
+categories = ["f", "m"]
+[[variable]]
+party = "south"
+name = "region"
+categories = ["a", "b", "c"]
+[randomization_default]
+scheme = "symmetric"
+epsilon = 2.0
+[structure]
+method = "genetic"
+seed = 1
+"""
+
+
+class IdleLearning:
+    async def run(self, job: Any, progress: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def search(self, job: Any, progress: Any) -> bytes:
+        raise NotImplementedError
+
+
+class Federation:
+    """A miner that runs, and parties that run while a study is wanted from them."""
+
+    def __init__(self, made: Provisioned, node: MinerNode) -> None:
+        self.made, self.node = made, node
+
+    def control(self) -> InMemoryControl:
+        return InMemoryControl(self.node.control, Identity(federation="trial", role=Role.ANALYST, name="lee"))
+
+    async def submit(self, study_id: str) -> bytes:
+        path = self.made.analyst / f"{study_id}.toml"
+        path.write_text(STUDY.replace('"trial"', f'"{study_id}"'))
+        return (
+            await self.control().submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(read_study(path))))
+        ).study_digest
+
+    async def run(self, folder: Path, stop: asyncio.Event, **options: bool) -> None:
+        config = load_party(folder / "party.toml")
+        identity = Identity(federation="trial", role=Role.PARTY, name=config.name)
+        await run_party(config, lambda: InMemoryCoordinator(self.node.coordinator, identity), stop=stop, **options)
+
+    async def carry_out(self, study_id: str, *, north: Path) -> bytes:
+        """All columns of a study to the miner."""
+        digest = await self.submit(study_id)
+        stop = asyncio.Event()
+        running = [asyncio.create_task(self.run(folder, stop)) for folder in (north, self.made.parties["south"])]
+        await self.in_state(digest, State.ESTIMATING)
+        stop.set()
+        await asyncio.gather(*running)
+        return digest
+
+    async def in_state(self, digest: bytes, state: State) -> None:
+        version = 0
+        async with asyncio.timeout(30):
+            while True:
+                request = control_pb2.GetStudyRequest(study_digest=digest, known_version=version, wait_seconds=5)
+                study = (await self.control().get_study(request)).study
+                if study.state == state:
+                    return
+                version = study.version
+
+
+@pytest.fixture
+async def federation(tmp_path: Path) -> AsyncIterator[Federation]:
+    tables = tmp_path / "tables"
+    tables.mkdir()
+    (tables / "north.csv").write_text("id,sex\n" + "".join(f"person-{n},{'fm'[n % 2]}\n" for n in range(300)))
+    (tables / "south.csv").write_text("id,region\n" + "".join(f"person-{n},{'abc'[n % 3]}\n" for n in range(300)))
+    made = provision(
+        tmp_path / "nodes",
+        federation="trial",
+        sites=[Place(name=name, table=tables / f"{name}.csv", id_column="id") for name in ("north", "south")],
+        limits=DEMO_LIMITS,
+        endpoint="localhost:1",
+        listen="127.0.0.1:0",
+        hosts=("localhost",),
+    )
+    miner = load_miner(made.miner / "miner.toml")
+    credentials = load_credentials(miner.certificate, miner.key, miner.federation)
+    node = MinerNode(
+        miner.state_directory,
+        identity=credentials.identity,
+        authority=credentials.ca_pem,
+        signer=SigningKey.load(miner.signing_key, miner.certificate),
+        executor=IdleLearning(),
+        limits=miner.limits,
+        randomized_days=miner.randomized_days,
+    )
+    async with node:
+        yield Federation(made, node)
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    facts: Any = reports.ledger(load_party(folder / "party.toml"))["rows"]
+    return list(facts)
+
+
+async def test_a_restored_site_goes_on_and_an_old_backup_never_makes_the_ledger_forget(
+    federation: Federation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    north = federation.made.parties["north"]
+    first = await federation.carry_out("first", north=north)
+    words = tmp_path / "words"
+    words.write_text(WORDS + "\n")
+    command = ["--out", str(tmp_path / "old"), "--passphrase-file", str(words), "--config", str(north / "party.toml")]
+    assert main(["party", "backup", *command, "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["ledger_rows"] == 1
+    assert stat.S_IMODE((tmp_path / "old").stat().st_mode) == 0o600
+    raw = (tmp_path / "old").read_bytes()
+    for secret in ("state/site.secret", "secrets/linkage.key"):
+        assert (north / secret).read_bytes().strip() not in raw
+
+    again = north.with_name("north-again")
+    assert main(["party", "restore", str(tmp_path / "old"), "--dir", str(again), "--passphrase-file", str(words)]) == 0
+    for name in (
+        "state/site.secret",
+        "secrets/linkage.key",
+        "pki/north.key",
+        "party.toml",
+        "federation.toml",
+        "ca.crt",
+    ):
+        assert (again / name).read_bytes() == (north / name).read_bytes()
+        assert stat.S_IMODE((again / name).stat().st_mode) == 0o600
+    assert rows(again) == rows(north)
+    assert (
+        reports.verify_audit(load_party(again / "party.toml"))["lines"]
+        == reports.verify_audit(load_party(north / "party.toml"))["lines"] + 1
+    )
+
+    # A backup that knows everything that was sent goes on where it was, with the same bytes for the same people at no cost.
+    second = await federation.carry_out("second", north=again)
+    assert [(row["study"], row["charged"]) for row in rows(again)] == [("first", pytest.approx(2.0)), ("second", 0.0)]
+
+    # The same backup again, now too old: it does not know that the second study was sent.
+    older = north.with_name("north-older")
+    restore(tmp_path / "old", older, WORDS)
+    with pytest.raises(Refusal) as refused:
+        await federation.run(older, asyncio.Event())
+    assert refused.value.code == "LEDGER_OLDER"
+    assert refused.value.exit_code == 3
+    assert "'second'" in refused.value.message
+    assert [row["study"] for row in rows(older)] == ["first"]
+    stop = asyncio.Event()
+    running = asyncio.create_task(federation.run(older, stop, accept_older=True))
+    async with asyncio.timeout(30):
+        while len(rows(older)) < 2:
+            await asyncio.sleep(0)
+    stop.set()
+    await running
+    assert [(row["study"], row["charged"]) for row in rows(older)] == [
+        ("first", pytest.approx(2.0)),
+        ("second", pytest.approx(2.0)),
+    ]
+    mended = [
+        entry for entry in reports.audit_entries(load_party(older / "party.toml")) if entry["event"] == "ledger-mended"
+    ]
+    assert [(entry["study"], entry["columns"]) for entry in mended] == [(second.hex(), ["sex"])]
+    await federation_goes_on(federation, older)
+    assert first != second
+
+
+async def federation_goes_on(federation: Federation, folder: Path) -> None:
+    """It is said once: the daemon starts without the option now, and charges nothing twice."""
+    stop = asyncio.Event()
+    running = asyncio.create_task(federation.run(folder, stop))
+    digest = await federation.submit("third")
+    await noticed(folder, digest)
+    stop.set()
+    await running
+    assert len(rows(folder)) == 2
+
+
+async def noticed(folder: Path, digest: bytes) -> None:
+    with Site.open(load_party(folder / "party.toml")) as site:
+        async with asyncio.timeout(30):
+            while not site.state.knows(digest):
+                await asyncio.sleep(0)
+
+
+async def test_purge_takes_what_ended_studies_left_and_nothing_that_accounts_for_them(federation: Federation) -> None:
+    north = federation.made.parties["north"]
+    digest = await federation.carry_out("first", north=north)
+    config = load_party(north / "party.toml")
+    with pytest.raises(Refusal, match="it has not ended"):
+        purge(config, "first", older_than_days=None)
+    with pytest.raises(Misuse, match="expected STUDY or --older-than"):
+        purge(config, None, older_than_days=None)
+    with Site.open(config) as site:
+        site.state.move(digest, State.PUBLISHED)
+    before = rows(north)
+    spooled = list((config.state_directory / "spool").iterdir())
+    assert len(spooled) == 1
+    assert purge(config, None, older_than_days=1)["bytes"] == 0  # not old enough
+    later = utc_now() + dt.timedelta(days=2)
+    listed = purge(config, None, older_than_days=1, dry_run=True, at=later)
+    assert listed["bytes"] == spooled[0].stat().st_size
+    assert purge(config, "first", older_than_days=None)["bytes"] == listed["bytes"]
+    assert not list((config.state_directory / "spool").iterdir())
+    assert rows(north) == before
+    assert reports.verify_audit(config)["ok"]
+    assert purge(config, "first", older_than_days=None)["bytes"] == 0
+
+
+def test_a_backup_is_whole_or_nothing(tmp_path: Path) -> None:
+    data = bytes(range(256)) * 9000  # more than two frames
+    file = tmp_path / "file"
+
+    def opened(raw: bytes, words: str = WORDS) -> bytes:
+        file.write_bytes(raw)
+        with file.open("rb") as stream:
+            return b"".join(unseal(stream, words, "file"))
+
+    sealed = b"".join(seal([data[:70_000], data[70_000:]], WORDS, {"party": "north"}, cost=CHEAP))
+    assert opened(sealed) == data
+    assert opened(b"".join(seal([], WORDS, {}, cost=CHEAP))) == b""
+    with pytest.raises(GateFailed, match="does not open with this passphrase"):
+        opened(sealed, WORDS + "s")
+    head = sealed.index(b"}") + 1
+    frame = (1 << 20) + 16
+    broken = {
+        "a byte of the head": sealed.replace(b'"north"', b'"south"'),
+        "a byte of a frame": sealed[:-1] + bytes([sealed[-1] ^ 1]),
+        "the last frame is missing": sealed[: head + 2 * frame],
+        "two frames are exchanged": sealed[:head]
+        + sealed[head + frame : head + 2 * frame]
+        + sealed[head : head + frame]
+        + sealed[head + 2 * frame :],
+    }
+    for raw in broken.values():
+        assert raw != sealed
+        with pytest.raises(GateFailed):
+            opened(raw)
+    for raw in (b"", b"verticil backup 1\n\x00\x02{}", sealed.replace(b'"n":1024', b'"n":262144000'), b"PK\x03\x04"):
+        with pytest.raises(Misuse, match="is not a backup"):
+            opened(raw)
+    with pytest.raises(Misuse, match="at least 12"):
+        b"".join(seal([], "short", {}))
+
+
+def test_nothing_is_overwritten_and_a_cut_off_backup_leaves_no_folder(tmp_path: Path, make_site: Any) -> None:
+    folder = make_site(tmp_path)
+    config = load_party(folder / "party.toml")
+    backup(config, tmp_path / "made", WORDS)
+    with pytest.raises(Misuse, match="exists already"):
+        backup(config, tmp_path / "made", WORDS)
+    with pytest.raises(Misuse, match="is not empty"):
+        restore(tmp_path / "made", folder, WORDS)
+    (tmp_path / "half").write_bytes((tmp_path / "made").read_bytes()[:-9])
+    with pytest.raises(GateFailed, match="BACKUP_INVALID"):
+        restore(tmp_path / "half", tmp_path / "restored", WORDS)
+    assert not (tmp_path / "restored").exists()
+    assert not list(tmp_path.glob(".restored*"))
+    with pytest.raises(Misuse, match="no such file"):
+        restore(tmp_path / "nothing", tmp_path / "restored", WORDS)
+
+
+def test_what_lies_elsewhere_is_kept_and_named(tmp_path: Path, make_site: Any) -> None:
+    folder = make_site(tmp_path)
+    shared = folder.parent / "shared"
+    shared.mkdir()
+    for name in ("federation.toml", "ca.crt"):
+        shutil.move(folder / name, shared / name)
+    text = (
+        (folder / "party.toml")
+        .read_text()
+        .replace('federation = "federation.toml"', 'federation = "../shared/federation.toml"')
+    )
+    (folder / "party.toml").write_text(text)
+    backup(load_party(folder / "party.toml"), tmp_path / "made", WORDS)
+    away = tmp_path / "other-machine" / "deep" / "north"
+    facts: Any = restore(tmp_path / "made", away, WORDS)
+    assert set(facts["elsewhere"]) == {str(shared / "federation.toml"), str(shared / "ca.crt")}
+    assert "federation.toml" in facts["problem"]
+    for origin, path in facts["elsewhere"].items():
+        assert (away / path).read_bytes() == Path(origin).read_bytes()
+
+
+@pytest.fixture
+def make_site() -> Any:
+    def make(folder: Path) -> Path:
+        (folder / "north.csv").write_text("id,sex\n1,f\n")
+        made = provision(
+            folder / "nodes",
+            federation="trial",
+            sites=[Place(name="north", table=folder / "north.csv", id_column="id")],
+            limits=DEMO_LIMITS,
+            endpoint="localhost:1",
+            listen="127.0.0.1:0",
+            hosts=("localhost",),
+        )
+        return made.parties["north"]
+
+    return make
