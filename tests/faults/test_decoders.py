@@ -575,7 +575,7 @@ def fuzz(decoder: Decoder, examples: int, *, repeatable: bool) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_few_damaged_documents(name: str, decoders: dict[str, Decoder]) -> None:
-    fuzz(decoders[name], 25, repeatable=True)
+    fuzz(decoders[name], 12, repeatable=True)
 
 
 @pytest.mark.faults
