@@ -74,7 +74,10 @@ def test_every_part_runs_and_is_written(capsys: pytest.CaptureFixture[str], tmp_
         (11, 5),
         (12, 6),
     ):  # the first row is the table's with the ordinary networks, as in the paper
-        ordinary, custom = answer[f"table_{number}"]["rows"]
+        ordinary, custom, *whole = answer[f"table_{number}"]["rows"]
+        assert [(row["trained_on"], row["without"]) for row in whole] == (
+            [("synthetic", []), ("custom", [])] if number == 12 else []
+        )
         assert {**ordinary, "theirs": None} in [
             {**row, "theirs": None} for row in answer[f"table_{repeated}"]["rows"] if row["method"] == "genetic"
         ]
@@ -102,7 +105,7 @@ def test_contraceptive_attack_on_the_original_is_the_papers() -> None:
 
 def test_repeats_are_more_splits_or_more_synthetic_records(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     rows = run(capsys, tmp_path / "out", "--quick", "--table", "12", "--repeats", "2")["table_12"]["rows"]
-    assert [row["trained_on"] for row in rows] == ["synthetic", "custom"]
+    assert [row["trained_on"] for row in rows] == ["synthetic", "custom", "synthetic", "custom"]
     assert all(np.array(row["confusion"]["NB"]).sum() == 2 * 120 for row in rows)
     assert all(max(row["deviation"].values()) > 0 for row in rows)
 

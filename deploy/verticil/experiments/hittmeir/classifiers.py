@@ -103,16 +103,23 @@ def custom_accuracies(
     Args:
         data, scale, seed, step: see `accuracies`.
         custom: what the custom network hides.
-        without: predictors that the classifiers do not get.
+        without: predictors that the classifiers do not get; then two more rows with all of them.
         known: rows of `accuracies` with the same scale and seed; the ordinary network's is taken from them, as the paper does.
     """
     generations = generations_for(data, scale)
     k = scale.custom_degree
-    ordinary = _Row(trained_on="synthetic", recipe=Recipe(k=k, generations=generations), without=without)
-    hidden = _Row(trained_on="custom", recipe=Recipe(k=k, generations=generations, custom=custom), without=without)
+    plain = Recipe(k=k, generations=generations)
+    hiding = Recipe(k=k, generations=generations, custom=custom)
+    rows = [
+        row
+        for features in ([without, ()] if without else [()])
+        for row in (
+            _Row(trained_on="synthetic", recipe=plain, without=features),
+            _Row(trained_on="custom", recipe=hiding, without=features),
+        )
+    ]
     repeated = [row for row in known if (row.method, row.k, row.without) == (Method.genetic, k, without)]
-    asked = [hidden] if repeated else [ordinary, hidden]
-    return (*repeated, *_scores(data, asked, scale=scale, seed=seed, step=step))
+    return (*repeated, *_scores(data, rows[len(repeated) :], scale=scale, seed=seed, step=step))
 
 
 def randomized_accuracies(
