@@ -58,6 +58,6 @@ def test_the_drill_publishes_the_same_release(
     assert all(cost > 0 for cost in chaos["epsilon_charged"].values())
     assert drill.stderr.count("CHAOS") == len(done)
     assert list(temporary.iterdir()) == []
-    verdict = main(["release", "verify", found["release"], "--ca", found["ca_certificate"], "--format", "json"])
-    assert verdict == 0
+    release, authority = str(tmp_path / found["release"]), str(tmp_path / found["ca_certificate"])
+    assert main(["release", "verify", release, "--ca", authority, "--format", "json"]) == 0
     in_the_table(f"verticil demo --chaos, {model}", times=len(done), lost=[])

@@ -173,7 +173,7 @@ async def test_feature_20_no_file_descriptors_left_for_a_while(
 
 
 class Jumping:
-    """A clock that everybody reads and that jumps now and then, backwards too."""
+    """A clock that everybody reads and that jumps now and then, backwards too, but never before the certificates begin."""
 
     def __init__(self, hours: float, *, every: int) -> None:
         self._draw, self._hours, self._every = random.Random(4), hours, every
@@ -183,7 +183,7 @@ class Jumping:
     def __call__(self) -> dt.datetime:
         self.reads += 1
         if self.reads % self._every == 0:
-            self._offset = dt.timedelta(hours=self._draw.uniform(-self._hours, self._hours))
+            self._offset = dt.timedelta(hours=self._draw.uniform(0, self._hours))
             self.jumps += 1
         return dt.datetime.now(dt.UTC).replace(microsecond=0) + self._offset
 

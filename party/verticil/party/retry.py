@@ -33,6 +33,7 @@ TRIED_AGAIN: Final = frozenset(
         "CHUNK_CORRUPT",
         "OFFSET_MISMATCH",
         "DISK_FULL",
+        "FILES_EXHAUSTED",
         "STATE_LOCKED",
         "INTERNAL",
     }

@@ -24,6 +24,7 @@ from verticil.shared.errors import DataFault, Misuse, VerticilError
 __all__ = [
     "create_file",
     "create_files",
+    "files_exhausted",
     "is_database_full",
     "is_disk_full",
     "replace_file",
@@ -31,11 +32,26 @@ __all__ = [
 ]
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_MORE_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def is_disk_full(error: OSError) -> bool:
     """Whether an error means that the disk, the quota or the largest size of a file is exhausted."""
     return error.errno in _FULL
+
+
+def files_exhausted(error: OSError, path: Path) -> DataFault | None:
+    """The error for a process or a machine that may open no more files; None when that is not what the system said.
+
+    It passes by itself, so whoever meets it tries again.
+    """
+    if error.errno not in _NO_MORE_FILES:
+        return None
+    return DataFault(
+        "FILES_EXHAUSTED",
+        f"{path}: cannot be opened ({error.strerror})",
+        hint="it is tried again; raise the limit of open files (LimitNOFILE, ulimit -n) if it comes back",
+    )
 
 
 def is_database_full(error: sqlite3.Error) -> bool:
@@ -57,10 +73,12 @@ def write_fault(error: OSError, path: Path, *, hint: str = "make room there and 
         hint: for a full disk.
 
     Returns:
-        DISK_FULL; FILE_MISSING when the place cannot be written to at all.
+        DISK_FULL; FILES_EXHAUSTED; FILE_MISSING when the place cannot be written to at all.
     """
     if is_disk_full(error):
         return DataFault("DISK_FULL", f"{path}: no space left on the disk", hint=hint)
+    if (exhausted := files_exhausted(error, path)) is not None:
+        return exhausted
     return Misuse(
         "FILE_MISSING",
         f"{path}: cannot be written ({error.strerror or type(error).__name__})",

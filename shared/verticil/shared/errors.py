@@ -117,6 +117,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "DATA_ID_DUPLICATE": ("DataFault", 1),
     "DATA_EMPTY": ("DataFault", 1),
     "DISK_FULL": ("DataFault", 1),
+    "FILES_EXHAUSTED": ("DataFault", 1),
     "STATE_LOCKED": ("DataFault", 1),
     "STATE_CORRUPT": ("DataFault", 1),
     "SECRET_MISSING": ("DataFault", 1),

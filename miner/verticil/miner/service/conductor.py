@@ -40,7 +40,7 @@ _log: Final = logging.getLogger(__name__)
 _TICK_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 30.0
 _MAX_ATTEMPTS: Final = 3
-_RECOVERABLE: Final = frozenset({"DISK_FULL", "RESOURCE_EXHAUSTED"})
+_RECOVERABLE: Final = frozenset({"DISK_FULL", "FILES_EXHAUSTED", "RESOURCE_EXHAUSTED"})
 
 
 async def _to_the_end(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -45,7 +45,7 @@ MAX_STUDY_BYTES: Final = 2_097_152
 _MAX_WAIT_SECONDS: Final = 60
 _TICK_SECONDS: Final = 30.0
 _MAX_ATTEMPTS: Final = 3
-_RECOVERABLE: Final = frozenset({"DISK_FULL", "RESOURCE_EXHAUSTED"})
+_RECOVERABLE: Final = frozenset({"DISK_FULL", "FILES_EXHAUSTED", "RESOURCE_EXHAUSTED"})
 _CACHED_STUDIES: Final = 16
 
 _log: Final = logging.getLogger(__name__)

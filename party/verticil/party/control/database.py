@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from verticil.shared.disk import is_database_full, is_disk_full
+from verticil.shared.disk import files_exhausted, is_database_full, is_disk_full
 from verticil.shared.durable import commit
 from verticil.shared.errors import DataFault
 
@@ -287,6 +287,8 @@ def disk_fault(error: OSError, path: Path) -> DataFault:
     """The error of this program for a failed write to `path`."""
     if is_disk_full(error):
         return _disk_full(path)
+    if (exhausted := files_exhausted(error, path)) is not None:
+        return exhausted
     problem = f"{path}: cannot be written ({error.strerror})"
     return DataFault("STATE_CORRUPT", problem, hint="check the folder's owner and permissions")
 
