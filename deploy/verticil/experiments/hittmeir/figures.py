@@ -106,7 +106,7 @@ def draw_scores(rows: Sequence[Score], theirs: Sequence[float | None], title: st
     names = [_score_name(row) + "\nall predictors" * (row.without != rows[0].without) for row in rows]
     ours = [row.average for row in rows]
     with _style():
-        figure = Figure(figsize=(0.62 * len(names) + 2.4, 3.9), layout="constrained")
+        figure = Figure(figsize=(0.72 * len(names) + 2.4, 3.9), layout="constrained")
         axes: Axes = figure.subplots()
         known = [value for value in (*ours, *theirs) if value is not None]
         low = max(0.0, 5 * np.floor((min(known) - 1) / 5))
