@@ -13,6 +13,7 @@ import copy
 import dataclasses
 import datetime as dt
 import hashlib
+import io
 import json
 import re
 import resource
@@ -26,6 +27,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, settings
@@ -37,6 +39,8 @@ from verticil.party.control.approval import content_of, parsed
 from verticil.party.control.database import Database
 from verticil.party.control.secret import FILE_NAME as SECRET_NAME
 from verticil.party.control.secret import read_secret
+from verticil.party.custody import sealing as custody
+from verticil.party.custody.sealing import read_head
 from verticil.party.decision.approvers import ApproverKey
 from verticil.party.evidence.audit import AuditLog, Event, What, entries
 from verticil.party.evidence.audit import verify as verify_audit
@@ -51,6 +55,7 @@ from verticil.shared.membership.installation import install, read_fingerprint
 from verticil.shared.membership.register import sign_request
 from verticil.shared.membership.request import create_request, parse_request, read_request
 from verticil.shared.membership.revocation import make_list, parse_list
+from verticil.shared.relay import hpke
 from verticil.shared.release.bundle import sign_release, write_release
 from verticil.shared.release.countersignature import (
     Countersignature,
@@ -85,6 +90,8 @@ EXEMPT: Mapping[str, str] = {
     "cli.party.load": "reads with read_study",
     "cli.pki_site.install": "reads with install",
     "cli.release.verify": "reads with verify_release",
+    "cli.service_unit.install": "writes a unit, and reads none",
+    "shared.relay.sealing.load_sealing_key": "the site's own key; reads with load_private_key",
 }
 """What looks like a decoder and is none of foreign bytes, and why."""
 
@@ -229,7 +236,16 @@ def make_decoders(
             (release / name).read_bytes(),
         )
 
+    to, of = X25519PrivateKey.generate(), X25519PrivateKey.generate()
     return {
+        "party.custody.sealing.read_head": Decoder(
+            lambda data: read_head(io.BytesIO(data), "backup"),
+            b"".join(custody.seal([b"state"], "a passphrase", {"party": "clinic"}, cost=2)),
+        ),
+        "shared.relay.hpke.open_sealed": Decoder(
+            lambda data: hpke.open_sealed(data, recipient=to, sender=of.public_key(), info=b"i", aad=b"a"),
+            hpke.seal(b"message", recipient=to.public_key(), sender=of, info=b"i", aad=b"a"),
+        ),
         "shared.formats.artifact.unpack": Decoder(
             lambda data: unpack(data, 5, 1000), pack(np.arange(1000, dtype=np.uint8) % 5, 5)
         ),
@@ -364,6 +380,8 @@ def make_decoders(
 
 
 NAMES = (
+    "party.custody.sealing.read_head",
+    "shared.relay.hpke.open_sealed",
     "shared.formats.artifact.unpack",
     "shared.formats.deletion.parse_deletion",
     "shared.formats.json_document.parse",

@@ -122,7 +122,9 @@ class Meddler:
         if isinstance(message, coordinator_pb2.ReportRequest) and message.WhichOneof("what") in HARMFUL:
             message.study_digest = self._draw.randbytes(32)
         if isinstance(message, coordinator_pb2.PollRequest):
-            message.wait_seconds = message.epoch = 0
+            message.epoch = 0
+        if "wait_seconds" in message.DESCRIPTOR.fields_by_name:
+            message.wait_seconds = 0
         if message.DESCRIPTOR.name == "HelloRequest":
             message.session = 0
 

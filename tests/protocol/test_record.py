@@ -142,7 +142,8 @@ class Federation:
         path = self.made.parties[name] / "party.toml"
         for key, value in policy.items():
             lines = [line for line in path.read_text().splitlines() if not line.startswith(f"{key} = ")]
-            path.write_text("\n".join([*lines, f"{key} = {value}"]) + "\n")  # [policy] is the last table
+            lines.insert(lines.index("[policy]") + 1, f"{key} = {value}")
+            path.write_text("\n".join(lines) + "\n")
         return load_party(path)
 
     async def start_miner(self) -> None:
