@@ -184,7 +184,8 @@ def test_feature_37_the_same_gate_stands_in_memory(role: Role) -> None:
 
 # --- feature 7 ---
 
-SENDER_WORDS = {"sender", "from", "caller", "identity", "self", "me", "owner", "role"}
+SENDER_WORDS = {"sender", "from", "caller", "identity", "self", "me", "role"}
+"""Not `owner`: whose list a blinded list is, which says by the hop who has to send it, and that is compared with the caller."""
 
 
 def fields_of(message: Descriptor, seen: set[str] | None = None) -> list[FieldDescriptor]:
