@@ -21,6 +21,7 @@ __all__ = ["Federation", "Table", "load_federation", "read_toml"]
 
 T = TypeVar("T", bool, int, float, str)
 _ABSENT: Final = object()
+_LARGEST: Final = 2**64
 _NAMES: Final = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 
 
@@ -71,6 +72,10 @@ class Table:
             raw = self._float(key, raw)
         if not isinstance(raw, kind) or (kind is int and isinstance(raw, bool)):
             self.fail(key, f"got {_kind_of(raw)}, expected {_NAMES[kind]}")
+        if (
+            kind is int and isinstance(raw, int) and abs(raw) >= _LARGEST
+        ):  # such a number cannot even be shown as others are
+            self.fail(key, "got a number of more than 19 digits, expected a smaller one")
         return raw
 
     def choice(self, key: str, allowed: Iterable[str], default: str | object = _ABSENT) -> str:
