@@ -9,6 +9,7 @@ that a new decoder is missed. The default run tries a few cases of each, `pytest
 from __future__ import annotations
 
 import ast
+import base64
 import copy
 import dataclasses
 import datetime as dt
@@ -589,6 +590,42 @@ def fuzz(decoder: Decoder, examples: int, *, repeatable: bool) -> None:
         harmless(decoder, raw)
     run()
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 < 256
+
+
+def _other_curve(pem: bytes) -> bytes:
+    key = base64.b64decode(b"".join(pem.splitlines()[1:-1])).replace(b"\x2a\x86\x48\xce\x3d", b"\x1a\x86\x48\xce\x3d")
+    return b"-----BEGIN PRIVATE KEY-----\n" + base64.encodebytes(key) + b"-----END PRIVATE KEY-----\n"
+
+
+FOUND: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
+    ("shared.config.read_toml", lambda _: b"x = " + b"[" * 20_000),
+    ("shared.study.approval.parse_approval", lambda body: body.replace(b'"index":0', b'"index":9223372036854775808')),
+    (
+        "shared.study.canonical.from_bytes",
+        lambda body: re.sub(rb'"generations":\d+', b'"generations":1' + b"0" * 400, body),
+    ),
+    (
+        "shared.study.reading.read_study",
+        lambda text: re.sub(rb"generations = \d+", b"generations = 1" + b"0" * 400, text),
+    ),
+    ("shared.transport.pki.load_private_key", _other_curve),
+    (
+        "shared.transport.signing.verify_signed",
+        lambda raw: raw.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x03"),
+    ),
+    (
+        "shared.transport.pki.load_credentials",
+        lambda _: b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n",
+    ),
+)
+
+
+@pytest.mark.parametrize(("name", "damage"), FOUND, ids=[name for name, _ in FOUND])
+def test_what_fuzzing_has_found(name: str, damage: Callable[[bytes], bytes], decoders: dict[str, Decoder]) -> None:
+    decoder = decoders[name]
+    assert damage(decoder.example) != decoder.example
+    with pytest.raises(VerticilError):
+        decoder.decode(damage(decoder.example))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -23,6 +23,7 @@ T = TypeVar("T", bool, int, float, str)
 RELAY: Final = "relay"
 """In place of host:port in [peers]: nobody can dial that party, what is for it goes through the miner, sealed."""
 _ABSENT: Final = object()
+_LARGEST: Final = 2**64
 _NAMES: Final = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 
 
@@ -73,6 +74,10 @@ class Table:
             raw = self._float(key, raw)
         if not isinstance(raw, kind) or (kind is int and isinstance(raw, bool)):
             self.fail(key, f"got {_kind_of(raw)}, expected {_NAMES[kind]}")
+        if (
+            kind is int and isinstance(raw, int) and abs(raw) >= _LARGEST
+        ):  # such a number cannot even be shown as others are
+            self.fail(key, "got a number of more than 19 digits, expected a smaller one")
         return raw
 
     def choice(self, key: str, allowed: Iterable[str], default: str | object = _ABSENT) -> str:

@@ -34,6 +34,7 @@ from cryptography.hazmat.primitives.serialization import (
 from verticil.shared.disk import create_file
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.study.canonical import canonical_json
+from verticil.shared.transport.pki import UNREADABLE
 
 __all__ = ["ApproverKey", "check_vote", "public_key_from", "public_key_text", "vote_body"]
 
@@ -84,7 +85,7 @@ class ApproverKey:
             raise Misuse("CONFIG_INVALID", message, hint=f"chmod 600 {path}")
         try:
             key = load_pem_private_key(data, password=None)
-        except (ValueError, TypeError):
+        except UNREADABLE:
             key = None
         if not isinstance(key, Ed25519PrivateKey):
             message = f"approver's key {path}: expected an Ed25519 key in PEM form without a password"

@@ -16,7 +16,6 @@ compare by telephone is `Request.key_hash`, over all public keys.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Final, TypeAlias, cast
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, x25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -36,6 +35,7 @@ from verticil.shared.transport.authority import host_name, private_pem, subject_
 from verticil.shared.transport.identity import Identity, Role, peer_host
 from verticil.shared.transport.pki import (
     SIGNING_PURPOSE,
+    UNREADABLE,
     identity_of,
     key_files,
     load_private_key,
@@ -326,7 +326,7 @@ def _signing_request(text: object, what: str) -> x509.CertificateSigningRequest:
     try:
         request = x509.load_pem_x509_csr(str(text).encode("ascii"))
         holds = request.is_signature_valid
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except UNREADABLE:
         raise PeerFault("MESSAGE_INVALID", f"{what}: expected a PKCS #10 request in PEM form") from None
     if not holds:
         raise PeerFault(
@@ -378,7 +378,7 @@ def _renewed(value: object, bound: bytes, identity: Identity, what: str) -> x509
     try:
         certificate = x509.load_pem_x509_certificate(str(fields.get("certificate")).encode("ascii"))
         signature = base64.b64decode(str(fields.get("signature")), validate=True)
-    except (ValueError, binascii.Error):
+    except UNREADABLE:
         raise PeerFault("MESSAGE_INVALID", f"{what}: renews: expected a certificate and a signature") from None
     key = certificate.public_key()
     try:

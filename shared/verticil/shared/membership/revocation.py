@@ -25,6 +25,7 @@ from verticil.shared.disk import replace_file, write_fault
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.transport.authority import Authority
 from verticil.shared.transport.followed import EVERY_SECONDS, FollowedFiles
+from verticil.shared.transport.pki import UNREADABLE
 
 __all__ = ["FILE_NAME", "DenyList", "make_list", "parse_list", "revoked_in"]
 
@@ -71,7 +72,7 @@ def parse_list(encoded: bytes, authority: x509.Certificate, *, what: str) -> x50
             found = x509.load_pem_x509_crl(encoded) if is_pem else x509.load_der_x509_crl(encoded)
             if found.is_signature_valid(authority.public_key()) and number_of(found) > 0:  # type: ignore[arg-type]
                 return found
-        except (ValueError, TypeError, x509.ExtensionNotFound, x509.DuplicateExtension):
+        except (*UNREADABLE, x509.ExtensionNotFound, x509.DuplicateExtension):
             found = None
     raise PeerFault(
         "CERTIFICATE_INVALID",

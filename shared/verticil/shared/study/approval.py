@@ -21,6 +21,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rfc8785 import CanonicalizationError
+
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.study import canonical, rules
@@ -153,6 +155,8 @@ def parse_approval(body: bytes) -> Approval:
             raise Misuse("STUDY_INVALID", "approval: not in canonical form")
     except Misuse as error:
         raise peer_fault(error) from None
+    except CanonicalizationError:  # a number in it is beyond what JSON carries exactly
+        raise PeerFault("MESSAGE_INVALID", "approval: not in canonical form") from None
     return approval
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
@@ -33,6 +33,7 @@ __all__ = [
     "DEMO_LIFETIME",
     "DEMO_MARKER",
     "SIGNING_PURPOSE",
+    "UNREADABLE",
     "CredentialSource",
     "Credentials",
     "certificate_sha256",
@@ -56,6 +57,8 @@ DEMO_LIFETIME: Final = dt.timedelta(hours=24)
 """A marked authority that is valid for longer is not a demo authority."""
 SIGNING_PURPOSE: Final = x509.ObjectIdentifier("1.3.6.1.4.1.59999.1.2")
 """Extended key usage of a signing certificate; without client or server authentication beside it, TLS refuses it."""
+UNREADABLE: Final = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion)
+"""What `cryptography` raises for a key or a certificate that is none, or one that it does not know."""
 
 
 def utc_now() -> dt.datetime:
@@ -171,7 +174,7 @@ def read_certificates(path: Path) -> tuple[x509.Certificate, ...]:
         raise Misuse(
             "FILE_MISSING", f"{path}: cannot be read ({error.strerror})", hint="give the path of a certificate"
         ) from None
-    except ValueError:
+    except UNREADABLE:
         raise PeerFault("CERTIFICATE_INVALID", f"{path}: expected certificates in PEM form") from None
 
 
@@ -200,7 +203,7 @@ def load_private_key(path: Path, *, what: str) -> PrivateKeyTypes:
     """
     try:
         return load_pem_private_key(read_private_file(path, what=what), password=None)
-    except (ValueError, TypeError):
+    except UNREADABLE:
         raise PeerFault(
             "CERTIFICATE_INVALID", f"{path}: expected a private key in PEM form without a password"
         ) from None

@@ -24,6 +24,7 @@ from verticil.shared.transport.followed import FollowedFiles
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.pki import (
     SIGNING_PURPOSE,
+    UNREADABLE,
     check_issued,
     check_validity,
     identity_of,
@@ -154,7 +155,7 @@ def _certificate(encoded: bytes, what: str) -> x509.Certificate:
             if encoded.lstrip().startswith(b"-----BEGIN"):
                 return x509.load_pem_x509_certificate(encoded)
             return x509.load_der_x509_certificate(encoded)
-        except ValueError:
+        except UNREADABLE:
             pass
     raise PeerFault("CERTIFICATE_INVALID", f"{what}: expected an X.509 certificate")
 
