@@ -362,7 +362,7 @@ def _sealing_in(value: object, signing: ed25519.Ed25519PublicKey, identity: Iden
     try:
         public = bytes.fromhex(str(fields.get("key")))
         signature = base64.b64decode(str(fields.get("signature")), validate=True)
-    except (ValueError, binascii.Error):
+    except UNREADABLE:
         public = signature = b""
     if len(public) != _SEALING_BYTES:
         raise PeerFault("MESSAGE_INVALID", f"{what}: sealing: expected a key of 32 bytes and a signature")
