@@ -74,10 +74,8 @@ class Table:
             raw = self._float(key, raw)
         if not isinstance(raw, kind) or (kind is int and isinstance(raw, bool)):
             self.fail(key, f"got {_kind_of(raw)}, expected {_NAMES[kind]}")
-        if (
-            kind is int and isinstance(raw, int) and abs(raw) >= _LARGEST
-        ):  # such a number cannot even be shown as others are
-            self.fail(key, "got a number of more than 19 digits, expected a smaller one")
+        if kind is int and abs(cast("int", raw)) >= _LARGEST:  # such a number cannot even be shown as others are
+            self.fail(key, "got a whole number of 2^64 or more, expected a smaller one")
         return raw
 
     def choice(self, key: str, allowed: Iterable[str], default: str | object = _ABSENT) -> str:
