@@ -72,9 +72,7 @@ class Table:
             raw = self._float(key, raw)
         if not isinstance(raw, kind) or (kind is int and isinstance(raw, bool)):
             self.fail(key, f"got {_kind_of(raw)}, expected {_NAMES[kind]}")
-        if (
-            kind is int and isinstance(raw, int) and abs(raw) >= _LARGEST
-        ):  # such a number cannot even be shown as others are
+        if type(raw) is int and abs(raw) >= _LARGEST:  # such a number cannot even be shown as others are
             self.fail(key, "got a number of more than 19 digits, expected a smaller one")
         return raw
 
