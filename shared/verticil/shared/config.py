@@ -17,9 +17,11 @@ from typing import Final, NoReturn, TypeVar, cast
 from verticil.shared.errors import Misuse
 from verticil.shared.transport.identity import is_name
 
-__all__ = ["Federation", "Table", "load_federation", "read_toml"]
+__all__ = ["RELAY", "Federation", "Table", "load_federation", "read_toml"]
 
 T = TypeVar("T", bool, int, float, str)
+RELAY: Final = "relay"
+"""In place of host:port in [peers]: nobody can dial that party, what is for it goes through the miner, sealed."""
 _ABSENT: Final = object()
 _LARGEST: Final = 2**64
 _NAMES: Final = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
@@ -225,7 +227,9 @@ class Federation:
         endpoint: host:port of the miner, a SAN of its certificate; None where the parties have no miner (Model I).
         idle_timeout_seconds: the only transfer timeout users ever see: no progress for this long.
         chunk_bytes: payload bytes in one chunk, at most 524,288.
-        peers: host:port at which each party serves its peers (Model I), by the party's name; empty where none does.
+        peers: host:port at which each party serves its peers (Model I), by the party's name; `RELAY` for one that is reached
+            through the miner; empty where none does.
+        sealing: public sealing key (X25519, 32 bytes) of each party that has one, see `verticil.shared.relay.sealing`.
     """
 
     name: str
@@ -235,6 +239,12 @@ class Federation:
     idle_timeout_seconds: float
     chunk_bytes: int
     peers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    sealing: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def relays(self) -> bool:
+        """Whether some party is reached through the miner."""
+        return RELAY in self.peers.values()
 
     @property
     def miner_endpoint(self) -> str:
@@ -273,7 +283,10 @@ def load_federation(path: Path) -> Federation:
         idle_timeout_seconds=transport.value(float, "idle_timeout_seconds", 120.0),
         chunk_bytes=transport.value(int, "chunk_bytes", 524_288),
         peers=peers,
+        sealing=_sealing(table),
     )
+    if federation.relays and federation.endpoint is None:
+        table.fail("miner", "missing", hint='it passes on what is for the parties that are "relay" in [peers]')
     if len(federation.ca_sha256) != 64 or set(federation.ca_sha256) - set("0123456789abcdef"):
         table.fail("ca_sha256", "expected 64 hexadecimal digits")
     if not 1024 <= federation.chunk_bytes <= 524_288:
@@ -288,7 +301,7 @@ def load_federation(path: Path) -> Federation:
 
 
 def _peers(table: Table) -> Mapping[str, str]:
-    """The table ``[peers]``: NAME = "host:port"."""
+    """The table ``[peers]``: NAME = "host:port", or "relay"."""
     section = table.table("peers", optional=True)
     peers: dict[str, str] = {}
     owners: dict[str, str] = {}
@@ -296,11 +309,32 @@ def _peers(table: Table) -> Mapping[str, str]:
         if not is_name(name):
             section.fail(name[:80], "not a party's name, expected 1 to 63 of A-Z a-z 0-9 _ -")
         address = section.value(str, name)
+        if address == RELAY:
+            peers[name] = address
+            continue
         _check_address(section, name, address)
         if (other := owners.setdefault(address.lower(), name)) != name:
             section.fail(name, f"'{address}' is the address of '{other}' already", hint="each party has its own")
         peers[name] = address
     return MappingProxyType(peers)
+
+
+def _sealing(table: Table) -> Mapping[str, bytes]:
+    """The table ``[sealing]``: NAME = "64 hexadecimal digits"."""
+    section = table.table("sealing", optional=True)
+    keys: dict[str, bytes] = {}
+    owners: dict[bytes, str] = {}
+    for name in section.names():
+        if not is_name(name):
+            section.fail(name[:80], "not a party's name, expected 1 to 63 of A-Z a-z 0-9 _ -")
+        digits = section.value(str, name)
+        if len(digits) != 64 or set(digits) - set("0123456789abcdef"):
+            section.fail(name, "expected 64 hexadecimal digits", hint="verticil pki seal shows them at that site")
+        keys[name] = bytes.fromhex(digits)
+        if (other := owners.setdefault(keys[name], name)) != name:
+            section.fail(name, f"is the key of '{other}' already", hint="each party makes its own")
+    section.finish()
+    return MappingProxyType(keys)
 
 
 def _check_address(table: Table, key: str, address: str) -> None:
