@@ -112,6 +112,16 @@ class Miner:
         for chunk in make_chunks(bytes(2000), offset=request.offset, chunk_bytes=1000):
             yield coordinator_pb2.BlindedPart(part=peer_pb2.Part(size=2000, chunk=chunk))
 
+    async def PutRelay(
+        self, identity: Identity, request: coordinator_pb2.PutRelayRequest
+    ) -> coordinator_pb2.PutRelayReply:
+        return coordinator_pb2.PutRelayReply()
+
+    async def TakeRelay(
+        self, identity: Identity, request: coordinator_pb2.TakeRelayRequest
+    ) -> coordinator_pb2.TakeRelayReply:
+        return coordinator_pb2.TakeRelayReply()
+
     async def BeginUpload(
         self, identity: Identity, request: coordinator_pb2.BeginUploadRequest
     ) -> coordinator_pb2.BeginUploadReply:

@@ -263,7 +263,7 @@ class Delivery:
         if rows is None:
             turn = self._turn(coordinator, record, agreed, holding)
             rows = self._rows = await LINKERS[turn.mode].rows(turn)
-            if record.common_sha256 is not None:
+            if turn.mode == "dh-psi" and record.common_sha256 is not None:  # only now this party knows them
                 await self._accept_people(turn, rows, record.common_sha256)
         units = agreed.effective.units_of(self._site.config.name)
         await self._heavily(
