@@ -1301,6 +1301,7 @@ async def test_of_different_approvals_sent_at_once_one_counts_and_the_others_are
         assert await refused(north.approve(study, minimum=recorded["minimum_common_records"])) == "accepted"
 
 
+@pytest.mark.slow
 async def test_a_declaration_that_makes_the_study_too_large_to_tell_is_refused(federation: Federation) -> None:
     """Else no poll of any party of the study would be answered any more: its reply would be above 4 MiB."""
     k = 420
