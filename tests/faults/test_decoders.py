@@ -594,7 +594,8 @@ def fuzz(decoder: Decoder, examples: int, *, repeatable: bool) -> None:
 
 def _other_curve(pem: bytes) -> bytes:
     key = base64.b64decode(b"".join(pem.splitlines()[1:-1])).replace(b"\x2a\x86\x48\xce\x3d", b"\x1a\x86\x48\xce\x3d")
-    return b"-----BEGIN PRIVATE KEY-----\n" + base64.encodebytes(key) + b"-----END PRIVATE KEY-----\n"
+    label = b"PRIVATE KEY"
+    return b"-----BEGIN %b-----\n%b-----END %b-----\n" % (label, base64.encodebytes(key), label)
 
 
 FOUND: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
