@@ -11,10 +11,10 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.party.records.linkage import PSEUDONYM_BYTES
-from verticil.shared.errors import PeerFault, Refusal
+from verticil.party.records.linkage import PSEUDONYM_BYTES, check_common_size
+from verticil.shared.errors import PeerFault
 
-__all__ = ["accepted_rows", "check_size", "in_common", "ordered_rows", "sha256_of"]
+__all__ = ["accepted_rows", "in_common", "ordered_rows", "sha256_of"]
 
 Pseudonyms = NDArray[np.uint8]
 
@@ -37,7 +37,7 @@ def in_common(own: Pseudonyms, told: bytes, *, teller: str, minimum: int) -> byt
     """
     theirs = _read(told, teller)
     found = own[_member(own, theirs)]
-    check_size(len(found), minimum)
+    check_common_size(len(found), minimum)
     return found.tobytes()
 
 
@@ -61,7 +61,7 @@ def accepted_rows(
         Refusal: LINKAGE_TOO_SMALL.
     """
     theirs = _read(common, teller)
-    check_size(len(theirs), minimum)
+    check_common_size(len(theirs), minimum)
     for mine, what in (
         (own, "this party's list"),
         (None if running is None else _read(running, "here"), "the list that this party passed on"),
@@ -87,20 +87,6 @@ def ordered_rows(root: bytes, order: NDArray[np.int64], common: bytes) -> NDArra
     if root != common:
         raise _mismatch("the order of this party's rows is not the one that all parties have committed to")
     return order
-
-
-def check_size(n_common: int, minimum: int) -> None:
-    """Refuse a list of too few people.
-
-    Raises:
-        Refusal: LINKAGE_TOO_SMALL.
-    """
-    if n_common < minimum:
-        raise Refusal(
-            "LINKAGE_TOO_SMALL",
-            f"the parties have {n_common} records in common, expected at least {minimum}",
-            hint="all parties must use the same linkage key, kind of id and normalisation; nothing was randomized",
-        )
 
 
 def _read(told: bytes, teller: str) -> Pseudonyms:

@@ -16,7 +16,7 @@ from verticil.party.exchange.common_people import accept_common_people
 from verticil.party.peer import lists
 from verticil.party.peer.shelf import Kind
 from verticil.party.peer.steps.turn import Data, Turn, Work
-from verticil.party.records.linkage import PSEUDONYM_BYTES
+from verticil.party.records.linkage import PSEUDONYM_BYTES, check_common_size
 from verticil.shared.alignment.merkle import Tree, common_tree
 from verticil.shared.alignment.statements import check_statement, common_body
 from verticil.shared.errors import PeerFault
@@ -46,7 +46,7 @@ async def make_running_list(work: Work, data: Data, turn: Turn) -> None:
     """
     holding = await data.approved(turn)
     if turn.study.linkage.mode == "order-commitment":
-        lists.check_size(holding.n_records, turn.agreed.minimum(work.node.site))
+        check_common_size(holding.n_records, turn.agreed.minimum(work.node.site))
         commitment = row_order(work.node, turn.digest, holding.row_order).SerializeToString(deterministic=True)
         await asyncio.to_thread(work.shelf.put, turn.digest, Kind.COMMITMENT, commitment)
         return
@@ -107,7 +107,7 @@ async def _compare_orders(work: Work, turn: Turn, holding: Holding) -> None:
         trees = {name: _tree(work, turn, name, data) for name, data in zip(peers, told, strict=True)}
         trees[work.me] = holding.row_order
         common = common_tree(turn.record.study_id, {name: trees[name] for name in turn.study.parties})
-        lists.check_size(common.n_records, turn.agreed.minimum(site))
+        check_common_size(common.n_records, turn.agreed.minimum(site))
         if turn.record.common_sha256 not in {None, root}:
             raise PeerFault(
                 "ALIGNMENT_MISMATCH",
@@ -143,7 +143,7 @@ async def _running(work: Work, turn: Turn, holding: Holding) -> bytes:
     minimum = turn.agreed.minimum(work.node.site)
     position = turn.study.parties.index(work.me)
     if position == 0:
-        lists.check_size(holding.n_records, minimum)
+        check_common_size(holding.n_records, minimum)
         return holding.pseudonyms.tobytes()
     before = turn.study.parties[position - 1]
     told = await _pull(work, turn, before, peer_pb2.PSEUDONYM_LIST_RUNNING)
