@@ -44,6 +44,12 @@ from verticil.shared.study.document import (
 from verticil.shared.study.pairs import Structure, given_structure
 from verticil.shared.study.readers import reads
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests with processes begin: they are the longest, and no worker shall be left alone with one at the end."""
+    items.sort(key=lambda item: "system" not in item.path.parts)
+
+
 HARD_LABELS = (
     "<=50K",
     ">50K",
