@@ -71,9 +71,9 @@ INFORMATION = {
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pki")
-    create_authority(folder, "trial")
+    create_authority(folder, "trial", at=NOW)
     for name, role in (("miner", Role.MINER), ("anna", Role.ANALYST), *((party, Role.PARTY) for party in PARTIES)):
-        issue(folder, name, role, folder, hosts=["127.0.0.1"] if role is Role.MINER else [])
+        issue(folder, name, role, folder, hosts=["127.0.0.1"] if role is Role.MINER else [], at=NOW)
     return folder
 
 
