@@ -25,6 +25,7 @@ from verticil.cli import (
     party_approver,
     party_custody,
     party_decide,
+    party_page,
     party_record,
     pki,
     release,
@@ -67,7 +68,7 @@ party_decide.app.add_typer(
     party_approver.app, name="approver", help="The people who approve: their keys, and their names in party.toml."
 )
 app.add_typer(
-    party_decide.app,
+    party_page.app,
     name="party",
     help="The node at a data-holding site.",
     epilog="Example: verticil party run --config party.toml",
