@@ -32,7 +32,7 @@ from verticil.cli import (
     reproduce,
     service_unit,
     simulate,
-    study,
+    study_run,
 )
 from verticil.cli.output import Format, report, report_error
 from verticil.shared.disk import is_disk_full
@@ -59,7 +59,7 @@ app.command(name="reproduce", epilog="Example: verticil reproduce ma-sivakumar -
 app.command(name="healthcheck", epilog="Example: verticil healthcheck --config miner.toml")(health.healthcheck)
 app.command(name="doctor", epilog="Example: verticil doctor party.toml")(doctor.doctor)
 app.add_typer(
-    study.app,
+    study_run.app,
     name="study",
     help="Write, check, submit and follow studies.",
     epilog="Example: verticil study check study.toml --n 30000",
