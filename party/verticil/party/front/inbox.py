@@ -26,7 +26,7 @@ from verticil.shared.study.readers import sent_units
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.pki import utc_now
 
-__all__ = ["inbox", "show"]
+__all__ = ["in_words", "inbox", "show", "waiting"]
 
 _UNDECIDED = (State.SUBMITTED, State.AWAITING_APPROVAL)
 
@@ -40,8 +40,7 @@ def inbox(config: PartyConfig, *, at: dt.datetime | None = None) -> Facts:
     """
     now = at if at is not None else utc_now()
     with Site.open(config) as site:
-        waiting = [_line(config, site, record, now) for record in site.state.studies() if _waits_for(site, record)]
-    return {"party": config.name, "waiting": waiting}
+        return {"party": config.name, "waiting": waiting(site, now)}
 
 
 def show(config: PartyConfig, study: str, *, diff: bool = False, at: dt.datetime | None = None) -> Facts:
@@ -61,13 +60,18 @@ def show(config: PartyConfig, study: str, *, diff: bool = False, at: dt.datetime
     now = at if at is not None else utc_now()
     with Site.open(config) as site:
         record = site.state.find(study)
-        facts = _in_words(config, site, record, now)
+        facts = in_words(site, record, now)
         if diff:
             earlier, changed = site.changes(record)
             facts["compared_with"] = None if earlier is None else earlier.digest.hex()
             facts["compared_with_approved"] = earlier is not None and earlier.approval is not None
             facts["changes"] = list(changed)
     return facts
+
+
+def waiting(site: Site, now: dt.datetime) -> list[Facts]:
+    """What `inbox` lists; raises nothing of a single study."""
+    return [_line(site.config, site, record, now) for record in site.state.studies() if _waits_for(site, record)]
 
 
 def _waits_for(site: Site, record: StudyRecord) -> str:
@@ -111,7 +115,9 @@ def _line(config: PartyConfig, site: Site, record: StudyRecord, now: dt.datetime
     return line
 
 
-def _in_words(config: PartyConfig, site: Site, record: StudyRecord, now: dt.datetime) -> Facts:
+def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> Facts:
+    """What `show` tells of a study; raises as it does, but for STUDY_UNKNOWN."""
+    config = site.config
     study = approval.declared(config, approval.parsed(record.task.proposal))
     sent = sent_units(study)
     own = study.units_of(config.name)

@@ -59,8 +59,9 @@ def read_study(path: Path) -> Study:
     table.only(
         "schema", "id", "title", "purpose", "model", "expires", "party", "linkage", "variable",
         "randomization_default", "randomization", "allocate", "breach", "structure", "share", "parameters", "release", "quorum",
-        "publish",
+        "publish", "simulation",
     )  # fmt: skip
+    rules.simulation_seed_from(table, "simulation")
     model = table.choice("model", rules.MODELS, "central")
     rules.check_supported(rules.MODELS, model, where=f"{table.source}: model")
     schema = _schema(table)

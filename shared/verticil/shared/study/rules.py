@@ -68,6 +68,7 @@ __all__ = [
     "make_variable",
     "near_hint",
     "quorum_from",
+    "simulation_seed_from",
     "tiers_from",
 ]
 
@@ -204,6 +205,22 @@ def quorum_from(table: Table, key: str) -> QuorumRule | None:
             hint='for example: deadline = "72h"',
         )
     return QuorumRule(deadline_seconds=int(found[1]) * {"min": 60, "h": 3600, "d": 86_400}[found[2]])
+
+
+def simulation_seed_from(table: Table, key: str) -> int | None:
+    """The seed of simulations of a study, as in ``simulation = {seed = 7}``; None: none is named.
+
+    It belongs to the file and not to the study: it enters no digest, and no node of a federation ever sees it.
+
+    Raises:
+        Misuse: the table's code.
+    """
+    rule = table.table(key, optional=True)
+    rule.only("seed")
+    if not rule.has("seed"):
+        return None
+    seed = rule.value(int, "seed")
+    return seed if seed >= 0 else rule.fail("seed", f"got {seed}, expected at least 0")
 
 
 def make_variable(
