@@ -55,7 +55,7 @@ def test_feature_32_only_studies_with_a_deadline_have_it_in_their_digest(tmp_pat
         ('quorum = { deadline = "9999d" }', "STUDY_INVALID", "quorum.deadline"),
         ("quorum = {}", "STUDY_INVALID", "deadline"),
         ('quorum = { deadline = "72h", dead = 1 }', "STUDY_INVALID", "dead"),
-        ('quorum = { deadline = "72h", min = 1 }', "STUDY_UNSUPPORTED", "every party"),
+        ('quorum = { deadline = "72h", min = 1 }', "STUDY_INVALID", "quorum.min: got 1, expected 2 to 2"),
     ],
 )
 def test_feature_32_a_deadline_that_is_none_is_refused(tmp_path, quorum, code, words):
