@@ -24,7 +24,7 @@ from verticil.wire.v1 import coordinator_pb2
 
 __all__ = ["sub_model_event", "task_of", "understood"]
 
-_STATES: Final = frozenset(State)
+_STATES: Final = frozenset(int(state) for state in State)
 _LARGEST_VERSION: Final = 2**63 - 1
 
 
