@@ -560,7 +560,8 @@ def test_a_catalogue_of_the_first_version_gets_the_tables(tmp_path: Path) -> Non
     connection = sqlite3.connect(path)
     connection.executescript(
         "DROP TABLE score; DROP TABLE scored_study; DROP TABLE revocation; DROP TABLE deletion; DROP TABLE review;"
-        "DROP TABLE countersignature; DROP TABLE commitment; DROP TABLE blinded; PRAGMA user_version = 1;"
+        "DROP TABLE countersignature; DROP TABLE commitment; DROP TABLE blinded; DROP TABLE declined; DROP TABLE sub_model;"
+        "PRAGMA user_version = 1;"
     )
     connection.close()
     after = Catalogue(path)

@@ -15,6 +15,7 @@ from verticil.party.control import approval, policy
 from verticil.party.control.holdings import columns_of, origins
 from verticil.party.control.site import Site
 from verticil.party.control.state import StudyRecord
+from verticil.party.decision.absences import quorum_words
 from verticil.party.decision.comparison import labels_of, recipients_of
 from verticil.party.decision.words import PRIOR, belief_words, column_words, ratio_of, total_words
 from verticil.party.front.facts import Facts, columns, named, number, share
@@ -143,6 +144,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> Facts:
         if epsilons
         else "no column leaves this party",
         "share_words": _share_words(study),
+        "quorum_words": list(quorum_words(study, config.name, minimum_parties=config.policy.minimum_parties)),
         **share(study),
         "cost": _cost(config, site, study),
         "objections": _objections(config, study, now),
