@@ -52,6 +52,11 @@ class Workshop:
             raise disk_fault(error, self._folder) from None
         return self._folder / name
 
+    @property
+    def has_key(self) -> bool:
+        """Whether the study's key is there: drawn, and not yet forgotten."""
+        return (self._folder / _KEY).exists()
+
     def key(self) -> BlindingKey:
         """The study's key; drawn, and on the disk, when it is asked for the first time.
 
