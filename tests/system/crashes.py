@@ -61,7 +61,7 @@ purpose = "test"
 model = "{model}"
 expires = 2099-12-31
 party = [{{ name = "clinic" }}, {{ name = "insurer" }}]
-linkage = {{ minimum_common_records = 10 }}
+linkage = {{ mode = "{mode}", minimum_common_records = 10 }}
 variable = [
   {{ party = "clinic", name = "smoker", categories = ["no", "yes"] }},
   {{ party = "insurer", name = "claims", categories = ["0", "1-2", "3+"] }},
@@ -74,7 +74,10 @@ STRUCTURES = {
     "central": '{ method = "given", parents = { claims = ["smoker"] } }',
     "peer": '{ method = "given", parents = { claims = ["smoker"] } }',
     "peer-learned": '{ method = "tree", score = "mutual-information" }',
+    "peer-blinded": '{ method = "given", parents = { claims = ["smoker"] } }',
 }
+OF_THE_ORDER = frozenset({"manifest.json", "manifest.sig"})
+"""Files of a release in which the digest of the common list is."""
 GENERAL = frozenset(
     {
         *(
@@ -214,6 +217,7 @@ class Federation:
     def __init__(self, folder: Path, kind: str) -> None:
         self.folder, self.model = folder, kind.split("-", maxsplit=1)[0]
         self.learned = kind == "peer-learned"
+        self.mode = "dh-psi" if kind == "peer-blinded" else "keyed-hash"
         tables = folder / "template" / "tables"
         tables.mkdir(parents=True)
         (tables / "clinic.csv").write_text(
@@ -222,7 +226,7 @@ class Federation:
         (tables / "insurer.csv").write_text(
             "id,claims\n" + "".join(f"p{i},{('0', '1-2', '3+')[i % 3]}\n" for i in range(5, N))
         )
-        (folder / "study.toml").write_text(STUDY.format(model=self.model, structure=STRUCTURES[kind]))
+        (folder / "study.toml").write_text(STUDY.format(model=self.model, mode=self.mode, structure=STRUCTURES[kind]))
         self.study = read_study(folder / "study.toml")
         self.template = provision(
             folder / "template" / "federation",
@@ -278,7 +282,12 @@ class Federation:
 
     def digests(self, made: Provisioned) -> dict[str, str]:
         folder = made.root.parent / "release"
-        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+        names = {path.name for path in folder.iterdir()}
+        if (
+            self.mode == "dh-psi"
+        ):  # scalars are never from a seed: the common order, which is signed, is another in each run
+            names -= OF_THE_ORDER
+        return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in sorted(names)}
 
 
 def chain(federation: Federation, *, lossy: bool, moments: frozenset[str]) -> dict[str, Any]:
