@@ -167,6 +167,7 @@ def test_feature_13_the_miner_sees_nothing_and_the_release_is_the_same(
     assert [needle for needle in private["values and ids"] if needle in plain] == []
 
 
+@pytest.mark.slow
 def test_feature_14_dh_psi_between_peers_through_the_miner_shows_it_no_token(
     write_tables_of_peers: Callable[..., dict[str, Path]], peer_study_text: str, tmp_path: Path
 ) -> None:

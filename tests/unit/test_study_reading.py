@@ -16,7 +16,7 @@ from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.channels import privacy
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.study import canonical, rules
+from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_declarations, read_study
 
