@@ -64,7 +64,7 @@ purpose = "test"
 model = "{model}"
 expires = 2099-12-31
 party = [{{ name = "clinic" }}, {{ name = "insurer" }}{party}]
-linkage = {{ minimum_common_records = 10 }}
+linkage = {{ mode = "{mode}", minimum_common_records = 10 }}
 variable = [
   {{ party = "clinic", name = "smoker", categories = ["no", "yes"] }},
   {{ party = "insurer", name = "claims", categories = ["0", "1-2", "3+"] }},
@@ -86,7 +86,10 @@ STRUCTURES = {
     "sub-model": '{ method = "tree" }',
     "peer": '{ method = "given", parents = { claims = ["smoker"] } }',
     "peer-learned": '{ method = "tree", score = "mutual-information" }',
+    "peer-blinded": '{ method = "given", parents = { claims = ["smoker"] } }',
 }
+OF_THE_ORDER = frozenset({"manifest.json", "manifest.sig"})
+"""Files of a release in which the digest of the common list is."""
 GENERAL = frozenset(
     {
         *(
@@ -227,6 +230,7 @@ class Federation:
         self.folder, self.absent = folder, kind == "sub-model"
         self.model = "central" if self.absent else kind.split("-", maxsplit=1)[0]
         self.learned = kind == "peer-learned"
+        self.mode = "dh-psi" if kind == "peer-blinded" else "keyed-hash"
         tables = folder / "template" / "tables"
         tables.mkdir(parents=True)
         (tables / "clinic.csv").write_text(
@@ -238,6 +242,7 @@ class Federation:
         (folder / "study.toml").write_text(
             STUDY.format(
                 model=self.model,
+                mode=self.mode,
                 structure=STRUCTURES[kind],
                 **(ABSENT if self.absent else dict.fromkeys(ABSENT, "")),
             )
@@ -311,7 +316,12 @@ class Federation:
 
     def digests(self, made: Provisioned) -> dict[str, str]:
         folder = made.root.parent / "release"
-        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+        names = {path.name for path in folder.iterdir()}
+        if (
+            self.mode == "dh-psi"
+        ):  # scalars are never from a seed: the common order, which is signed, is another in each run
+            names -= OF_THE_ORDER
+        return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in sorted(names)}
 
 
 def chain(federation: Federation, *, lossy: bool, moments: frozenset[str]) -> dict[str, Any]:

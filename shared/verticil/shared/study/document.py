@@ -47,7 +47,7 @@ class LinkageRule:
     """How the parties find their common people.
 
     Attributes:
-        mode: ``keyed-hash``, ``order-commitment`` or, with a miner, ``dh-psi``; what each reveals to whom is said in
+        mode: ``keyed-hash``, ``order-commitment`` or ``dh-psi``; what each reveals to whom is said in
             `verticil.shared.alignment.disclosure`.
         normalise: steps applied to an id, in order: nfkc, trim, casefold, digits-only.
         minimum_common_records: with fewer, nothing is randomized.

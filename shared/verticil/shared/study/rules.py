@@ -328,13 +328,6 @@ class _Rules:
 
     def linkage(self, study: Study) -> None:
         check_supported(LINKAGE_MODES, study.linkage.mode, where=f"{self.source}: linkage.mode")
-        if study.linkage.mode == "dh-psi" and study.model == "peer":
-            raise Misuse(
-                "STUDY_UNSUPPORTED",
-                f"{self.source}: linkage.mode: 'dh-psi' needs a miner, and a study between peers has none",
-                hint="the peer that compared the blinded lists would learn of each of its people at which parties they are;"
-                " use keyed-hash or order-commitment",
-            )
         self.distinct("linkage.normalise", study.linkage.normalise)
         for step in study.linkage.normalise:
             if step not in NORMALISE_STEPS:
