@@ -26,7 +26,8 @@ from verticil.shared.transport.authority import create_authority, issue
 from verticil.shared.transport.client import client_channel
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.pki import Credentials, certificate_sha256, load_credentials, read_certificates
-from verticil.shared.transport.server import Binding, RpcServer
+from verticil.shared.transport.server import RpcServer
+from verticil.shared.transport.serving.binding import Binding
 from verticil.wire.v1 import control_pb2, coordinator_pb2, peer_pb2
 
 SERVICES: list[ServiceDescriptor] = [

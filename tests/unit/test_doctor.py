@@ -24,7 +24,8 @@ from verticil.shared.membership.revocation import FILE_NAME
 from verticil.shared.transport.authority import create_authority, issue
 from verticil.shared.transport.identity import Role
 from verticil.shared.transport.pki import load_credentials, utc_now
-from verticil.shared.transport.server import Binding, RpcServer
+from verticil.shared.transport.server import RpcServer
+from verticil.shared.transport.serving.binding import Binding
 from verticil.wire.v1 import control_pb2
 
 CANARY = "canary-51d2"

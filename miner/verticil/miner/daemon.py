@@ -28,7 +28,8 @@ from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.transport.identity import Role
 from verticil.shared.transport.metrics import Metrics
 from verticil.shared.transport.pki import load_credentials
-from verticil.shared.transport.server import RpcServer, bind_control, bind_coordinator
+from verticil.shared.transport.server import RpcServer
+from verticil.shared.transport.serving.binding import bind_control, bind_coordinator
 from verticil.shared.transport.signing import SigningKey
 
 __all__ = ["init_miner", "run_miner"]

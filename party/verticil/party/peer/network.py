@@ -17,7 +17,8 @@ from verticil.shared.transport.metrics import Metrics
 from verticil.shared.transport.peer import Peer, PeerService
 from verticil.shared.transport.pki import CredentialSource, check_serves
 from verticil.shared.transport.remote import GrpcPeer
-from verticil.shared.transport.server import RpcServer, bind_peer
+from verticil.shared.transport.server import RpcServer
+from verticil.shared.transport.serving.binding import bind_peer
 
 __all__ = ["GrpcNetwork", "PeerNetwork"]
 
