@@ -13,6 +13,7 @@ from verticil.miner.config import MinerConfig, load_miner
 from verticil.miner.daemon import init_miner, run_miner
 from verticil.miner.service.job import LearningJob
 from verticil.miner.service.learning import SpawnedLearning, StructureJob, WorkerDied
+from verticil.miner.storage.audit import MinerAudit
 from verticil.miner.storage.records import StoredSignature
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import DataFault, PeerFault, VerticilError
@@ -100,7 +101,9 @@ def connection(folder: Path, name: str, port: int) -> Connection:
     return Connection(f"127.0.0.1:{port}", credentials, server_name="localhost")
 
 
-async def test_it_serves_each_role_its_own_and_ends_in_order(folder: Path) -> None:
+async def test_feature_07_it_serves_each_role_its_own_writes_down_whom_it_refused_and_ends_in_order(
+    folder: Path,
+) -> None:
     async with Daemon(load_miner(folder / "miner.toml")) as port:
         analyst, party = connection(folder, "anna", port), connection(folder, "north", port)
         await check_health(analyst)
@@ -118,6 +121,14 @@ async def test_it_serves_each_role_its_own_and_ends_in_order(folder: Path) -> No
         waiting = asyncio.create_task(GrpcCoordinator(party).poll(coordinator_pb2.PollRequest(wait_seconds=60)))
         await check_health(party)
     assert not (await waiting).tasks
+    log = MinerAudit(folder / "state")
+    assert log.verify().n_lines == 3
+    shown, *refused = log.entries()
+    assert (shown["event"], shown["who"]) == ("certificate", "daemon")
+    assert sorted((str(e["who"]), str(e["detail"]).partition(",")[0]) for e in refused) == [
+        ("verticil://trial/analyst/anna", "IDENTITY_REFUSED Coordinator/Poll"),
+        ("verticil://trial/party/north", "IDENTITY_REFUSED Control/ListStudies"),
+    ]
     await analyst.close()
     await party.close()
 

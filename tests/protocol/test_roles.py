@@ -183,6 +183,22 @@ def test_feature_37_the_same_gate_stands_in_memory(role: Role) -> None:
         assert allowed or caught.value.code == "IDENTITY_REFUSED"
 
 
+async def test_feature_07_a_method_that_there_is_not_is_refused_and_noted(trial: Trial) -> None:
+    reached: list[tuple[str, str]] = []
+    heard: list[RefusedCall] = []
+    async with serving(trial, reached, ROLES, heard) as port:
+        channel = client_channel(f"127.0.0.1:{port}", trial.credentials(Role.ANALYST))
+        method = METHODS["/verticil.wire.v1.Control/GetStudy"]
+        for path in ("/verticil.wire.v1.Control/New", "/other.Service/Call", "/odd name/" + "x" * 500):
+            assert await outcome(channel, path, method) is grpc.StatusCode.UNIMPLEMENTED
+        await channel.close()
+    assert [(call.caller, call.method, call.code) for call in heard] == [
+        ("verticil://fed/analyst/analyst", path, "IDENTITY_REFUSED")
+        for path in ("/verticil.wire.v1.Control/New", "/other.Service/Call", "?")
+    ]
+    assert reached == []
+
+
 # --- feature 7 ---
 
 SENDER_WORDS = {"sender", "from", "caller", "identity", "self", "me", "role"}

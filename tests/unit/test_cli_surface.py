@@ -33,7 +33,7 @@ def test_the_commands_are_the_agreed_ones() -> None:
         "party approver keygen", "party approver add", "party approver list", "party load", "party release",
         "party ledger", "party audit show", "party audit verify", "party revoke",
         "party backup", "party restore", "party purge", "party install-service", "miner install-service",
-        "miner init", "miner run", "miner purge",
+        "miner init", "miner run", "miner purge", "miner audit show", "miner audit verify",
         "release fetch", "release verify", "release sample",
         "pki init", "pki issue", "pki request", "pki sign", "pki install", "pki renew", "pki revoke", "pki list", "pki seal",
         "doctor",

@@ -8,7 +8,8 @@ Promises
   a party of it dials none.
 - What people of the site write into the database (`party approve`, `party deny`, `party revoke`) is noticed within a third of a
   second, and breaks off a transfer that must not go on.
-- Renewed certificates and a new deny-list are taken up while it runs.
+- Renewed certificates and a new deny-list are taken up while it runs. The audit log says which certificate is shown, that it ends
+  soon, and whom the party refused.
 - A lost connection is dialled again with exponential backoff and full jitter, at first within half a second, at most 30
   seconds apart (attempt and wait together); a study's work goes on from its durable state. Only what may pass by itself is
   dialled again (`DIALLED_AGAIN`): errors of configuration, identity or version end the daemon and say so.
@@ -32,7 +33,7 @@ from verticil.party import office
 from verticil.party.config import PartyConfig, load_party, require_marked_authority
 from verticil.party.control.database import DaemonLock
 from verticil.party.control.site import Site
-from verticil.party.evidence.audit import What
+from verticil.party.evidence.audit import Event, What
 from verticil.party.exchange.delivery import Node
 from verticil.party.exchange.spool import Spool
 from verticil.party.gauges import party_gauges
@@ -45,6 +46,8 @@ from verticil.party.relay.network import RelayNetwork
 from verticil.party.running.node import CoordinatorFactory, PartyNode
 from verticil.shared import logs
 from verticil.shared.errors import Misuse
+from verticil.shared.evidence.keeping import expiry_notice, kept
+from verticil.shared.evidence.refusals import Refusals, RefusedLine
 from verticil.shared.membership.current import FollowedCredentials
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.release.joint import software_text
@@ -57,7 +60,7 @@ from verticil.shared.transport.pki import CredentialSource, load_credentials, ut
 from verticil.shared.transport.remote import GrpcCoordinator
 from verticil.shared.transport.signing import SigningKey
 
-__all__ = ["dial", "probe", "run_party"]
+__all__ = ["dial", "note_certificate", "probe", "run_party"]
 
 
 def dial(config: PartyConfig, credentials: CredentialSource, revocations: Revocations = NOBODY_REVOKED) -> Coordinator:
@@ -120,11 +123,11 @@ async def run_party(
         os.environ.setdefault("NUMBA_CACHE_DIR", str(config.state_directory / "cache"))
     if coordinator_factory is None and config.federation.endpoint is not None:
         coordinator_factory = functools.partial(dial, config, followed, revocations)
-    metrics = Metrics()
+    metrics, refusals = Metrics(), Refusals()
     if peers is None and config.peer is not None:
-        peers = GrpcNetwork(config, config.peer, followed, revocations, metrics)
+        peers = GrpcNetwork(config, config.peer, followed, revocations, metrics=metrics, on_refusal=refusals)
     if peers is not None and config.federation.relays and coordinator_factory is not None:
-        peers = RelayNetwork(config, peers, coordinator_factory)
+        peers = RelayNetwork(config, peers, coordinator_factory, refusals)
     if coordinator_factory is None and peers is None:
         raise Misuse(
             "CONFIG_INVALID",
@@ -132,7 +135,7 @@ async def run_party(
             hint="say in [peer] where this party serves its peers: listen and advertise",
         )
     with await asyncio.to_thread(Site.open, config) as site, contextlib.closing(DaemonLock(config.state_directory)):
-        await asyncio.to_thread(_note_start, site, clock())
+        await asyncio.to_thread(site.note_configuration, clock())
         node = Node(
             site=site,
             spool=Spool(config.state_directory / "spool"),
@@ -153,17 +156,28 @@ async def run_party(
                 seed_derived=seed_derived,
             )
             between = PeerNode(work, peers, started=started)
-        with contextlib.ExitStack() as ending, logs.fields(party=config.name):
+
+        def write(line: RefusedLine, at: dt.datetime) -> None:
+            site.audit.record(Event(what=What.REFUSED, who=line.who, detail=line.detail), at)
+
+        def look() -> None:
+            note_certificate(site, followed, clock())
+
+        async with contextlib.AsyncExitStack() as ending:
+            ending.enter_context(logs.fields(party=config.name))
             if config.metrics is not None:
                 metrics.read(functools.partial(party_gauges, site, followed))
                 ending.callback(metrics.serve(config.metrics).close)
+            await ending.enter_async_context(kept(refusals, write=write, look=look, clock=clock))
             await PartyNode(node, coordinator_factory, peers=between, accept_older=accept_older).run(stop)
 
 
-def _note_start(site: Site, at: dt.datetime) -> None:
-    """Write into the audit log with which configuration and certificate the daemon runs, if they are new."""
-    site.note_configuration(at)
-    site.audit.note(What.CERTIFICATE, hashlib.sha256(site.config.certificate.read_bytes()).digest(), at)
+def note_certificate(site: Site, credentials: CredentialSource, at: dt.datetime) -> None:
+    """Write into the audit log which certificate the daemon shows, and that it ends soon, if that is new."""
+    now = credentials.current()
+    site.audit.note(What.CERTIFICATE, hashlib.sha256(now.chain_pem).digest(), at)
+    if (notice := expiry_notice(now, at)) is not None:
+        site.audit.note(What.CERTIFICATE_ENDS, notice.sha256, at, detail=notice.detail)
 
 
 def probe(path: Path) -> str:

@@ -52,6 +52,7 @@ class What(StrEnum):
     DELETION = "deletion"
     REFUSED = "refused"
     CERTIFICATE = "certificate"
+    CERTIFICATE_ENDS = "certificate-ends"
     CONFIGURATION = "configuration"
     RESTORED = "restored"
     LEDGER_MENDED = "ledger-mended"

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from verticil.shared.errors import PeerFault
 from verticil.shared.transport.identity import Identity, Role
 
-__all__ = ["NOBODY_REVOKED", "ROLES", "RefusedCall", "Revocations", "check_access", "check_revoked"]
+__all__ = ["NOBODY_REVOKED", "NOT_LET_IN", "ROLES", "RefusedCall", "Revocations", "check_access", "check_revoked"]
 
 _PARTY: Final = frozenset({Role.PARTY})
 _ANALYST: Final = frozenset({Role.ANALYST})
@@ -53,6 +53,12 @@ ROLES: Final[Mapping[str, frozenset[Role]]] = {
     "/grpc.health.v1.Health/Watch": _ANYONE,
 }
 """Full method name -> roles. The health methods serve the nodes' own probes; a probe needs a certificate, too."""
+
+
+NOT_LET_IN: Final = frozenset(
+    {"CERTIFICATE_INVALID", "CERTIFICATE_REVOKED", "IDENTITY_REFUSED", "PARTY_UNKNOWN", "NOT_OWNER"}
+)
+"""Codes of calls that are refused for who the caller is, or for whom it pretended to speak: an audit log has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,10 @@ Three gates stand before a service, and each is shut unless it is opened: TLS ac
 federation's authority issued for this purpose; the caller's identity is the URI in that certificate, read anew for each
 call together with its validity and the deny-list (a stream also looks at that with each message, and what was revoked
 meanwhile gets no answer); the role table says who may call the method. Which call was refused for whom is logged, and told
-to `on_refusal`. A service object (see `coordinator`) then gets the identity and the parsed request. A `VerticilError` goes
-back as `ErrorDetail` in the trailing metadata, anything else as INTERNAL without text. Limits: 4 MiB a message,
-`maximum_concurrent_rpcs` calls at a time, a quarter of them for one caller, an idle time for streams in either direction. A
-renewed certificate is shown from the next handshake on.
+to `on_refusal`, and so is a call of a method that there is not. A service object (see `coordinator`) then gets the identity
+and the parsed request. A `VerticilError` goes back as `ErrorDetail` in the trailing metadata, anything else as INTERNAL
+without text. Limits: 4 MiB a message, `maximum_concurrent_rpcs` calls at a time, a quarter of them for one caller, an idle
+time for streams in either direction. A renewed certificate is shown from the next handshake on.
 
 The server belongs to the event loop in which it was started. Nothing here computes or touches the disk.
 """
@@ -146,6 +146,7 @@ class RpcServer:
             Binding(descriptor=_HEALTH, service=self._health, omitted=frozenset({"List"})),
         ):
             server.add_generic_rpc_handlers((self._handler(binding),))
+        server.add_generic_rpc_handlers((_Unknown(self._gate),))
         secure = grpc.dynamic_ssl_server_credentials(
             shown(self._credentials.current()),
             cast("Callable[[], grpc.ServerCertificateConfiguration]", Shown(self._credentials)),
@@ -308,6 +309,23 @@ class RpcServer:
             raise PeerFault(
                 "DEADLINE", f"no progress for {self._idle:g} seconds", hint="go on from the committed offset"
             ) from None
+
+
+class _Unknown(grpc.GenericRpcHandler):
+    """Stands behind all services: what arrives here, none of them has. The caller is told so as by gRPC itself."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+        method = handler_call_details.method
+
+        async def refuse(_requests: AsyncIterable[bytes], context: Context) -> bytes:
+            self._gate.unknown(method, context)
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "", ())
+            raise AssertionError("abort returned")
+
+        return grpc.stream_unary_rpc_method_handler(refuse)
 
 
 async def _abort(context: Context, error: VerticilError) -> NoReturn:

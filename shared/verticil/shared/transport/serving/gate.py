@@ -11,6 +11,7 @@ import asyncio
 import datetime as dt
 import functools
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,19 +22,16 @@ from cryptography import x509
 from google.protobuf.message import Message
 
 from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.transport.access import RefusedCall, Revocations, check_access, check_revoked
+from verticil.shared.transport.access import NOT_LET_IN, RefusedCall, Revocations, check_access, check_revoked
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.pki import check_validity, identity_of
 from verticil.shared.transport.version import PROTOCOL_KEY, agree
 
 __all__ = ["Caller", "Context", "Gate", "TooManyCalls"]
 
-_log = logging.getLogger(__name__)
+_METHOD: Final = re.compile(r"/[\w.]{1,60}/\w{1,40}", re.ASCII)
 
-_WHO_THEY_ARE: Final = frozenset(
-    {"CERTIFICATE_INVALID", "CERTIFICATE_REVOKED", "IDENTITY_REFUSED", "PARTY_UNKNOWN", "NOT_OWNER"}
-)
-"""Refused for who the caller is, or for whom it pretended to speak."""
+_log = logging.getLogger(__name__)
 
 
 class TooManyCalls(PeerFault):
@@ -139,9 +137,20 @@ class Gate:
         """
         check_revoked(caller.serial, identity, self._revocations)
 
+    def unknown(self, method: str, context: Context) -> None:
+        """Note a call of a method that this server does not have."""
+        caller = Caller()
+        told = method if _METHOD.fullmatch(method) else "?"  # what is logged is never a stranger's text
+        try:
+            identity = self._identify(context, caller)
+            self.check_standing(caller, identity)
+            raise PeerFault("IDENTITY_REFUSED", "no such method here")
+        except PeerFault as fault:
+            self.note(told, caller, fault)
+
     def note(self, method: str, caller: Caller, error: VerticilError) -> None:
         """Log an answer that is an error; asking too early is part of the protocol, and no news."""
-        refused = error.code in _WHO_THEY_ARE
+        refused = error.code in NOT_LET_IN
         level = logging.WARNING if refused else logging.DEBUG if error.code == "NOT_READY" else logging.INFO
         _log.log(level, "%s by %s: %s", method, caller, error)
         if refused and self._on_refusal is not None:
