@@ -101,6 +101,7 @@ class MinerNode:
             authority=authority,
             sign=signer.sign,
             clock=clock,
+            revocations=revocations,
         )
         self.changes = Changes()
         presence = Presence(monotonic=monotonic, first_epoch=int(clock().timestamp()) << 20)

@@ -342,7 +342,8 @@ class Delivery:
     def _check_receipt(self, receipt: common_pb2.Signed, item: Artifact, agreed: Agreed) -> None:
         where = f"study '{agreed.study.id}': the receipt of unit {item.unit}"
         try:
-            verify_signed(receipt, self._node.authority, role=Role.MINER, at=self._node.clock())
+            node = self._node
+            verify_signed(receipt, node.authority, role=Role.MINER, at=node.clock(), revoked=node.revocations.since())
             body = cast("object", json.loads(receipt.body))
         except (VerticilError, ValueError, RecursionError) as error:
             code = error.code if isinstance(error, VerticilError) else "not JSON"

@@ -88,7 +88,9 @@ async def remember(
         if fresh:
             site.state.reconcile(task.digest, task.units_received)
         if told.HasField("deletion"):
-            site.revocations.take_deletion(task.digest, study.id, told.deletion, authority=node.authority, at=at)
+            site.revocations.take_deletion(
+                task.digest, study.id, told.deletion, authority=node.authority, at=at, revoked=node.revocations.since()
+            )
         deletion = site.revocations.deletion(task.digest)
         deleted = deletion.artifacts if deletion is not None else ()
         reckon(site, task, deleted=tuple(deleted), accept_older=accept_older, at=at)

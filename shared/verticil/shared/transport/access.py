@@ -8,6 +8,7 @@ published; an auditor looks at where studies stand and takes nothing; a miner ca
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -87,6 +88,10 @@ class Revocations(Protocol):
         """Serial numbers of certificates that count no more."""
         ...
 
+    def since(self) -> Mapping[int, dt.datetime]:
+        """The same, with the time since which each counts no more: what had been signed before stays valid."""
+        ...
+
     def number(self) -> int:
         """Number of the list; 0 without one."""
         ...
@@ -107,6 +112,9 @@ class Revocations(Protocol):
 class _NobodyRevoked:
     def serials(self) -> frozenset[int]:
         return frozenset()
+
+    def since(self) -> Mapping[int, dt.datetime]:
+        return {}
 
     def number(self) -> int:
         return 0
