@@ -116,7 +116,9 @@ async def run_miner(
     )
     followed = FollowedCredentials(credentials, config.federation)
     metrics, refusals, audit = Metrics(), Refusals(), MinerAudit(config.state_directory)
-    metrics.read(functools.partial(miner_gauges, node.session, node.presence, config.state_directory, followed))
+    metrics.read(
+        functools.partial(miner_gauges, node.session, node.presence, node.relay, config.state_directory, followed)
+    )
     server = RpcServer(
         config.listen,
         followed,
