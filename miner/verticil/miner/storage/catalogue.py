@@ -35,9 +35,9 @@ from verticil.miner.storage.uploads import UploadTable
 from verticil.shared.durable import commit
 from verticil.shared.errors import DataFault
 
-__all__ = ["Catalogue"]
+__all__ = ["SCHEMA_VERSION", "Catalogue"]
 
-_SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 3
 """Version 2 has the tables for scores besides, version 3 those for deletions, reviews and linkage; an older file gets them."""
 _SCHEMA: Final = """
 CREATE TABLE study (
@@ -138,11 +138,11 @@ class Catalogue:
         except BaseException:
             self._connection.close()
             raise
-        if version != _SCHEMA_VERSION:
+        if version != SCHEMA_VERSION:
             self._connection.close()
             raise DataFault(
                 "STATE_CORRUPT",
-                f"{path}: catalogue of version {version}, expected {_SCHEMA_VERSION}",
+                f"{path}: catalogue of version {version}, expected {SCHEMA_VERSION}",
                 hint="start the version of verticil that wrote it",
             )
 
@@ -151,15 +151,15 @@ class Catalogue:
         for pragma in ("busy_timeout = 10000", "journal_mode = WAL", "synchronous = FULL"):
             self._connection.execute(f"PRAGMA {pragma}")
         version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
-        if version < _SCHEMA_VERSION:
+        if version < SCHEMA_VERSION:
             with self._transaction():
                 for schema in (_SCHEMA, SCORE_SCHEMA, ";".join((DELETION_SCHEMA, REVIEW_SCHEMA, LINKAGE_SCHEMA)))[
                     version:
                 ]:
                     for statement in schema.split(";"):
                         self._connection.execute(statement)
-                self._connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
-            version = _SCHEMA_VERSION
+                self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            version = SCHEMA_VERSION
         return version
 
     def close(self) -> None:
