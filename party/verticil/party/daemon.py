@@ -8,6 +8,7 @@ Promises
   a party of it dials none.
 - What people of the site write into the database (`party approve`, `party deny`, `party revoke`) is noticed within a third of a
   second, and breaks off a transfer that must not go on.
+- Who may approve is followed in party.toml (`verticil.party.control.people`); the rest of it is read at the start.
 - Renewed certificates and a new deny-list are taken up while it runs. The audit log says which certificate is shown, that it ends
   soon, and whom the party refused.
 - A lost connection is dialled again with exponential backoff and full jitter, at first within half a second, at most 30
@@ -135,7 +136,6 @@ async def run_party(
             hint="say in [peer] where this party serves its peers: listen and advertise",
         )
     with await asyncio.to_thread(Site.open, config) as site, contextlib.closing(DaemonLock(config.state_directory)):
-        await asyncio.to_thread(site.note_configuration, clock())
         node = Node(
             site=site,
             spool=Spool(config.state_directory / "spool"),
@@ -161,6 +161,7 @@ async def run_party(
             site.audit.record(Event(what=What.REFUSED, who=line.who, detail=line.detail), at)
 
         def look() -> None:
+            site.note_configuration(clock())
             note_certificate(site, followed, clock())
 
         async with contextlib.AsyncExitStack() as ending:

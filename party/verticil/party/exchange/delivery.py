@@ -150,7 +150,7 @@ class Delivery:
 
     async def _tell_votes(self, coordinator: Coordinator, record: StudyRecord) -> None:
         """Where several people must approve: how many have, so that others see who is waited for."""
-        needed = self._site.config.policy.approvers_needed
+        needed = self._site.people.now().needed
         undecided = record.approval is None and record.denial_sent is None and record.failure is None
         if needed < 2 or not undecided or self._told == (coordinator, record.n_votes):
             return
