@@ -43,12 +43,13 @@ from verticil.party.control.secret import read_secret
 from verticil.party.custody import sealing as custody
 from verticil.party.custody.sealing import read_head
 from verticil.party.decision.approvers import ApproverKey
-from verticil.party.evidence.audit import AuditLog, Event, What, entries
-from verticil.party.evidence.audit import verify as verify_audit
+from verticil.party.evidence.audit import AuditLog, Event, What
 from verticil.party.records.keyfile import read_key
 from verticil.party.records.linkage import common_from_bitmap
 from verticil.shared.config import load_federation, read_toml
 from verticil.shared.errors import VerticilError
+from verticil.shared.evidence.chain import entries
+from verticil.shared.evidence.chain import verify as verify_audit
 from verticil.shared.formats import json_document, model_json
 from verticil.shared.formats.artifact import pack, unpack
 from verticil.shared.formats.deletion import Deletion, deletion_body, parse_deletion
@@ -362,14 +363,14 @@ def make_decoders(
         "party.records.keyfile.read_key": Decoder(
             _file(linkage_key.parent, linkage_key.name, read_key), linkage_key.read_bytes()
         ),
-        "party.evidence.audit.verify": Decoder(
+        "shared.evidence.chain.verify": Decoder(
             lambda data: verify_audit(data, anchor_number=0, anchor_hash=bytes(32), name="audit.jsonl"), audit
         ),
         "party.decision.approvers.ApproverKey.load": Decoder(
             _file(node / "pki", "clinic.sign", ApproverKey.load), (node / "pki" / "clinic.sign").read_bytes()
         ),
         "shared.release.countersignature.read_countersignature": Decoder(read_countersignature, countersignature),
-        "party.evidence.audit.entries": Decoder(lambda data: list(entries(data)), audit),
+        "shared.evidence.chain.entries": Decoder(lambda data: list(entries(data)), audit),
         "party.control.approval.content_of": Decoder(content_of, approval),
         "party.records.linkage.common_from_bitmap": Decoder(
             lambda data: common_from_bitmap(
@@ -420,10 +421,10 @@ NAMES = (
     "shared.transport.signing.verify_signed",
     "party.control.secret.read_secret",
     "party.records.keyfile.read_key",
-    "party.evidence.audit.verify",
+    "shared.evidence.chain.verify",
     "party.decision.approvers.ApproverKey.load",
     "shared.release.countersignature.read_countersignature",
-    "party.evidence.audit.entries",
+    "shared.evidence.chain.entries",
     "party.control.approval.content_of",
     "party.records.linkage.common_from_bitmap",
 )

@@ -31,7 +31,8 @@ from verticil.shared.transport.pki import (
     utc_now,
 )
 from verticil.shared.transport.remote import GrpcCoordinator
-from verticil.shared.transport.server import Binding, RpcServer
+from verticil.shared.transport.server import RpcServer
+from verticil.shared.transport.serving.binding import Binding
 from verticil.shared.transport.signing import SigningKey, verify_signed
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 

@@ -19,7 +19,8 @@ from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.metrics import Gauge, Metrics, metrics_address
 from verticil.shared.transport.pki import Credentials, certificate_sha256, load_credentials, read_certificates
 from verticil.shared.transport.remote import GrpcControl
-from verticil.shared.transport.server import RpcServer, bind_control
+from verticil.shared.transport.server import RpcServer
+from verticil.shared.transport.serving.binding import bind_control
 from verticil.wire.v1 import control_pb2
 
 

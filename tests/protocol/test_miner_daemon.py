@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from verticil.miner.config import MinerConfig, load_miner
+from verticil.miner.config import Limits, MinerConfig, load_miner
 from verticil.miner.daemon import init_miner, run_miner
+from verticil.miner.service.gauges import miner_gauges
 from verticil.miner.service.job import LearningJob
 from verticil.miner.service.learning import SpawnedLearning, StructureJob, WorkerDied
+from verticil.miner.service.node import MinerNode
+from verticil.miner.storage.audit import MinerAudit
 from verticil.miner.storage.records import StoredSignature
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import DataFault, PeerFault, VerticilError
@@ -34,6 +37,7 @@ from verticil.shared.transport.client import Connection
 from verticil.shared.transport.identity import Role
 from verticil.shared.transport.pki import load_credentials
 from verticil.shared.transport.remote import GrpcControl, GrpcCoordinator, check_health
+from verticil.shared.transport.signing import SigningKey
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
@@ -100,7 +104,9 @@ def connection(folder: Path, name: str, port: int) -> Connection:
     return Connection(f"127.0.0.1:{port}", credentials, server_name="localhost")
 
 
-async def test_it_serves_each_role_its_own_and_ends_in_order(folder: Path) -> None:
+async def test_feature_07_it_serves_each_role_its_own_writes_down_whom_it_refused_and_ends_in_order(
+    folder: Path,
+) -> None:
     async with Daemon(load_miner(folder / "miner.toml")) as port:
         analyst, party = connection(folder, "anna", port), connection(folder, "north", port)
         await check_health(analyst)
@@ -118,6 +124,14 @@ async def test_it_serves_each_role_its_own_and_ends_in_order(folder: Path) -> No
         waiting = asyncio.create_task(GrpcCoordinator(party).poll(coordinator_pb2.PollRequest(wait_seconds=60)))
         await check_health(party)
     assert not (await waiting).tasks
+    log = MinerAudit(folder / "state")
+    assert log.verify().n_lines == 3
+    shown, *refused = log.entries()
+    assert (shown["event"], shown["who"]) == ("certificate", "daemon")
+    assert sorted((str(e["who"]), str(e["detail"]).partition(",")[0]) for e in refused) == [
+        ("verticil://trial/analyst/anna", "IDENTITY_REFUSED Coordinator/Poll"),
+        ("verticil://trial/party/north", "IDENTITY_REFUSED Control/ListStudies"),
+    ]
     await analyst.close()
     await party.close()
 
@@ -235,3 +249,24 @@ async def test_a_process_that_cannot_be_started_at_all_has_died(
     with pytest.raises(WorkerDied) as caught:
         await SpawnedLearning(tmp_path / "cache").run(job(tmp_path), lambda _stage, _percent: None)
     assert caught.value.status == 1
+
+
+async def test_feature_35_the_page_tells_how_much_memory_the_relay_takes_and_may_take(
+    tmp_path: Path, folder: Path
+) -> None:
+    config = load_miner(folder / "miner.toml")
+    credentials = load_credentials(config.certificate, config.key, config.federation)
+    node = MinerNode(
+        tmp_path,
+        identity=credentials.identity,
+        authority=credentials.ca_pem,
+        signer=SigningKey.load(config.signing_key, config.certificate),
+        executor=SpawnedLearning(tmp_path / "cache", processes=1, memory_bytes=1 << 30),
+        limits=Limits(max_relay_bytes=1 << 20),
+        randomized_days=1,
+    )
+    async with node:
+        await node.relay.take("south", coordinator_pb2.TakeRelayRequest())
+        node.relay.put("north", "south", b"sealed")
+        found = {g.name: g.values for g in miner_gauges(node.session, node.presence, node.relay, tmp_path, credentials)}
+    assert (found["relay_bytes"], found["relay_bytes_limit"]) == ({(): 6.0 + 256}, {(): float(1 << 20)})

@@ -47,7 +47,8 @@ from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.shared.transport.pki import certificate_sha256, load_credentials, read_certificates
 from verticil.shared.transport.remote import GrpcCoordinator
-from verticil.shared.transport.server import RpcServer, bind_coordinator
+from verticil.shared.transport.server import RpcServer
+from verticil.shared.transport.serving.binding import bind_coordinator
 from verticil.shared.transport.signing import SigningKey, verify_signed
 from verticil.wire.v1 import control_pb2, coordinator_pb2
 

@@ -34,6 +34,7 @@ from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import PartyState
 from verticil.party.front.approvers import add_approver
 from verticil.party.records.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
+from verticil.party.retry import Backoff
 from verticil.shared.errors import DataFault, PeerFault, Refusal
 from verticil.shared.membership.revocation import make_list, number_of, parse_list
 from verticil.shared.study import canonical
@@ -987,7 +988,7 @@ async def test_a_full_disk_at_the_party_is_waited_for(federation, monkeypatch):
 
 def test_feature_20_a_party_is_back_within_half_a_minute():
     """Network back right after an attempt began: that one may take its ten seconds in vain, then the longest wait follows."""
-    longest = daemon.Backoff(uniform=lambda: 1.0)
+    longest = Backoff(uniform=lambda: 1.0)
     waits = [longest.next_seconds() for _ in range(50)]
     assert _HELLO_SECONDS + max(waits) <= 30
 
@@ -1040,8 +1041,8 @@ async def test_status_and_check_say_what_there_is(manual):
 
 
 def test_backoff_is_quick_first_jittered_and_capped() -> None:
-    longest = daemon.Backoff(uniform=lambda: 1.0)
+    longest = Backoff(uniform=lambda: 1.0)
     assert [longest.next_seconds() for _ in range(8)] == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 20.0, 20.0]
     longest.reset()
     assert longest.next_seconds() == 0.5
-    assert daemon.Backoff(uniform=lambda: 0.0).next_seconds() == 0.0
+    assert Backoff(uniform=lambda: 0.0).next_seconds() == 0.0

@@ -34,7 +34,8 @@ from verticil.shared.transport.parts import fetch_bytes, fetch_file, send_parts
 from verticil.shared.transport.peer import Peer
 from verticil.shared.transport.pki import Credentials, certificate_sha256, load_credentials, read_certificates
 from verticil.shared.transport.remote import GrpcPeer
-from verticil.shared.transport.server import RpcServer, bind_peer
+from verticil.shared.transport.server import RpcServer
+from verticil.shared.transport.serving.binding import bind_peer
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 BOB = Identity.parse("verticil://fed/party/bob")

@@ -32,7 +32,8 @@ from verticil.shared.study.reading import read_study
 from verticil.shared.transport.client import Connection
 from verticil.shared.transport.pki import load_credentials
 from verticil.shared.transport.remote import GrpcControl
-from verticil.shared.transport.server import RpcServer, bind_control, bind_coordinator
+from verticil.shared.transport.server import RpcServer
+from verticil.shared.transport.serving.binding import bind_control, bind_coordinator
 from verticil.shared.transport.signing import SigningKey
 from verticil.simulation.analyst import follow_study
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision, set_endpoint

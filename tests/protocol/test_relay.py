@@ -23,7 +23,7 @@ from verticil.party.relay.calling import RelayPeer
 from verticil.party.relay.post import Post
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.relay.sealing import PIECE_LIMIT, Seals
-from verticil.shared.transport.access import ROLES
+from verticil.shared.transport.access import ROLES, RefusedCall
 from verticil.shared.transport.chunks import CHUNK_LIMIT
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.in_memory import InMemoryCoordinator
@@ -50,6 +50,7 @@ class Service:
         self.callers: list[tuple[str, str]] = []
         self.at_once = 0
         self.gate: asyncio.Event | None = None
+        self.refusal: VerticilError | None = None
 
     def _note(self, who: Identity, method: str) -> None:
         self.callers.append((who.name, method))
@@ -62,6 +63,8 @@ class Service:
         self, who: Identity, request: peer_pb2.GetStudyDigestRequest
     ) -> peer_pb2.GetStudyDigestReply:
         self._note(who, "GetStudyDigest")
+        if self.refusal is not None:
+            raise self.refusal
         self.at_once += 1
         if self.gate is not None:
             await self.gate.wait()
@@ -141,7 +144,8 @@ class Site:
         self.name, self.service, self._idle = name, Service(), idle
         seals = Seals(identity(name), KEYS[name], PINS)
         self.post = Post(seals, lambda: line(miner, identity(name)), patience_seconds=idle)  # type: ignore[arg-type]
-        self.answering = Answering(self.service if answers else None, "fed", self.post)
+        self.refused: list[RefusedCall] = []
+        self.answering = Answering(self.service if answers else None, "fed", self.post, self.refused.append)
         self.challenges: dict[str, bytes] = {}
 
     def peer(self, name: str, *, idle: float | None = None) -> RelayPeer:
@@ -249,6 +253,17 @@ async def test_feature_12_a_party_that_is_dialled_answers_nothing_here() -> None
     async with Site(miner, "alice").running() as alice, Site(miner, "bob", answers=False).running():
         error = await fails("UNREACHABLE", alice.peer("bob").hello(common_pb2.HelloRequest()))
         assert "federation.toml" in error.hint
+
+
+async def test_feature_07_who_is_refused_through_the_relay_is_told_to_the_audit() -> None:
+    async with federation() as (_, sites):
+        sites["bob"].service.refusal = PeerFault("PARTY_UNKNOWN", "not in this study")
+        await fails("PARTY_UNKNOWN", sites["alice"].peer("bob").get_study_digest(peer_pb2.GetStudyDigestRequest()))
+        await until(lambda: bool(sites["bob"].refused))
+        (call,) = sites["bob"].refused
+    assert (call.caller, call.code) == ("verticil://fed/party/alice", "PARTY_UNKNOWN")
+    assert call.method == "/verticil.wire.v1.Peer/GetStudyDigest"
+    assert sites["alice"].refused == []
 
 
 async def test_calls_of_one_peer_are_bounded() -> None:

@@ -26,7 +26,8 @@ from verticil.shared.transport.authority import create_authority, issue
 from verticil.shared.transport.client import client_channel
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.pki import Credentials, certificate_sha256, load_credentials, read_certificates
-from verticil.shared.transport.server import Binding, RpcServer
+from verticil.shared.transport.server import RpcServer
+from verticil.shared.transport.serving.binding import Binding
 from verticil.wire.v1 import control_pb2, coordinator_pb2, peer_pb2
 
 SERVICES: list[ServiceDescriptor] = [
@@ -180,6 +181,22 @@ def test_feature_37_the_same_gate_stands_in_memory(role: Role) -> None:
         with contextlib.nullcontext() if allowed else pytest.raises(VerticilError) as caught:  # type: ignore[attr-defined]
             check_access(identity, path, federation="fed")
         assert allowed or caught.value.code == "IDENTITY_REFUSED"
+
+
+async def test_feature_07_a_method_that_there_is_not_is_refused_and_noted(trial: Trial) -> None:
+    reached: list[tuple[str, str]] = []
+    heard: list[RefusedCall] = []
+    async with serving(trial, reached, ROLES, heard) as port:
+        channel = client_channel(f"127.0.0.1:{port}", trial.credentials(Role.ANALYST))
+        method = METHODS["/verticil.wire.v1.Control/GetStudy"]
+        for path in ("/verticil.wire.v1.Control/New", "/other.Service/Call", "/odd name/" + "x" * 500):
+            assert await outcome(channel, path, method) is grpc.StatusCode.UNIMPLEMENTED
+        await channel.close()
+    assert [(call.caller, call.method, call.code) for call in heard] == [
+        ("verticil://fed/analyst/analyst", path, "IDENTITY_REFUSED")
+        for path in ("/verticil.wire.v1.Control/New", "/other.Service/Call", "?")
+    ]
+    assert reached == []
 
 
 # --- feature 7 ---

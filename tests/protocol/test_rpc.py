@@ -33,7 +33,8 @@ from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.shared.transport.pki import Credentials, certificate_sha256, load_credentials, read_certificates, utc_now
 from verticil.shared.transport.remote import GrpcControl, GrpcCoordinator, check_health
-from verticil.shared.transport.server import SERVER_OPTIONS, RpcServer, bind_control, bind_coordinator
+from verticil.shared.transport.server import SERVER_OPTIONS, RpcServer
+from verticil.shared.transport.serving.binding import bind_control, bind_coordinator
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2, peer_pb2
 
 CANARY = "canary-7f3a"

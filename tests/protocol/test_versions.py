@@ -22,7 +22,8 @@ from verticil.shared.transport.errors_on_wire import from_detail
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.pki import Credentials, certificate_sha256, load_credentials, read_certificates
 from verticil.shared.transport.remote import GrpcControl
-from verticil.shared.transport.server import Binding, RpcServer
+from verticil.shared.transport.server import RpcServer
+from verticil.shared.transport.serving.binding import Binding
 from verticil.shared.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, agree, answer_hello, greet
 from verticil.wire.v1 import common_pb2, control_pb2
 

@@ -32,7 +32,8 @@ from verticil.shared.transport.client import Connection
 from verticil.shared.transport.identity import Identity
 from verticil.shared.transport.pki import load_credentials
 from verticil.shared.transport.remote import GrpcCoordinator
-from verticil.shared.transport.server import RpcServer, bind_coordinator
+from verticil.shared.transport.server import RpcServer
+from verticil.shared.transport.serving.binding import bind_coordinator
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 

@@ -19,7 +19,7 @@ from verticil.party.config import load_party
 from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import Task
 from verticil.party.decision.approvers import ApproverKey, check_vote, vote_body
-from verticil.party.front.approvers import add_approver
+from verticil.party.front.approvers import add_approver, remove_approver
 from verticil.shared.errors import DataFault, Misuse, Refusal, VerticilError
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
@@ -168,6 +168,48 @@ def test_a_key_that_is_taken_away_takes_its_votes_along(folder):
     changed = dataclasses.replace(config, approver_keys={**config.approver_keys, "it": other})
     with Site.open(changed) as site, pytest.raises(Refusal, match="1 of 2"):
         site.check_binding(site.state.find("heart"), NOW.date())
+
+
+def test_whoever_is_added_or_removed_counts_or_not_at_once_in_a_site_that_is_open(folder, caplog):
+    path = folder / "party.toml"
+    name(folder, "officer", "it")
+    approve(folder, "officer")
+    approve(folder, "it")
+    with Site.open(load_party(path)) as site:  # as a running daemon has it
+        record, today = site.state.find("heart"), NOW.date()
+        site.check_binding(record, today)
+        name(folder, "deputy")
+        assert site.people.now().names == ("officer", "it", "deputy")
+        remove_approver(path, "it")
+        with pytest.raises(Refusal, match="1 of 2 approvers have signed it with a present key") as caught:
+            site.check_binding(record, today)
+        assert caught.value.code == "APPROVAL_VOID"
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2])  # half saved: the former people stay in force
+        assert site.people.now().names == ("officer", "deputy")
+        assert "the former ones stay" in caplog.text
+        path.write_bytes(whole)
+        assert site.people.now().names == ("officer", "deputy")
+
+
+def test_removing_takes_out_one_table_and_nothing_else(folder, capsys):
+    path = folder / "party.toml"
+    name(folder, "officer", "it")
+    add_approver(path, 'the "deputy" # of [us]', key=folder / "deputy.key")
+    before = path.read_text()
+    blocks = before.split("\n[[approver]]\n")
+    path.write_text(before.replace("\n[[approver]]\n", "\n  [[ approver ]]  # who may say yes\n"))
+    command = ["party", "approver", "remove", 'the "deputy" # of [us]', "--config", str(path), "--format", "json"]
+    assert main(command) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["approvers"], said["enough"]) == (["officer", "it"], True)
+    assert path.read_text() == "\n  [[ approver ]]  # who may say yes\n".join(blocks[:3]) + "\n" * 1
+    assert (folder / "approvers" / "it.key").exists()
+    assert main(command) == 2
+    assert "has no key there" in json.loads(capsys.readouterr().out)["error"]["message"]
+    assert remove_approver(path, "officer")["enough"] is False
+    with pytest.raises(Misuse, match="'it' is the only one"):
+        remove_approver(path, "it")
 
 
 def test_the_files_are_the_persons_alone(folder):

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from verticil.party.control.database import Database
-from verticil.party.evidence.audit import FILE_NAME, AuditLog, Event, What, verify
+from verticil.party.evidence.audit import FILE_NAME, AuditLog, Event, What
 from verticil.shared.errors import DataFault, GateFailed
+from verticil.shared.evidence.chain import verify
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 

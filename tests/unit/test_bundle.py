@@ -14,16 +14,19 @@ import numpy as np
 import pandas as pd
 import pytest
 import rfc8785
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from verticil.cli.main import main
 from verticil.shared.errors import GateFailed, Misuse
 from verticil.shared.formats import model_json
+from verticil.shared.membership.revocation import make_list
 from verticil.shared.release.bundle import sign_release, write_release
 from verticil.shared.release.content import FILES, ReleaseContent
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule
-from verticil.shared.transport.authority import create_authority, issue
+from verticil.shared.transport.authority import create_authority, issue, open_authority
 from verticil.shared.transport.identity import Role
 from verticil.shared.transport.signing import SigningKey
 from verticil.wire.v1 import common_pb2
@@ -40,6 +43,7 @@ class House:
     miner: SigningKey
     second_miner: SigningKey
     party: SigningKey
+    folder: Path
 
 
 def _house(folder: Path, federation: str = "hearts") -> House:
@@ -50,7 +54,7 @@ def _house(folder: Path, federation: str = "hearts") -> House:
             folder, name, role, folder / "nodes", hosts=("localhost",) if role is Role.MINER else (), at=MADE
         )
         keys.append(SigningKey.load(issued.signing_key, issued.certificate))
-    return House((folder / "ca.crt").read_bytes(), fingerprint, *keys)
+    return House((folder / "ca.crt").read_bytes(), fingerprint, *keys, folder)
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +184,58 @@ def test_a_release_outlives_the_certificate_but_not_backwards(content, house, tm
         else:
             with pytest.raises(GateFailed, match="expired"):
                 verify_release(directory, ca_certificate=house.ca)
+
+
+def _deny(house: House, since: dt.datetime) -> bytes:
+    """A list with the miner's signing certificate."""
+    serial = x509.load_der_x509_certificate(house.miner.certificate).serial_number
+    return make_list(open_authority(house.folder), {serial: since}, number=1, at=since).public_bytes(Encoding.PEM)
+
+
+@pytest.mark.parametrize(("minutes", "refused"), [(-60 * 24, True), (0, True), (1, False)])
+def test_feature_29_a_signature_counts_if_its_certificate_was_revoked_later(
+    release, content, house, stranger, tmp_path, capsys, minutes, refused
+):
+    since = content.published_at + dt.timedelta(minutes=minutes)
+    (tmp_path / "ca.crt").write_bytes(house.ca)
+    command = ["release", "verify", str(release), "--ca", str(tmp_path / "ca.crt"), "--format", "json"]
+    assert main(command) == 0
+    assert json.loads(capsys.readouterr().out)["deny_list"] is None
+    (tmp_path / "told.crl").write_bytes(_deny(house, since))
+    for place, options in (("told.crl", ["--revoked", str(tmp_path / "told.crl")]), ("revoked.crl", [])):
+        shutil.copy(tmp_path / "told.crl", tmp_path / "revoked.crl")  # beside ca.crt it needs no option
+        assert main([*command, *options]) == (6 if refused else 0)
+        said = json.loads(capsys.readouterr().out)
+        who = f"the certificate of verticil://hearts/miner/miner with serial {_serial(house)}"
+        words = f"{who} was revoked at {since:%Y-%m-%d %H:%M} UTC"
+        if refused:
+            assert said["error"]["code"] == "RELEASE_UNTRUSTED"
+            assert words in said["error"]["message"]
+        else:
+            assert said["revoked_later"] == [f"{words}, after it had signed this"]
+            assert said["deny_list"] == str(tmp_path / place)
+    (tmp_path / "told.crl").write_bytes(_deny(stranger, since))
+    assert main([*command, "--revoked", str(tmp_path / "told.crl")]) == 5
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "CERTIFICATE_INVALID"
+
+
+def test_feature_29_a_receipt_signed_with_a_revoked_certificate_is_refused(content, house, tmp_path):
+    """Its time is what counts, not that of the publication, which another certificate has signed."""
+    receipts = (_receipt(content, house.miner, 0), *(_receipt(content, house.miner, unit) for unit in range(1, 5)))
+    directory = write_release(tmp_path / "release", dataclasses.replace(content, receipts=receipts))
+    renewed = issue(house.folder, "miner", Role.MINER, tmp_path / "renewed", hosts=("localhost",), at=MADE)
+    sign_release(directory, SigningKey.load(renewed.signing_key, renewed.certificate), ca_certificate=house.ca)
+    received = dt.datetime(2026, 11, 20, 9, tzinfo=dt.UTC)
+    with pytest.raises(GateFailed, match=r"receipts\[0\]: the certificate of .* was revoked"):
+        verify_release(directory, ca_certificate=house.ca, revoked=_deny(house, received))
+    verified = verify_release(
+        directory, ca_certificate=house.ca, revoked=_deny(house, received + dt.timedelta(minutes=1))
+    )
+    assert len(verified.revoked_later) == 1
+
+
+def _serial(house: House) -> str:
+    return f"{x509.load_der_x509_certificate(house.miner.certificate).serial_number:x}"
 
 
 def _flip(path: Path, position: int) -> None:

@@ -24,7 +24,8 @@ from verticil.shared.membership.revocation import FILE_NAME
 from verticil.shared.transport.authority import create_authority, issue
 from verticil.shared.transport.identity import Role
 from verticil.shared.transport.pki import load_credentials, utc_now
-from verticil.shared.transport.server import Binding, RpcServer
+from verticil.shared.transport.server import RpcServer
+from verticil.shared.transport.serving.binding import Binding
 from verticil.wire.v1 import control_pb2
 
 CANARY = "canary-51d2"
@@ -311,6 +312,22 @@ def test_a_miners_faults(
     plant(site)
     code, checks = examine(site.home / "miner" / "miner.toml", capsys)
     assert (code, [one["check"] for one in checks if one["level"] == "fail"]) == (exit_code, [check] if check else [])
+
+
+def test_feature_12_a_miner_that_relays_nothing_for_those_who_need_it_is_a_warning(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with site.federation.open("a") as file:
+        file.write('\n[peers]\nclinic = "relay"\ninsurer = "insurer.invalid:1"\n')
+    config = site.home / "miner" / "miner.toml"
+    found = [one for one in examine(config, capsys)[1] if one["check"] == "relay"]
+    assert [(one["level"], "268,435,456 bytes" in one["detail"]) for one in found] == [("ok", True)]
+    text = config.read_text()
+    assert "max_relay_bytes = 268435456" in text
+    config.write_text(text.replace("max_relay_bytes = 268435456", "max_relay_bytes = 0"))
+    found = [one for one in examine(config, capsys)[1] if one["check"] == "relay"]
+    assert [(one["level"], one["hint"]) for one in found] == [("warn", "set [limits] max_relay_bytes")]
+    assert "clinic cannot be dialled" in found[0]["detail"]
 
 
 async def test_a_party_is_no_miner(site: Site, laid_out: tuple[Site, Miner]) -> None:

@@ -288,6 +288,20 @@ def test_a_release_outlives_its_signers_certificate_but_a_new_approval_does_not(
     fails("CERTIFICATE_INVALID", lambda: verify_signed(signed, ca, role=Role.MINER, at=NOW - DAY))
 
 
+def test_feature_29_a_statement_of_a_revoked_certificate_is_refused_unless_it_is_older(
+    signer: SigningKey, ca: bytes
+) -> None:
+    signed = signer.sign(b"x")
+    revoked = {x509.load_der_x509_certificate(signed.certificate).serial_number: NOW}
+    for at in (NOW, NOW + DAY, None):
+        fails("CERTIFICATE_REVOKED", lambda at=at: verify_signed(signed, ca, role=Role.MINER, at=at, revoked=revoked))  # type: ignore[misc]
+    earlier = NOW - dt.timedelta(seconds=1)
+    verify_signed(signed, ca, role=Role.MINER, at=earlier, revoked=revoked)
+    later = dict.fromkeys(revoked, NOW + DAY)
+    for known in (None, {}, {1: NOW}, later):
+        verify_signed(signed, ca, role=Role.MINER, at=NOW, revoked=known)
+
+
 def test_statements_that_do_not_hold(home: Path, signer: SigningKey, ca: bytes) -> None:
     signed = signer.sign(b"body")
 

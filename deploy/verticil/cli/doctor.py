@@ -140,6 +140,7 @@ async def _of_party(path: Path) -> AsyncIterator[Finding]:
 
 async def _of_miner(path: Path) -> AsyncIterator[Finding]:
     from verticil.miner.config import load_miner
+    from verticil.shared.config import RELAY
     from verticil.shared.doctor.findings import ok, warn
     from verticil.shared.doctor.machine import check_disk, check_private_files
     from verticil.shared.doctor.network import check_node
@@ -161,6 +162,15 @@ async def _of_miner(path: Path) -> AsyncIterator[Finding]:
     yield check_disk(config.state_directory, reserve_bytes=config.limits.disk_reserve_bytes)
     if credentials is None:
         return
+    if federation.relays:
+        limit = config.limits.max_relay_bytes
+        relayed = ", ".join(name for name, address in federation.peers.items() if address == RELAY)
+        if limit:
+            yield ok("relay", f"{limit:,} bytes of memory for parties that cannot be dialled: {relayed}")
+        else:
+            yield warn(
+                "relay", f"this miner relays nothing, and {relayed} cannot be dialled", "set [limits] max_relay_bytes"
+            )
     yield _host_in_certificate(federation.miner_endpoint, credentials)
     denied = _deny_list(federation, credentials, config.state_directory)
     yield _not_revoked(credentials, denied)

@@ -22,6 +22,7 @@ from verticil.cli import (
     health,
     linkage,
     miner,
+    miner_audit,
     party_approver,
     party_custody,
     party_decide,
@@ -81,6 +82,12 @@ party_custody.app.add_typer(
 )
 miner.app.command("install-service", epilog="Example: verticil miner install-service --print --config miner.toml")(
     service_unit.install_miner
+)
+miner.app.add_typer(
+    miner_audit.app,
+    name="audit",
+    help="The log of whom this miner refused, each line chained to the one before.",
+    epilog="Example: verticil miner audit verify --config miner.toml",
 )
 app.add_typer(
     miner.app,

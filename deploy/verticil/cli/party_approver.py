@@ -58,7 +58,22 @@ def add(
         )
     approvers = ", ".join(cast("Sequence[str]", facts["approvers"]))
     console.print(f"{config}: approvers {approvers}; {facts['approvers_needed']} needed", markup=False)
-    console.print("start the daemon anew, so that it knows them")
+    console.print("a running daemon knows them at once")
+
+
+@app.command("remove", epilog="Example: verticil party approver remove officer@clinic --config party.toml")
+def remove(name: NameArgument, config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
+    """Take an approver out of party.toml: their votes count no more, also for studies under way. Their key's file stays."""
+    from verticil.party.front.approvers import remove_approver
+
+    facts = remove_approver(config, name)
+    if emit(facts, form=form):
+        return
+    console = text_console()
+    approvers = ", ".join(cast("Sequence[str]", facts["approvers"]))
+    console.print(f"{config}: approvers {approvers}; {facts['approvers_needed']} needed", markup=False)
+    if not facts["enough"]:
+        console.print("these are too few: nothing can be approved until there are more", style="yellow")
 
 
 @app.command("list", epilog="Example: verticil party approver list --config party.toml")

@@ -74,14 +74,26 @@ def verify(
     fingerprint: Annotated[
         str | None, typer.Option(help="SHA-256 of the authority's or the signer's certificate, in hex.")
     ] = None,
+    revoked: Annotated[
+        Path | None, typer.Option(help="The federation's deny-list; revoked.crl beside the --ca file unless given.")
+    ] = None,
     form: FormatOption = Format.text,
 ) -> None:
     """Check every file, the signature and its chain. With neither --ca nor --fingerprint: consistency only, and exit 6."""
+    from verticil.shared.membership.revocation import FILE_NAME
     from verticil.shared.release.verification import verify_release
 
-    if ca is not None and not ca.is_file():
-        raise Misuse("FILE_MISSING", f"{ca}: no such file")
-    verified = verify_release(folder, ca_certificate=ca.read_bytes() if ca else None, fingerprint=fingerprint)
+    if revoked is None and ca is not None and ca.with_name(FILE_NAME).is_file():
+        revoked = ca.with_name(FILE_NAME)
+    for path in (ca, revoked):
+        if path is not None and not path.is_file():
+            raise Misuse("FILE_MISSING", f"{path}: no such file")
+    verified = verify_release(
+        folder,
+        ca_certificate=ca.read_bytes() if ca else None,
+        fingerprint=fingerprint,
+        revoked=revoked.read_bytes() if revoked else None,
+    )
     payload = {
         "verified": True,
         "study": verified.study_id,
@@ -99,6 +111,8 @@ def verify(
         "statements": verified.statements,
         "countersigned_by": list(verified.countersigned_by),
         "parties_left_out": list(verified.left_out),
+        "deny_list": None if revoked is None else str(revoked),
+        "revoked_later": list(verified.revoked_later),
         "exact_parameters": verified.exact_parameters,
         "simulation": verified.simulation,
         "seed_derived": verified.seed_derived,
@@ -118,6 +132,8 @@ def verify(
         console.print(f"a sub-model: the study went on without {', '.join(verified.left_out)}", markup=False)
     if verified.countersigned_by:
         console.print(f"countersigned before publication by {', '.join(verified.countersigned_by)}")
+    for words in verified.revoked_later:
+        console.print(words, style="yellow", markup=False)
     if verified.exact_parameters:
         console.print(
             "the parameters are exact functions of raw data: no differential privacy protects them", style="yellow"

@@ -3,14 +3,17 @@
 It dials nobody. Renewed certificates and a new deny-list are taken up while it runs. Before it listens it has checked its
 certificate, its keys and that nobody else uses the state directory. When `stop` is set it says NOT_SERVING, answers those
 who wait in a poll, gives running calls their grace, stops learning (which begins anew at the next start) and closes the
-catalogue. Being killed instead loses nothing that was acknowledged.
+catalogue. Being killed instead loses nothing that was acknowledged. Whom it refused, and which certificate it shows, stands in
+its audit log (`verticil.miner.storage.audit`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import functools
+import hashlib
 import logging
 import os
 from collections.abc import Callable
@@ -21,14 +24,18 @@ from verticil.miner.config import MinerConfig, load_miner
 from verticil.miner.service.gauges import miner_gauges
 from verticil.miner.service.learning import SpawnedLearning
 from verticil.miner.service.node import MinerNode
+from verticil.miner.storage.audit import MinerAudit
 from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse
+from verticil.shared.evidence.keeping import expiry_notice, kept
+from verticil.shared.evidence.refusals import Refusals, RefusedLine
 from verticil.shared.membership.current import FollowedCredentials
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.transport.identity import Role
 from verticil.shared.transport.metrics import Metrics
-from verticil.shared.transport.pki import load_credentials
-from verticil.shared.transport.server import RpcServer, bind_control, bind_coordinator
+from verticil.shared.transport.pki import CredentialSource, load_credentials, utc_now
+from verticil.shared.transport.server import RpcServer
+from verticil.shared.transport.serving.binding import bind_control, bind_coordinator
 from verticil.shared.transport.signing import SigningKey
 
 __all__ = ["init_miner", "run_miner"]
@@ -108,8 +115,10 @@ async def run_miner(
         revocations=revocations,
     )
     followed = FollowedCredentials(credentials, config.federation)
-    metrics = Metrics()
-    metrics.read(functools.partial(miner_gauges, node.session, node.presence, config.state_directory, followed))
+    metrics, refusals, audit = Metrics(), Refusals(), MinerAudit(config.state_directory)
+    metrics.read(
+        functools.partial(miner_gauges, node.session, node.presence, node.relay, config.state_directory, followed)
+    )
     server = RpcServer(
         config.listen,
         followed,
@@ -117,9 +126,16 @@ async def run_miner(
         revocations=revocations,
         idle_timeout_seconds=config.federation.idle_timeout_seconds,
         metrics=metrics,
+        on_refusal=refusals,
     )
-    async with contextlib.AsyncExitStack() as ending, node:
+
+    def write(line: RefusedLine, at: dt.datetime) -> None:
+        audit.record("refused", at, who=line.who, detail=line.detail)
+
+    async with node, contextlib.AsyncExitStack() as ending:
         try:
+            look = functools.partial(_note_certificate, audit, followed)
+            await ending.enter_async_context(kept(refusals, write=write, look=look, clock=utc_now))
             port = await server.start()
             if config.metrics is not None:
                 ending.callback(metrics.serve(config.metrics).close)
@@ -130,6 +146,16 @@ async def run_miner(
         finally:
             node.changes.close()
             await server.stop(grace_seconds=grace_seconds)
+
+
+def _note_certificate(audit: MinerAudit, credentials: CredentialSource) -> None:
+    """Write into the audit log which certificate the miner shows, and that it ends soon, if that is new."""
+    now, at = credentials.current(), utc_now()
+    audit.note(
+        "certificate", hashlib.sha256(now.chain_pem).digest(), at, detail=f"valid until {now.not_after:%Y-%m-%d}"
+    )
+    if (notice := expiry_notice(now, at)) is not None:
+        audit.note("certificate-ends", notice.sha256, at, detail=notice.detail)
 
 
 def init_miner(

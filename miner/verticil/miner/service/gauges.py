@@ -1,4 +1,4 @@
-"""What the miner tells a monitoring system of itself, besides its calls: studies, parties, disk, certificates."""
+"""What the miner tells a monitoring system of itself, besides its calls: studies, parties, disk, relay, certificates."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from verticil.miner.service.presence import Presence
+from verticil.miner.service.relay import Relay
 from verticil.miner.service.session import Session
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.metrics import Gauge
@@ -17,13 +18,14 @@ __all__ = ["miner_gauges"]
 
 
 def miner_gauges(
-    session: Session, presence: Presence, directory: Path, credentials: CredentialSource
+    session: Session, presence: Presence, relay: Relay, directory: Path, credentials: CredentialSource
 ) -> Iterator[Gauge]:
     """The numbers of this moment.
 
     Args:
         session: the studies.
         presence: who is there. Only parties of studies that have not ended are told.
+        relay: sealed envelopes on their way.
         directory: state directory, for the disk.
         credentials: the miner's own, as they are by now.
     """
@@ -50,6 +52,16 @@ def miner_gauges(
         name="disk_free_bytes",
         help="Free bytes on the disk of the state directory.",
         values={(): float(shutil.disk_usage(directory).free)},
+    )
+    yield Gauge(
+        name="relay_bytes",
+        help="Memory that sealed envelopes between parties take; at the limit their senders wait.",
+        values={(): float(relay.held_bytes)},
+    )
+    yield Gauge(
+        name="relay_bytes_limit",
+        help="The limit of verticil_relay_bytes ([limits] max_relay_bytes); 0: nothing is relayed.",
+        values={(): float(relay.max_bytes)},
     )
     yield Gauge(
         name="certificate_not_after_seconds",

@@ -76,7 +76,13 @@ class Linking:
                 f"study '{record.study_id}': party '{party}' found another common list than the miner",
             )
         check_statement(
-            commitment.statement, body, authority=session.authority, party=party, at=session.clock(), what=what
+            commitment.statement,
+            body,
+            authority=session.authority,
+            party=party,
+            at=session.clock(),
+            what=what,
+            revoked=session.revocations.since(),
         )
         held = record.commitments.get(party)
         if held is None:
@@ -154,7 +160,13 @@ class Linking:
             sha256=first.sha256,
         )
         check_statement(
-            first.statement, body, authority=session.authority, party=party, at=session.clock(), what="blinded list"
+            first.statement,
+            body,
+            authority=session.authority,
+            party=party,
+            at=session.clock(),
+            what="blinded list",
+            revoked=session.revocations.since(),
         )
         stored = session.intake.blinded.begin(
             record,

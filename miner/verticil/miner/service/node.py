@@ -101,6 +101,7 @@ class MinerNode:
             authority=authority,
             sign=signer.sign,
             clock=clock,
+            revocations=revocations,
         )
         self.changes = Changes()
         presence = Presence(monotonic=monotonic, first_epoch=int(clock().timestamp()) << 20)
@@ -123,12 +124,13 @@ class MinerNode:
             clock=self.session.clock,
             checkpoints=self.store.searches,
         )
+        self.relay = Relay(self.changes, max_bytes=limits.max_relay_bytes, monotonic=monotonic)
         self.coordinator = Coordinator(
             self.session,
             self.changes,
             presence,
             self.scores,
-            Relay(self.changes, max_bytes=limits.max_relay_bytes, monotonic=monotonic),
+            self.relay,
             max_concurrent_uploads=limits.max_concurrent_uploads,
             revocations=revocations,
         )

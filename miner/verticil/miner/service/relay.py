@@ -80,11 +80,16 @@ class Relay:
         changes: tells when the miner is about to stop; nobody waits any more then.
         max_bytes: of all envelopes together.
         monotonic: seconds.
+
+    Attributes:
+        max_bytes: the limit.
+        held_bytes: what lies here now; may be read from any thread.
     """
 
     def __init__(self, changes: Changes, *, max_bytes: int, monotonic: Callable[[], float]) -> None:
         self._changes = changes
-        self._max = max_bytes
+        self.max_bytes = max_bytes
+        self.held_bytes = 0
         self._monotonic = monotonic
         self._boxes: dict[str, _Box] = {}
         self._bytes_from: Counter[str] = Counter()
@@ -123,18 +128,19 @@ class Relay:
         box.bytes_from[sender] += size
         box.count_from[sender] += 1
         self._bytes_from[sender] += size
+        self.held_bytes += size
         box.arrived.set()
 
     def _check_room(self, sender: str, recipient: str, box: _Box, size: int) -> None:
-        if not self._max:
+        if not self.max_bytes:
             raise PeerFault(
                 "RESOURCE_EXHAUSTED", "this miner relays nothing", hint="its operator sets [limits] max_relay_bytes"
             )
         for taken, limit, what in (
             (box.bytes_from[sender] + size, PAIR_BYTES, f"bytes for '{recipient}'"),
             (box.count_from[sender] + 1, PAIR_ENVELOPES, f"envelopes for '{recipient}'"),
-            (self._bytes_from[sender] + size, self._max // _SENDERS_SHARE, "bytes of this sender"),
-            (self._bytes_from.total() + size, self._max, "bytes of all senders"),
+            (self._bytes_from[sender] + size, self.max_bytes // _SENDERS_SHARE, "bytes of this sender"),
+            (self.held_bytes + size, self.max_bytes, "bytes of all senders"),
         ):
             if taken > limit:
                 raise PeerFault(
@@ -176,6 +182,7 @@ class Relay:
         for counter in (box.bytes_from, self._bytes_from):
             counter[envelope.sender] -= envelope.size
         box.count_from[envelope.sender] -= 1
+        self.held_bytes -= envelope.size
 
     def _wake(self) -> None:
         for box in self._boxes.values():

@@ -31,7 +31,9 @@ def countersign(session: Session, digest: bytes, party: str, signed: common_pb2.
         return
     session.require(record, State.REVIEW)
     for at in (session.clock(), statement.signed_at):  # now, and as everybody who verifies the release will check it
-        verify_signed(signed, session.authority, role=Role.PARTY, name=party, at=at)
+        verify_signed(
+            signed, session.authority, role=Role.PARTY, name=party, at=at, revoked=session.revocations.since()
+        )
     told = (statement.study_digest, statement.manifest_sha256, statement.party)
     if told != (record.digest, record.review_manifest, party):
         raise PeerFault(

@@ -32,6 +32,7 @@ from verticil.shared.errors import CODES, Misuse, PeerFault, Refusal, from_code
 from verticil.shared.study import approval, canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import Facts, State, derive, is_final
+from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.signing import verify_signed
 from verticil.wire.v1 import common_pb2
@@ -77,6 +78,7 @@ class Session:
         authority: certificate of the federation's authority, PEM; approvals are checked by it.
         sign: signs receipts.
         clock: UTC now.
+        revocations: the deny-list; what was signed with a certificate on it is not accepted.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class Session:
         authority: bytes,
         sign: Callable[[bytes], common_pb2.Signed],
         clock: Callable[[], dt.datetime],
+        revocations: Revocations = NOBODY_REVOKED,
     ) -> None:
         self.store = store
         self.catalogue = catalogue
@@ -95,6 +98,7 @@ class Session:
         self.intake = Intake(store, catalogue)
         self.clock = clock
         self.authority = authority
+        self.revocations = revocations
         self._sign = sign
         self._studies: OrderedDict[bytes, Study] = OrderedDict()
         self._lock = threading.Lock()
@@ -359,7 +363,8 @@ class Session:
         self.require(record, State.AWAITING_APPROVAL)
         if party in record.declined:
             raise Refusal("STUDY_DENIED", f"study '{record.study_id}': denied by {party}")
-        verify_signed(signed, self.authority, role=Role.PARTY, name=party, at=self.clock())
+        revoked = self.revocations.since()
+        verify_signed(signed, self.authority, role=Role.PARTY, name=party, at=self.clock(), revoked=revoked)
         statement = approval.parse_approval(signed.body)  # not kept in memory before it counts
         approval.check_approval(statement, self.proposal(record), party)
         if self.clock().astimezone(dt.UTC).date() > statement.expires:

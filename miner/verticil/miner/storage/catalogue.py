@@ -36,9 +36,9 @@ from verticil.miner.storage.uploads import UploadTable
 from verticil.shared.durable import commit
 from verticil.shared.errors import DataFault
 
-__all__ = ["Catalogue"]
+__all__ = ["SCHEMA_VERSION", "Catalogue"]
 
-_SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 4
 """Version 2 has the tables for scores besides, version 3 those for deletions, reviews and linkage, version 4 for sub-models; an
 older file gets them."""
 _SCHEMA: Final = """
@@ -142,11 +142,11 @@ class Catalogue:
         except BaseException:
             self._connection.close()
             raise
-        if version != _SCHEMA_VERSION:
+        if version != SCHEMA_VERSION:
             self._connection.close()
             raise DataFault(
                 "STATE_CORRUPT",
-                f"{path}: catalogue of version {version}, expected {_SCHEMA_VERSION}",
+                f"{path}: catalogue of version {version}, expected {SCHEMA_VERSION}",
                 hint="start the version of verticil that wrote it",
             )
 
@@ -155,7 +155,7 @@ class Catalogue:
         for pragma in ("busy_timeout = 10000", "journal_mode = WAL", "synchronous = FULL"):
             self._connection.execute(f"PRAGMA {pragma}")
         version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
-        if version < _SCHEMA_VERSION:
+        if version < SCHEMA_VERSION:
             with self._transaction():
                 for schema in (
                     _SCHEMA,
@@ -165,8 +165,8 @@ class Catalogue:
                 )[version:]:
                     for statement in schema.split(";"):
                         self._connection.execute(statement)
-                self._connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
-            version = _SCHEMA_VERSION
+                self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            version = SCHEMA_VERSION
         return version
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ was durable as it was. It knows nothing of studies' states; `catalogue` holds th
 
 Layout below the state directory::
 
-    lock  catalogue.sqlite  cache/
+    lock  catalogue.sqlite  audit.jsonl  audit.anchor  cache/
     studies/<proposal digest>/pseudonyms/00.part -> 00.list   alignment/00.bitmap   blinded/00-00.part -> 00-00.list
                               staging/003.part   columns/003.u8   checkpoint   learning/   release/
     searches/<effective digest>    of studies between peers: the checkpoint of the search

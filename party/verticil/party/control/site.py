@@ -29,6 +29,7 @@ from verticil.party.control.approval import Review, void
 from verticil.party.control.database import Database, disk_fault
 from verticil.party.control.holdings import Holding, columns_of, read_holding, releases_of
 from verticil.party.control.ledger import Ledger, Release
+from verticil.party.control.people import FollowedPeople
 from verticil.party.control.secret import FILE_NAME as SECRET_FILE
 from verticil.party.control.secret import create_secret, read_secret
 from verticil.party.control.state import PartyState, StudyRecord
@@ -78,12 +79,14 @@ class Site:
 
     Attributes:
         config: party.toml.
+        people: who may approve, as party.toml says now.
         database, state, minutes, ledger: the state directory.
         audit, common_sets, revocations: what the site writes down of its acts.
         site_secret, linkage_key: never shown.
     """
 
     config: PartyConfig
+    people: FollowedPeople
     database: Database
     state: PartyState
     minutes: Minutes
@@ -119,6 +122,7 @@ class Site:
         audit = AuditLog(database, config.state_directory)
         return cls(
             config=config,
+            people=FollowedPeople(config),
             database=database,
             state=PartyState(database),
             minutes=Minutes(database),
@@ -201,24 +205,22 @@ class Site:
                 approver_name(policy.rules, r) for r in policy.rules
             ]:
                 raise void(study, f"it was given {given.approver}, which is not a rule of the policy any more")
-        elif policy.approvers:
+        elif (people := self.people.now()).names:
             found = self._voters(record, approval.content_of(record.approval or b""))
-            if len(found) < policy.approvers_needed:
-                raise void(
-                    study, f"{len(found)} of {policy.approvers_needed} approvers have signed it with a present key"
-                )
+            if len(found) < people.needed:
+                raise void(study, f"{len(found)} of {people.needed} approvers have signed it with a present key")
 
     def _voters(self, record: StudyRecord, content: bytes) -> tuple[str, ...]:
         """Who said yes to `content`: of named approvers, those whose signature holds by the key in party.toml."""
-        names, keys = self.config.policy.approvers, self.config.approver_keys
+        people = self.people.now()
         found: list[str] = []
         for vote in self.minutes.votes(record.digest):
             if vote.content != content:
                 continue
-            if names:
+            if people.names:
                 body = self._vote_body(record, vote.approver, content, vote.at)
-                public = keys.get(vote.approver)
-                if vote.approver not in names or public is None or not check_vote(body, vote.signature, public):
+                public = people.keys.get(vote.approver)
+                if vote.approver not in people.names or public is None or not check_vote(body, vote.signature, public):
                     continue
             found.append(vote.approver)
         return tuple(found)
@@ -358,7 +360,7 @@ class Site:
             gone = self.minutes.vote(record.digest, vote)
             self.minutes.note(record.digest, content, origins, at)
             approvers = (approver,) if by_itself else self._voters(record, content)
-            complete = by_itself or len(approvers) >= self.config.policy.approvers_needed
+            complete = by_itself or len(approvers) >= self.people.now().needed
             self._write_down(What.VOTE, record, approver, at, detail=content.hex())
             if complete:
                 self._write_down(What.APPROVAL, record, ", ".join(approvers), at, detail=content.hex())
@@ -411,16 +413,16 @@ class Site:
 
     def _may_vote(self, approver: str, key: ApproverKey | None) -> None:
         """Check the key of a named approver; where nobody is named, that one person's word is enough."""
-        where, policy = self.config.path.name, self.config.policy
-        if not policy.approvers:
-            if policy.approvers_needed > 1:
+        where, people = self.config.path.name, self.people.now()
+        if not people.names:
+            if people.needed > 1:
                 raise Refusal(
                     "NOT_APPROVED",
-                    f"{policy.approvers_needed} approvals are needed and {where} names no approvers: one person could give all",
+                    f"{people.needed} approvals are needed and {where} names no approvers: one person could give all",
                     hint="name them, each with a key: verticil party approver add NAME --key FILE",
                 )
             return
-        public = self.config.approver_keys.get(approver)
+        public = people.keys.get(approver)
         if public is None:
             raise Refusal(
                 "NOT_APPROVED",
@@ -436,7 +438,7 @@ class Site:
             )
 
     def _check_approver(self, approver: str) -> None:
-        names = self.config.policy.approvers
+        names = self.people.now().names
         if names and approver not in names and approver != AUTOMATIC:
             raise Refusal(
                 "POLICY_REFUSED",

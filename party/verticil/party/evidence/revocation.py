@@ -15,6 +15,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
@@ -140,7 +141,14 @@ class Revocations:
         return parse_deletion(cast("bytes", rows[0][0])) if rows else None
 
     def take_deletion(
-        self, digest: bytes, study_id: str, signed: common_pb2.Signed, *, authority: bytes, at: dt.datetime
+        self,
+        digest: bytes,
+        study_id: str,
+        signed: common_pb2.Signed,
+        *,
+        authority: bytes,
+        at: dt.datetime,
+        revoked: Mapping[int, dt.datetime] | None = None,
     ) -> None:
         """Check the miner's statement, keep it and write it down; one that does not hold is written down as refused.
 
@@ -150,13 +158,14 @@ class Revocations:
             signed: the statement.
             authority: certificate of the federation's authority, PEM.
             at: now.
+            revoked: the deny-list.
         """
         if self._database.rows("SELECT 1 FROM deletion WHERE digest = ? AND body = ?", (digest, signed.body)):
             return
         sha256 = hashlib.sha256(signed.body).digest()
         about = Event(what=What.DELETION, who="miner", study=digest, study_id=study_id, peer_event=sha256)
         try:
-            miner = verify_signed(signed, authority, role=Role.MINER, at=at)
+            miner = verify_signed(signed, authority, role=Role.MINER, at=at, revoked=revoked)
             said = parse_deletion(signed.body)
             self._check(said, digest, miner.name)
         except VerticilError as error:

@@ -159,6 +159,7 @@ def signed_by_all(turn: Turn, told: Alignment) -> None:
         common_sha256=told.common_sha256,
         authority=turn.node.authority,
         at=turn.node.clock(),
+        revoked=turn.node.revocations.since(),
     )
 
 

@@ -150,7 +150,7 @@ class Delivery:
 
     async def _tell_votes(self, coordinator: Coordinator, record: StudyRecord) -> None:
         """Where several people must approve: how many have, so that others see who is waited for."""
-        needed = self._site.config.policy.approvers_needed
+        needed = self._site.people.now().needed
         undecided = record.approval is None and record.denial_sent is None and record.failure is None
         if needed < 2 or not undecided or self._told == (coordinator, record.n_votes):
             return
@@ -342,7 +342,8 @@ class Delivery:
     def _check_receipt(self, receipt: common_pb2.Signed, item: Artifact, agreed: Agreed) -> None:
         where = f"study '{agreed.study.id}': the receipt of unit {item.unit}"
         try:
-            verify_signed(receipt, self._node.authority, role=Role.MINER, at=self._node.clock())
+            node = self._node
+            verify_signed(receipt, node.authority, role=Role.MINER, at=node.clock(), revoked=node.revocations.since())
             body = cast("object", json.loads(receipt.body))
         except (VerticilError, ValueError, RecursionError) as error:
             code = error.code if isinstance(error, VerticilError) else "not JSON"

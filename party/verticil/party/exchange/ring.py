@@ -161,7 +161,13 @@ class Ring:
                 study=turn.record.digest, owner=parties[owner], hop=hop, party=before, size=len(data), sha256=sha256
             )
             check_statement(
-                statements[0], body, authority=turn.node.authority, party=before, at=turn.node.clock(), what=what
+                statements[0],
+                body,
+                authority=turn.node.authority,
+                party=before,
+                at=turn.node.clock(),
+                what=what,
+                revoked=turn.node.revocations.since(),
             )
             if len(data) % TOKEN_BYTES:
                 raise _wrong(turn, owner, hop, f"{len(data)} bytes, expected a multiple of {TOKEN_BYTES}")

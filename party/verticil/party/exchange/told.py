@@ -1,4 +1,7 @@
-"""What the miner tells of a study, as this party takes it in: checked for what can be checked before anything is decided.
+"""What the miner tells of a study, taken in: checked, remembered, held against the ledger; by whatever way it came.
+
+A task is state, never an event: what it says takes the place of what was known. `understood` refuses what is no study of this
+party's; `remember` writes down what the rest of the party goes by.
 
 A sub-model counts when the miner signed a statement of exactly the effective study that is told with it. Whether it is one that
 was approved here, and still meets the site's policy, is checked before each step (`randomization.agreement`).
@@ -7,12 +10,16 @@ A proposal never names parties that are left out.
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
+from collections.abc import Mapping
 from typing import Final
 
 from verticil.party.control.approval import parsed
 from verticil.party.control.state import Task
+from verticil.party.custody.reckoning import reckon
 from verticil.party.evidence.audit import Event, What
+from verticil.party.exchange.node import Node
 from verticil.shared.errors import PeerFault
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
@@ -22,19 +29,23 @@ from verticil.shared.transport.identity import Role
 from verticil.shared.transport.signing import verify_signed
 from verticil.wire.v1 import coordinator_pb2
 
-__all__ = ["sub_model_event", "task_of", "understood"]
+__all__ = ["remember", "understood"]
 
 _STATES: Final = frozenset(int(state) for state in State)
 _LARGEST_VERSION: Final = 2**63 - 1
+"""What the database can hold."""
 
 
-def understood(told: coordinator_pb2.StudyTask, party: str, *, authority: bytes) -> Study:
+def understood(
+    told: coordinator_pb2.StudyTask, party: str, *, authority: bytes, revoked: Mapping[int, dt.datetime]
+) -> Study:
     """The proposal of a study that this party can serve; blocks.
 
     Args:
         told: by the miner.
         party: this one.
         authority: the federation's, PEM.
+        revoked: serial numbers, and since when they do not count.
 
     Raises:
         PeerFault: STUDY_MISMATCH, MESSAGE_INVALID, PARTY_UNKNOWN, IDENTITY_REFUSED, CERTIFICATE_INVALID.
@@ -52,11 +63,13 @@ def understood(told: coordinator_pb2.StudyTask, party: str, *, authority: bytes)
         raise PeerFault(
             "STUDY_MISMATCH", f"study '{study.id}': a proposal that leaves parties out, expected their columns"
         )
-    _check_sub_model(told, study, authority=authority)
+    _check_sub_model(told, study, authority=authority, revoked=revoked)
     return study
 
 
-def _check_sub_model(told: coordinator_pb2.StudyTask, study: Study, *, authority: bytes) -> None:
+def _check_sub_model(
+    told: coordinator_pb2.StudyTask, study: Study, *, authority: bytes, revoked: Mapping[int, dt.datetime]
+) -> None:
     effective = parsed(told.effective) if told.effective else None
     if effective is None or not effective.left_out:
         return
@@ -67,9 +80,8 @@ def _check_sub_model(told: coordinator_pb2.StudyTask, study: Study, *, authority
             hint="nothing was sent for it",
         )
     found = parse_sub_model(told.sub_model.body)
-    verify_signed(
-        told.sub_model, authority, role=Role.MINER, at=found.decided_at
-    )  # it outlives the miner's certificate
+    # It outlives the miner's certificate.
+    verify_signed(told.sub_model, authority, role=Role.MINER, at=found.decided_at, revoked=revoked)
     check_sub_model(
         found,
         proposal_digest=told.study_digest,
@@ -78,7 +90,45 @@ def _check_sub_model(told: coordinator_pb2.StudyTask, study: Study, *, authority
     )
 
 
-def task_of(told: coordinator_pb2.StudyTask) -> Task:
+def remember(
+    node: Node, told: coordinator_pb2.StudyTask, study: Study, *, fresh: bool, accept_older: bool = False
+) -> None:
+    """Write down what the miner told. Blocks.
+
+    Args:
+        node: this party.
+        told: the task.
+        study: as `understood` gave it.
+        fresh: it is the first that is told on a connection, or comes whole in a file: what it does not say to be there is not.
+        accept_older: charge what the miner has and the ledger does not know, in place of refusing.
+
+    Raises:
+        Refusal: LEDGER_OLDER.
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+    task = _task_of(told)
+    site, at = node.site, node.clock()
+    known = site.state.knows(task.digest)
+    if not known:
+        site.audit.record(Event(what=What.STUDY_SEEN, who="miner", study=task.digest, study_id=study.id), at)
+    gone_on = _sub_model_event(told, study.id)
+    if gone_on and not (known and site.state.study(task.digest).task.effective_digest == told.effective_digest):
+        site.audit.record(gone_on, at)
+    site.state.remember(task, study.id, at)
+    if study.publish is not None and len(told.review_manifest_sha256) == 32:
+        site.minutes.ask_for_review(task.digest, told.review_manifest_sha256)
+    if fresh:
+        site.state.reconcile(task.digest, task.units_received)
+    if told.HasField("deletion"):
+        site.revocations.take_deletion(
+            task.digest, study.id, told.deletion, authority=node.authority, at=at, revoked=node.revocations.since()
+        )
+    deletion = site.revocations.deletion(task.digest)
+    deleted = deletion.artifacts if deletion is not None else ()
+    reckon(site, task, deleted=tuple(deleted), accept_older=accept_older, at=at)
+
+
+def _task_of(told: coordinator_pb2.StudyTask) -> Task:
     """What is stored of it."""
     return Task(
         digest=told.study_digest,
@@ -95,7 +145,7 @@ def task_of(told: coordinator_pb2.StudyTask) -> Task:
     )
 
 
-def sub_model_event(told: coordinator_pb2.StudyTask, study_id: str) -> Event | None:
+def _sub_model_event(told: coordinator_pb2.StudyTask, study_id: str) -> Event | None:
     """The line for the audit log of a sub-model that is told; None: all parties are in the study."""
     if not told.HasField("sub_model"):
         return None

@@ -1,8 +1,9 @@
 """The approvers of a site: making their keys and naming them in party.toml.
 
 The private key is the person's and can be made anywhere (``verticil party approver keygen``); party.toml needs the public line
-only. `add_approver` appends an ``[[approver]]`` table to party.toml and changes nothing else in it. To take somebody's right
-away, remove the table: the votes of that key count for nothing from then on, also for studies under way.
+only. `add_approver` appends an ``[[approver]]`` table to party.toml, `remove_approver` takes one out; neither changes anything
+else in it, and a running daemon follows. The votes of a key that is gone count for nothing from then on, also for studies under
+way.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.decision.approvers import ApproverKey, public_key_from, public_key_text
@@ -19,7 +22,7 @@ from verticil.party.front.facts import Facts
 from verticil.shared.disk import replace_file, write_fault
 from verticil.shared.errors import Misuse, VerticilError
 
-__all__ = ["add_approver", "approver_key", "approvers", "make_key"]
+__all__ = ["add_approver", "approver_key", "approvers", "make_key", "remove_approver"]
 
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._-]{0,80}", re.ASCII)
 
@@ -63,7 +66,7 @@ def add_approver(path: Path, name: str, *, key: Path | None = None, public_key: 
     """
     config = load_party(path)
     if name in config.approver_keys:
-        hint = "to give them a new key, remove their [[approver]] table first"
+        hint = f"to give them a new key: verticil party approver remove {name}, then add"
         raise Misuse("CONFIG_INVALID", f"{path.name}: approver: '{name}' has a key already", hint=hint)
     made = False
     if public_key is None:
@@ -81,8 +84,9 @@ def add_approver(path: Path, name: str, *, key: Path | None = None, public_key: 
             raise Misuse("USAGE", "--public-key: expected the 44 letters that `verticil party approver keygen` prints")
         public = found
     text = f'\n[[approver]]\nname = {json.dumps(name, ensure_ascii=False)}\npublic_key = "{public_key_text(public)}"\n'
+    whole = path.read_bytes()
     try:
-        _append(path, text)
+        _replace(path, whole + (b"" if whole.endswith(b"\n") else b"\n") + text.encode("utf-8"))
     except VerticilError:
         if made and file is not None:
             file.unlink()  # a key that is in no party.toml is nobody's
@@ -99,6 +103,61 @@ def add_approver(path: Path, name: str, *, key: Path | None = None, public_key: 
     }
 
 
+def remove_approver(path: Path, name: str) -> Facts:
+    """Take an approver out of party.toml. The key's file stays where it is: it is the person's.
+
+    Args:
+        path: party.toml.
+        name: who.
+
+    Raises:
+        Misuse: CONFIG_INVALID, nobody of this name has a key there; it is the last one, after whom whoever may run the command
+            could approve; or the table is written in a way that only its author should change.
+        DataFault: DISK_FULL.
+    """
+    config = load_party(path)
+    where = f"{path.name}: approver"
+    if name not in config.approver_keys:
+        raise Misuse("CONFIG_INVALID", f"{where}: '{name}' has no key there", hint="verticil party approver list")
+    if len(config.approver_keys) == 1:
+        hint = "add another one first; without approvers whoever may run the command here approves for the site"
+        raise Misuse("CONFIG_INVALID", f"{where}: '{name}' is the only one", hint=hint)
+    text = path.read_bytes().decode("utf-8")
+    kept = next((rest for rest in _without_one_table(text) if _lacks(text, rest, name)), None)
+    if kept is None:
+        raise Misuse("CONFIG_INVALID", f"{where}: the table of '{name}' is not found", hint="remove it with an editor")
+    _replace(path, kept.encode("utf-8"))
+    after = load_party(path)
+    return {
+        "party": after.name,
+        "removed": name,
+        "approvers": list(after.policy.approvers),
+        "approvers_needed": after.policy.approvers_needed,
+        "enough": len(after.policy.approvers) >= after.policy.approvers_needed,
+    }
+
+
+def _without_one_table(text: str) -> Iterator[str]:
+    """The text without one ``[[approver]]`` table, for each; comments after its last key stay."""
+    lines = text.splitlines(keepends=True)
+    headers = [i for i, line in enumerate(lines) if line.lstrip().startswith("[")]
+    for start, end in zip(headers, [*headers[1:], len(lines)], strict=True):
+        if re.fullmatch(r"\[\[\s*approver\s*\]\]\s*(#.*)?", lines[start].strip()):
+            said = [i for i in range(start, end) if lines[i].strip() and not lines[i].lstrip().startswith("#")]
+            yield "".join(lines[:start] + lines[said[-1] + 1 :])
+
+
+def _lacks(before: str, after: str, name: str) -> bool:
+    """Whether `after` says what `before` says, but for this approver."""
+    try:
+        expected, found = tomllib.loads(before), tomllib.loads(after)
+    except tomllib.TOMLDecodeError:
+        return False
+    tables = cast("list[dict[str, object]]", expected["approver"])
+    expected["approver"] = [table for table in tables if table.get("name") != name]
+    return expected == found
+
+
 def approvers(config: PartyConfig) -> Facts:
     """Who may approve, and with which key."""
     keys = config.approver_keys
@@ -112,11 +171,9 @@ def approvers(config: PartyConfig) -> Facts:
     }
 
 
-def _append(path: Path, text: str) -> None:
-    """Append to party.toml, whole or not at all, and only if it can be read afterwards."""
+def _replace(path: Path, whole: bytes) -> None:
+    """Put another party.toml in its place, whole or not at all, and only if it can be read afterwards."""
     mode = path.stat().st_mode & 0o777
-    whole = path.read_bytes()
-    whole += (b"" if whole.endswith(b"\n") else b"\n") + text.encode("utf-8")
     trial = path.with_name(f".{path.name}.part")
     try:
         trial.write_bytes(whole)

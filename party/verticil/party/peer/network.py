@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
 from verticil.party.config import PartyConfig, PeerRule
 from verticil.shared.errors import Misuse
-from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
+from verticil.shared.transport.access import NOBODY_REVOKED, RefusedCall, Revocations
 from verticil.shared.transport.client import dial_peer
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.metrics import Metrics
 from verticil.shared.transport.peer import Peer, PeerService
 from verticil.shared.transport.pki import CredentialSource, check_serves
 from verticil.shared.transport.remote import GrpcPeer
-from verticil.shared.transport.server import RpcServer, bind_peer
+from verticil.shared.transport.server import RpcServer
+from verticil.shared.transport.serving.binding import bind_peer
 
 __all__ = ["GrpcNetwork", "PeerNetwork"]
 
@@ -51,6 +52,7 @@ class GrpcNetwork:
         credentials: ours, read once or followed.
         revocations: the deny-list by which peers are refused.
         metrics: count the calls of peers.
+        on_refusal: told of each call that is refused for who its caller is.
     """
 
     def __init__(
@@ -59,13 +61,16 @@ class GrpcNetwork:
         rule: PeerRule,
         credentials: CredentialSource,
         revocations: Revocations = NOBODY_REVOKED,
+        *,
         metrics: Metrics | None = None,
+        on_refusal: Callable[[RefusedCall], None] | None = None,
     ) -> None:
         self._revocations = revocations
         self._federation = config.federation
         self._rule = rule
         self._credentials = credentials
         self._metrics = metrics
+        self._on_refusal = on_refusal
 
     def dial(self, name: str) -> Peer:
         """See `PeerNetwork.dial`.
@@ -108,6 +113,7 @@ class GrpcNetwork:
             revocations=self._revocations,
             idle_timeout_seconds=self._federation.idle_timeout_seconds,
             metrics=self._metrics,
+            on_refusal=self._on_refusal,
         )
         try:
             port = await server.start()

@@ -29,7 +29,6 @@ from typing import Final, TypeVar
 
 from verticil.party.control import approval
 from verticil.party.control.state import StudyRecord
-from verticil.party.evidence.audit import Event, What
 from verticil.party.exchange.delivery import Node
 from verticil.party.exchange.disclosure import outward
 from verticil.party.exchange.randomization import Agreed, agreement, enter_in_ledger
@@ -70,7 +69,6 @@ _OF_AN_OWNER: Final[Mapping[int, Kind]] = {
     peer_pb2.PSEUDONYM_LIST_STEPS: Kind.STEPS,
     peer_pb2.PSEUDONYM_LIST_POSITIONS: Kind.POSITIONS,
 }
-_NOT_THEIRS: Final = frozenset({"IDENTITY_REFUSED", "NOT_OWNER", "PARTY_UNKNOWN"})
 
 
 class Answers:
@@ -87,7 +85,6 @@ class Answers:
         self._site = node.site
         self._shelf = shelf
         self._software = software
-        self._refused: set[tuple[str, str]] = set()
 
     async def Hello(self, identity: Identity, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
         """Exchange versions.
@@ -178,10 +175,6 @@ class Answers:
         try:
             return await asyncio.to_thread(find, caller, request)
         except VerticilError as error:
-            if error.code in _NOT_THEIRS and (caller, error.code) not in self._refused:
-                self._refused.add((caller, error.code))
-                event = Event(what=What.REFUSED, who=caller, detail=error.code)
-                await asyncio.to_thread(self._site.audit.record, event, self._node.clock())
             raise outward(error) from None
 
     # ---- in worker threads

@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Final, cast
 
 from google.protobuf.descriptor import MethodDescriptor
@@ -28,7 +28,7 @@ from verticil.party.relay.post import Post
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.relay.freshness import Freshness, Verdict
 from verticil.shared.relay.sealing import PIECE_LIMIT
-from verticil.shared.transport.access import check_access
+from verticil.shared.transport.access import NOT_LET_IN, RefusedCall, check_access
 from verticil.shared.transport.errors_on_wire import to_detail, without_text
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.peer import PeerService
@@ -52,12 +52,20 @@ class Answering:
         service: answers; None: this party is dialled, and answers nothing here.
         federation: its name.
         post: takes the answers.
+        on_refusal: told of each call that is refused for who its caller is. Must be quick.
     """
 
-    def __init__(self, service: PeerService | None, federation: str, post: Post) -> None:
+    def __init__(
+        self,
+        service: PeerService | None,
+        federation: str,
+        post: Post,
+        on_refusal: Callable[[RefusedCall], None] | None = None,
+    ) -> None:
         self._service = service
         self._federation = federation
         self._post = post
+        self._on_refusal = on_refusal
         self._freshness = Freshness()
         self._running: dict[asyncio.Task[None], str] = {}
         self._calls: Counter[str] = Counter()
@@ -112,11 +120,23 @@ class Answering:
                     if reply is None:
                         break
                     await answer.add(reply)
+            if failure is not None and failure.code in NOT_LET_IN:
+                self._note(source, method, failure)
             await answer.end(failure)
         except VerticilError as error:
             _log.info("an answer for '%s' was given up: %s", source, error)
         finally:
             self._calls[source] -= 1
+
+    def _note(self, source: str, method: str, failure: VerticilError) -> None:
+        """As a server does: who is refused is logged, and written down."""
+        identity = Identity(federation=self._federation, role=Role.PARTY, name=source)
+        name = f"/{_SERVICE.full_name}/{method if method in _METHODS else '?'}"
+        _log.warning("%s by %s through the relay: %s", name, identity, failure)
+        if self._on_refusal is not None:
+            self._on_refusal(
+                RefusedCall(caller=str(identity), serial="", method=name, code=failure.code, message=failure.message)
+            )
 
     async def _replies(self, source: str, request: relay_pb2.RelayRequest) -> AsyncGenerator[Message, None]:
         """What the service replies, as far as it goes into one answer."""

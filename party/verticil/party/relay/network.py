@@ -19,6 +19,7 @@ from verticil.party.relay.post import Post
 from verticil.shared.config import RELAY
 from verticil.shared.errors import Misuse
 from verticil.shared.relay.sealing import Seals, load_sealing_key
+from verticil.shared.transport.access import RefusedCall
 from verticil.shared.transport.coordinator import Coordinator
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.peer import Peer, PeerService
@@ -52,16 +53,24 @@ class RelayNetwork:
         config: party.toml and federation.toml.
         direct: for the parties that can be dialled.
         dial: makes a connection to the miner.
+        on_refusal: told of each call through the relay that is refused for who its caller is.
 
     Raises:
         VerticilError: as `open_seals`.
     """
 
-    def __init__(self, config: PartyConfig, direct: PeerNetwork, dial: Callable[[], Coordinator]) -> None:
+    def __init__(
+        self,
+        config: PartyConfig,
+        direct: PeerNetwork,
+        dial: Callable[[], Coordinator],
+        on_refusal: Callable[[RefusedCall], None] | None = None,
+    ) -> None:
         self._federation = config.federation
         self._name = config.name
         self._relayed = config.peer is not None and config.peer.relay
         self._direct = direct
+        self._on_refusal = on_refusal
         self._challenges: dict[str, bytes] = {}
         seals = open_seals(config)
         concerned = [name for name in seals.peers if self._relayed or self._federation.peers.get(name) == RELAY]
@@ -90,7 +99,8 @@ class RelayNetwork:
             port: int | None = None
             if not self._relayed:
                 port = await stack.enter_async_context(self._direct.serve(service))
-            answering = Answering(service if self._relayed else None, self._federation.name, self._post)
+            answers = service if self._relayed else None
+            answering = Answering(answers, self._federation.name, self._post, self._on_refusal)
             stack.push_async_callback(answering.close)
             stack.push_async_callback(_ended, asyncio.create_task(self._post.run(answering), name="relay"))
             yield port

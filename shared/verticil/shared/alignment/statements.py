@@ -9,7 +9,7 @@ Does not: say who computes what (`verticil.party.alignment`, `verticil.miner.sto
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import rfc8785
@@ -83,15 +83,22 @@ def blinded_body(*, study: bytes, owner: str, hop: int, party: str, size: int, s
 
 
 def check_statement(
-    signed: common_pb2.Signed, body: bytes, *, authority: bytes, party: str, at: datetime, what: str
+    signed: common_pb2.Signed,
+    body: bytes,
+    *,
+    authority: bytes,
+    party: str,
+    at: datetime,
+    what: str,
+    revoked: Mapping[int, datetime] | None = None,
 ) -> None:
-    """Check that `party` signed exactly `body`.
+    """Check that `party` signed exactly `body`, with a certificate that is not in `revoked`.
 
     Raises:
         PeerFault: MESSAGE_INVALID, naming the party.
     """
     try:
-        verify_signed(signed, authority, role=Role.PARTY, name=party, at=at)
+        verify_signed(signed, authority, role=Role.PARTY, name=party, at=at, revoked=revoked)
     except VerticilError as error:
         raise PeerFault("MESSAGE_INVALID", f"{what}: not signed by party '{party}' ({error.code})") from None
     if signed.body != body:
@@ -108,8 +115,9 @@ def check_common(
     common_sha256: bytes,
     authority: bytes,
     at: datetime,
+    revoked: Mapping[int, datetime] | None = None,
 ) -> None:
-    """Check that every party has signed this common list.
+    """Check that every party has signed this common list, with a certificate that is not in `revoked`.
 
     Raises:
         PeerFault: ALIGNMENT_MISMATCH, naming the first party whose statement is missing or is about another list.
@@ -125,7 +133,7 @@ def check_common(
                 hint="nothing was randomized; the miner tells the parties different lists, or that party has another one",
             )
         try:
-            check_statement(signed, body, authority=authority, party=party, at=at, what="common list")
+            check_statement(signed, body, authority=authority, party=party, at=at, what="common list", revoked=revoked)
         except PeerFault as error:
             raise PeerFault(
                 "ALIGNMENT_MISMATCH", f"alignment: {error.message}", hint="nothing was randomized"

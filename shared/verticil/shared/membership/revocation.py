@@ -120,6 +120,7 @@ class DenyList:
         self._kept = kept
         self._lock = threading.Lock()
         self._number, self._serials, self._encoded = 0, frozenset[int](), b""
+        self._since: Mapping[int, dt.datetime] = {}
         self._files = FollowedFiles(self._sources, every_seconds=every_seconds, monotonic=monotonic)
         self._read()
 
@@ -127,6 +128,11 @@ class DenyList:
         """Serial numbers that count no more."""
         self._look()
         return self._serials
+
+    def since(self) -> Mapping[int, dt.datetime]:
+        """Serial number -> since when it counts no more."""
+        self._look()
+        return self._since
 
     def number(self) -> int:
         """The list's number; 0 without a list."""
@@ -170,7 +176,8 @@ class DenyList:
     def _take(self, found: x509.CertificateRevocationList) -> bool:
         if number_of(found) <= self._number:
             return False
-        self._serials = frozenset(entry.serial_number for entry in found)
+        self._since = revoked_in(found)
+        self._serials = frozenset(self._since)
         self._number, self._encoded = number_of(found), found.public_bytes(Encoding.DER)
         _log.info("deny-list %d in use: %d certificates revoked", self._number, len(self._serials))
         if self._kept is not None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from verticil.shared.errors import GateFailed, PeerFault, VerticilError
 from verticil.shared.formats.json_document import Node, parse
-from verticil.shared.release.evidence import expect, signed_statement, signer, utc_time
+from verticil.shared.release.evidence import Denied, expect, signed_statement, signer, utc_time
 from verticil.shared.study.canonical import canonical_json
 from verticil.shared.study.document import Study
 from verticil.shared.transport.identity import Role
@@ -101,6 +101,7 @@ def check_countersignatures(
     manifest_sha256: bytes,
     authority: bytes,
     anchored: bool,
+    denied: Denied,
     complete: bool,
 ) -> tuple[str, ...]:
     """Check the countersignatures of a release.
@@ -112,6 +113,7 @@ def check_countersignatures(
         manifest_sha256: of the manifest's bytes.
         authority: certificate of the federation's authority, DER.
         anchored: whether the reader brought it.
+        denied: the reader's deny-list.
         complete: whether there must be as many as the study asks for.
 
     Returns:
@@ -132,6 +134,7 @@ def check_countersignatures(
             at=statement.signed_at,
             where=entry.where,
             anchored=anchored,
+            denied=denied,
         )
         if statement.party not in study.parties or statement.party in found:
             entry.fail(f"'{statement.party}' is no party of the study, or has countersigned already")

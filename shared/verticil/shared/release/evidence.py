@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+from collections.abc import Mapping
+
+from cryptography import x509
 
 from verticil.shared.errors import GateFailed, PeerFault
 from verticil.shared.formats.json_document import Node
@@ -14,7 +17,46 @@ from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.signing import verify_signed
 from verticil.wire.v1 import common_pb2
 
-__all__ = ["base64_bytes", "expect", "signed_statement", "signer", "utc_time"]
+__all__ = ["Denied", "base64_bytes", "expect", "signed_statement", "signer", "utc_time"]
+
+
+class Denied:
+    """The reader's deny-list, and what it found.
+
+    What had been signed before its certificate was revoked stays valid, and is remembered for the reader. The time of signing is
+    the signer's own word: whoever has stolen a key can backdate with it.
+
+    Args:
+        since: serial number -> since when.
+    """
+
+    def __init__(self, since: Mapping[int, dt.datetime]) -> None:
+        self._since = since
+        self._later: dict[str, None] = {}
+
+    @property
+    def later(self) -> tuple[str, ...]:
+        """Which signers' certificates were revoked after they had signed, in words."""
+        return tuple(self._later)
+
+    def check(self, signed: common_pb2.Signed, identity: Identity, at: dt.datetime, where: str) -> None:
+        """Refuse a statement that was signed with a certificate that had been revoked by then.
+
+        Raises:
+            GateFailed: RELEASE_UNTRUSTED, naming signer, serial and time.
+        """
+        serial = x509.load_der_x509_certificate(signed.certificate).serial_number
+        since = self._since.get(serial)
+        if since is None:
+            return
+        words = f"the certificate of {identity} with serial {serial:x} was revoked at {since:%Y-%m-%d %H:%M} UTC"
+        if since <= at:
+            raise GateFailed(
+                "RELEASE_UNTRUSTED",
+                f"{where}: {words}, and this was signed at {at:%Y-%m-%d %H:%M} UTC",
+                hint="ask the federation's coordinator why it was revoked; what is published may have to be signed anew",
+            )
+        self._later[f"{words}, after it had signed this"] = None
 
 
 def signer(
@@ -26,6 +68,7 @@ def signer(
     at: dt.datetime,
     where: str,
     anchored: bool,
+    denied: Denied,
 ) -> Identity:
     """Who signed, in that role; a fault becomes one of the release.
 
@@ -33,16 +76,19 @@ def signer(
         signed, authority, role, name, at: see `verify_signed`.
         where: what was signed, for the message.
         anchored: the authority is the reader's own.
+        denied: the reader's deny-list.
 
     Raises:
         GateFailed: RELEASE_INVALID or RELEASE_UNTRUSTED.
     """
     try:
-        return verify_signed(signed, authority, role=role, name=name, at=at)
+        identity = verify_signed(signed, authority, role=role, name=name, at=at)
     except PeerFault as error:
         # Under the reader's own CA certificate, a chain that leads elsewhere is a question of trust; a wrong signature never is.
         code = "RELEASE_UNTRUSTED" if anchored and error.code != "MESSAGE_INVALID" else "RELEASE_INVALID"
         raise GateFailed(code, f"{where}: {error.message}") from None
+    denied.check(signed, identity, at, where)
+    return identity
 
 
 def signed_statement(node: Node) -> common_pb2.Signed:

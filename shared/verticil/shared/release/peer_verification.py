@@ -18,7 +18,7 @@ from verticil.shared.formats.json_document import Node
 from verticil.shared.formats.peer_statement import peer_statement
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
-from verticil.shared.release.evidence import signed_statement, signer
+from verticil.shared.release.evidence import Denied, signed_statement, signer
 from verticil.shared.release.joint import PartyStatement, check_statements, joint_model, parse_statement
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
@@ -30,7 +30,9 @@ __all__ = ["check_evidence", "check_peer_figures"]
 _TABLES = ("probability", "estimate", "standard_error", "interval_low", "interval_high", "unstable")
 
 
-def check_evidence(manifest: Node, study: Study, model: Network, *, authority: bytes, published: dt.datetime) -> int:
+def check_evidence(
+    manifest: Node, study: Study, model: Network, *, authority: bytes, published: dt.datetime, denied: Denied
+) -> int:
     """Check structure and statements of a manifest, and that `model` is what they make.
 
     Args:
@@ -39,6 +41,7 @@ def check_evidence(manifest: Node, study: Study, model: Network, *, authority: b
         model: the network of model.json.
         authority: DER of the authority that all certificates must be of.
         published: time of publication.
+        denied: the reader's deny-list.
 
     Returns:
         The number of statements.
@@ -46,12 +49,12 @@ def check_evidence(manifest: Node, study: Study, model: Network, *, authority: b
     Raises:
         GateFailed: RELEASE_INVALID.
     """
-    structure = _structure(manifest, study, authority=authority, published=published)
+    structure = _structure(manifest, study, authority=authority, published=published, denied=denied)
     nodes = manifest["statements"].items()
     if len(nodes) != len(study.parties):
         manifest["statements"].fail(f"{len(nodes)} statements, expected one of each of {', '.join(study.parties)}")
     statements = [
-        _statement(node, study, party, authority=authority, published=published)
+        _statement(node, study, party, authority=authority, published=published, denied=denied)
         for node, party in zip(nodes, study.parties, strict=True)
     ]
     try:
@@ -77,7 +80,7 @@ def check_peer_figures(node: Node, study: Study, dag: Dag) -> None:
         node.fail("what it says of readers and noise is not what the study and the structure give")
 
 
-def _structure(manifest: Node, study: Study, *, authority: bytes, published: dt.datetime) -> Structure:
+def _structure(manifest: Node, study: Study, *, authority: bytes, published: dt.datetime, denied: Denied) -> Structure:
     effective = canonical.digest(study)
     node = manifest.get("structure")
     given = given_structure(study, effective)
@@ -88,14 +91,16 @@ def _structure(manifest: Node, study: Study, *, authority: bytes, published: dt.
     if node is None:
         manifest.fail("'structure' is missing, expected the one that was learned")
     signed = signed_statement(node)
-    signer(signed, authority, role=Role.MINER, at=published, where=node.where, anchored=False)
+    signer(signed, authority, role=Role.MINER, at=published, where=node.where, anchored=False, denied=denied)
     try:
         return parse_structure(signed.body, study, effective)
     except PeerFault as error:
         node.fail(error.message)
 
 
-def _statement(node: Node, study: Study, party: str, *, authority: bytes, published: dt.datetime) -> PartyStatement:
+def _statement(
+    node: Node, study: Study, party: str, *, authority: bytes, published: dt.datetime, denied: Denied
+) -> PartyStatement:
     signed = signed_statement(node)
     try:
         statement = parse_statement(signed.body, study)
@@ -105,7 +110,16 @@ def _statement(node: Node, study: Study, party: str, *, authority: bytes, publis
         node.fail(f"a statement of '{statement.party}', expected that of '{party}'")
     if statement.computed_at > published:
         node.fail("later than the publication")
-    signer(signed, authority, role=Role.PARTY, name=party, at=statement.computed_at, where=node.where, anchored=False)
+    signer(
+        signed,
+        authority,
+        role=Role.PARTY,
+        name=party,
+        at=statement.computed_at,
+        where=node.where,
+        anchored=False,
+        denied=denied,
+    )
     return statement
 
 

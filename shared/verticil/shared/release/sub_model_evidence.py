@@ -16,7 +16,7 @@ from pathlib import Path
 from verticil.shared.errors import GateFailed, VerticilError
 from verticil.shared.formats.json_document import Json, Node
 from verticil.shared.release.content import PROPOSAL
-from verticil.shared.release.evidence import signed_statement, signer
+from verticil.shared.release.evidence import Denied, signed_statement, signer
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import check_own_part
 from verticil.shared.study.document import Study
@@ -47,6 +47,7 @@ def check_sub_model_evidence(
     *,
     authority: bytes,
     published: dt.datetime,
+    denied: Denied,
 ) -> tuple[str, ...]:
     """Check all of it; a release of all parties must hold nothing of the kind.
 
@@ -57,6 +58,7 @@ def check_sub_model_evidence(
         study: the effective study.
         authority: certificate of the federation's authority.
         published: time of publication.
+        denied: the reader's deny-list.
 
     Returns:
         The parties that were left out.
@@ -79,7 +81,7 @@ def check_sub_model_evidence(
         found = parse_sub_model(signed.body)
         if found.decided_at > published:
             manifest["sub_model"].fail("decided later than the publication")
-        signer(signed, authority, role=Role.MINER, at=found.decided_at, where=where, anchored=False)
+        signer(signed, authority, role=Role.MINER, at=found.decided_at, where=where, anchored=False, denied=denied)
         proposal_bytes = (directory / PROPOSAL).read_bytes()
         digest = hashlib.sha256(proposal_bytes).digest()
         if digest.hex() != manifest["study_digest"].text():

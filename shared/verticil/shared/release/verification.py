@@ -9,7 +9,8 @@ the result is still "untrusted": anybody can make a consistent release.
 
 A release outlives the certificates it was signed with. So validity is checked at the time at which the publisher says that it
 published (each receipt: was received), not now. That time is the publisher's own word: whoever steals a signing key can sign
-backdated releases with it after its certificate has ended.
+backdated releases with it after its certificate has ended. A deny-list is held against the same time: what was signed before its
+certificate was revoked stays valid, and the result says so.
 """
 
 from __future__ import annotations
@@ -22,16 +23,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography import x509
+
 from verticil.shared.errors import GateFailed, Misuse, VerticilError
 from verticil.shared.formats import model_json
 from verticil.shared.formats.json_document import Node, parse
 from verticil.shared.formats.peer_statement import peer_statement
 from verticil.shared.formats.privacy_statement import privacy_statement
+from verticil.shared.membership.revocation import parse_list, revoked_in
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
 from verticil.shared.release.bundle import MANIFEST, MANIFEST_FORMAT, SIGNATURE, SIGNATURE_FORMAT, to_der
 from verticil.shared.release.countersignature import check_countersignatures
-from verticil.shared.release.evidence import base64_bytes, expect, signed_statement, signer, utc_time
+from verticil.shared.release.evidence import Denied, base64_bytes, expect, signed_statement, signer, utc_time
 from verticil.shared.release.peer_verification import check_evidence, check_peer_figures
 from verticil.shared.release.sub_model_evidence import check_sub_model_evidence
 from verticil.shared.study import canonical
@@ -67,6 +71,7 @@ class VerifiedRelease:
         simulation, seed_derived: whether it says that it was simulated, or that its noise can be computed again.
         epsilon_per_person: of all randomized columns together; None without a bound. In Model I it is a promise against their
             readers and not about the parameters.
+        revoked_later: signers whose certificates were revoked after they had signed, in words.
         files: names of all files, the manifest and its signature excepted.
     """
 
@@ -88,6 +93,7 @@ class VerifiedRelease:
     simulation: bool
     seed_derived: bool
     epsilon_per_person: float | None
+    revoked_later: tuple[str, ...]
     files: tuple[str, ...]
 
 
@@ -96,6 +102,7 @@ def verify_release(
     *,
     ca_certificate: bytes | None = None,
     fingerprint: str | None = None,
+    revoked: bytes | None = None,
     before_publication: bool = False,
 ) -> VerifiedRelease:
     """Verify a release.
@@ -105,6 +112,8 @@ def verify_release(
         ca_certificate: the federation's CA certificate (PEM or DER), from a trusted place.
         fingerprint: SHA-256 of the CA certificate's or of the publisher's signing certificate's DER, from a trusted place; hex,
             colons and blanks allowed.
+        revoked: the deny-list of the federation (revoked.crl, PEM or DER): what was signed with a certificate after this was
+            revoked is refused. What was signed before stays valid, and is told.
         before_publication: the parties are still to look at it: countersignatures may be missing, those that are there must hold.
 
     Returns:
@@ -112,6 +121,7 @@ def verify_release(
 
     Raises:
         Misuse: FILE_MISSING when there is no such folder; USAGE when `fingerprint` is not one.
+        PeerFault: CERTIFICATE_INVALID, the authority did not sign the deny-list.
         GateFailed: RELEASE_INVALID when something in it does not hold; RELEASE_UNTRUSTED when all holds, but not from an anchor
             that was given (or none was).
     """
@@ -131,15 +141,25 @@ def verify_release(
     signature = parse(_read(directory, SIGNATURE), source=SIGNATURE)
     expect(signature["format"], SIGNATURE_FORMAT)
     authority = base64_bytes(signature["authority"]) if anchor is None else anchor
+    denied = Denied({} if revoked is None else _revoked(revoked, authority))
     signers = _check_signatures(
-        signature, manifest_bytes, study, authority=authority, published=published, anchored=anchor is not None
+        signature,
+        manifest_bytes,
+        study,
+        authority=authority,
+        published=published,
+        anchored=anchor is not None,
+        denied=denied,
     )
     publishers = [identity for identity, _ in signers]
     if study.model == "peer":
-        n_receipts, n_statements = 0, check_evidence(manifest, study, model, authority=authority, published=published)
+        n_receipts, n_statements = (
+            0,
+            check_evidence(manifest, study, model, authority=authority, published=published, denied=denied),
+        )
     else:
         n_receipts = _check_receipts(
-            manifest, study, authority=authority, publisher=publishers[0].name, published=published
+            manifest, study, authority=authority, publisher=publishers[0].name, published=published, denied=denied
         )
         n_statements = 0
     left_out = check_sub_model_evidence(
@@ -149,6 +169,7 @@ def verify_release(
         study,
         authority=authority,
         published=published,
+        denied=denied,
     )
     listed = signature.get("countersignatures")
     countersigned = check_countersignatures(
@@ -158,6 +179,7 @@ def verify_release(
         manifest_sha256=hashlib.sha256(manifest_bytes).digest(),
         authority=authority,
         anchored=anchor is not None,
+        denied=denied,
         # In a simulation on one machine there is nobody who could look, as there is nobody who could give a receipt.
         complete=not before_publication and (n_receipts > 0 or not manifest["simulation"].boolean()),
     )
@@ -199,6 +221,7 @@ def verify_release(
         simulation=manifest["simulation"].boolean(),
         seed_derived=manifest["seed_derived"].boolean(),
         epsilon_per_person=total.epsilon_per_person if total.bounded else None,
+        revoked_later=denied.later,
         files=files,
     )
 
@@ -287,7 +310,14 @@ def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network]:
 
 
 def _check_signatures(
-    signature: Node, manifest: bytes, study: Study, *, authority: bytes, published: dt.datetime, anchored: bool
+    signature: Node,
+    manifest: bytes,
+    study: Study,
+    *,
+    authority: bytes,
+    published: dt.datetime,
+    anchored: bool,
+    denied: Denied,
 ) -> list[tuple[Identity, str]]:
     """The miner has signed the manifest, or in Model I every party of the study; who, and the certificate's fingerprint."""
     entries = signature["signatures"].items()
@@ -302,7 +332,7 @@ def _check_signatures(
             signature=base64_bytes(entry["signature"]),
             certificate=base64_bytes(entry["certificate"]),
         )
-        identity = signer(signed, authority, role=role, at=published, where=SIGNATURE, anchored=anchored)
+        identity = signer(signed, authority, role=role, at=published, where=SIGNATURE, anchored=anchored, denied=denied)
         signers.append((identity, hashlib.sha256(signed.certificate).hexdigest()))
     names = {identity.name for identity, _ in signers}
     if role is Role.PARTY and names != set(study.parties):
@@ -327,7 +357,9 @@ def _check_privacy(node: Node, study: Study, dag: Dag) -> None:
             figure.fail(f"got {published}, the matrices in study.json give {value}")
 
 
-def _check_receipts(manifest: Node, study: Study, *, authority: bytes, publisher: str, published: dt.datetime) -> int:
+def _check_receipts(
+    manifest: Node, study: Study, *, authority: bytes, publisher: str, published: dt.datetime, denied: Denied
+) -> int:
     """One receipt of the publisher for each unit of the study; in a simulation there may be none."""
     receipts = manifest["receipts"].items()
     if not receipts and manifest["simulation"].boolean():
@@ -337,7 +369,16 @@ def _check_receipts(manifest: Node, study: Study, *, authority: bytes, publisher
         signed = signed_statement(receipt)
         body = parse(signed.body, source=f"{receipt.where}: body")
         received = utc_time(body["received_at"])
-        signer(signed, authority, role=Role.MINER, name=publisher, at=received, where=receipt.where, anchored=False)
+        signer(
+            signed,
+            authority,
+            role=Role.MINER,
+            name=publisher,
+            at=received,
+            where=receipt.where,
+            anchored=False,
+            denied=denied,
+        )
         index = body["unit"].integer()
         if index >= len(study.units) or index in units:
             body["unit"].fail(f"unit {index} has a receipt already, or the study has none of that number")
@@ -359,6 +400,14 @@ def _check_receipts(manifest: Node, study: Study, *, authority: bytes, publisher
     if len(units) != len(study.units):
         manifest["receipts"].fail(f"receipts for {len(units)} of {len(study.units)} randomized columns")
     return len(receipts)
+
+
+def _revoked(encoded: bytes, authority: bytes) -> dict[int, dt.datetime]:
+    try:
+        issuer = x509.load_der_x509_certificate(authority)
+    except ValueError:
+        raise GateFailed("RELEASE_INVALID", f"{SIGNATURE}: authority: expected an X.509 certificate") from None
+    return revoked_in(parse_list(encoded, issuer, what="deny-list"))
 
 
 def _anchor(certificate: bytes) -> bytes:

@@ -8,6 +8,7 @@ published; an auditor looks at where studies stand and takes nothing; a miner ca
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -15,7 +16,7 @@ from typing import Final, Protocol
 from verticil.shared.errors import PeerFault
 from verticil.shared.transport.identity import Identity, Role
 
-__all__ = ["NOBODY_REVOKED", "ROLES", "RefusedCall", "Revocations", "check_access", "check_revoked"]
+__all__ = ["NOBODY_REVOKED", "NOT_LET_IN", "ROLES", "RefusedCall", "Revocations", "check_access", "check_revoked"]
 
 _PARTY: Final = frozenset({Role.PARTY})
 _ANALYST: Final = frozenset({Role.ANALYST})
@@ -55,6 +56,12 @@ ROLES: Final[Mapping[str, frozenset[Role]]] = {
 """Full method name -> roles. The health methods serve the nodes' own probes; a probe needs a certificate, too."""
 
 
+NOT_LET_IN: Final = frozenset(
+    {"CERTIFICATE_INVALID", "CERTIFICATE_REVOKED", "IDENTITY_REFUSED", "PARTY_UNKNOWN", "NOT_OWNER"}
+)
+"""Codes of calls that are refused for who the caller is, or for whom it pretended to speak: an audit log has them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedCall:
     """A call that was refused for who its caller is, or claims to be; for an audit.
@@ -81,6 +88,10 @@ class Revocations(Protocol):
         """Serial numbers of certificates that count no more."""
         ...
 
+    def since(self) -> Mapping[int, dt.datetime]:
+        """The same, with the time since which each counts no more: what had been signed before stays valid."""
+        ...
+
     def number(self) -> int:
         """Number of the list; 0 without one."""
         ...
@@ -101,6 +112,9 @@ class Revocations(Protocol):
 class _NobodyRevoked:
     def serials(self) -> frozenset[int]:
         return frozenset()
+
+    def since(self) -> Mapping[int, dt.datetime]:
+        return {}
 
     def number(self) -> int:
         return 0

@@ -4,10 +4,10 @@ Three gates stand before a service, and each is shut unless it is opened: TLS ac
 federation's authority issued for this purpose; the caller's identity is the URI in that certificate, read anew for each
 call together with its validity and the deny-list (a stream also looks at that with each message, and what was revoked
 meanwhile gets no answer); the role table says who may call the method. Which call was refused for whom is logged, and told
-to `on_refusal`. A service object (see `coordinator`) then gets the identity and the parsed request. A `VerticilError` goes
-back as `ErrorDetail` in the trailing metadata, anything else as INTERNAL without text. Limits: 4 MiB a message,
-`maximum_concurrent_rpcs` calls at a time, a quarter of them for one caller, an idle time for streams in either direction. A
-renewed certificate is shown from the next handshake on.
+to `on_refusal`, and so is a call of a method that there is not. A service object (see `coordinator`) then gets the identity
+and the parsed request. A `VerticilError` goes back as `ErrorDetail` in the trailing metadata, anything else as INTERNAL
+without text. Limits: 4 MiB a message, `maximum_concurrent_rpcs` calls at a time, a quarter of them for one caller, an idle
+time for streams in either direction. A renewed certificate is shown from the next handshake on.
 
 The server belongs to the event loop in which it was started. Nothing here computes or touches the disk.
 """
@@ -20,23 +20,11 @@ import datetime as dt
 import functools
 import logging
 import time
-from collections import Counter
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Mapping,
-    Sequence,
-)
-from dataclasses import dataclass
-from typing import Final, NoReturn, Protocol, TypeAlias, TypeVar, cast
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Final, NoReturn, TypeAlias, TypeVar, cast
 
 import grpc
 import grpc.aio
-from cryptography import x509
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
@@ -44,14 +32,7 @@ from grpc_health.v1 import health_pb2
 
 from verticil.shared import logs
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
-from verticil.shared.transport.access import (
-    NOBODY_REVOKED,
-    ROLES,
-    RefusedCall,
-    Revocations,
-    check_access,
-    check_revoked,
-)
+from verticil.shared.transport.access import NOBODY_REVOKED, ROLES, RefusedCall, Revocations
 from verticil.shared.transport.client import (
     ERROR_KEY,
     KEEPALIVE_SECONDS,
@@ -60,17 +41,17 @@ from verticil.shared.transport.client import (
     REQUEST_KEY,
     request_id,
 )
-from verticil.shared.transport.coordinator import ControlService, CoordinatorService
 from verticil.shared.transport.errors_on_wire import status_of, to_detail, without_text
 from verticil.shared.transport.health import HealthService, ServiceUnknown
 from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.metrics import Metrics
-from verticil.shared.transport.peer import PeerService
-from verticil.shared.transport.pki import Credentials, CredentialSource, check_validity, identity_of, utc_now
-from verticil.shared.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, TIME_KEY, agree
-from verticil.wire.v1 import control_pb2, coordinator_pb2, peer_pb2
+from verticil.shared.transport.pki import CredentialSource, utc_now
+from verticil.shared.transport.serving.binding import Binding
+from verticil.shared.transport.serving.gate import Caller, Context, Gate, TooManyCalls
+from verticil.shared.transport.serving.handshake import Shown, shown
+from verticil.shared.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, TIME_KEY
 
-__all__ = ["SERVER_OPTIONS", "Binding", "RpcServer", "bind_control", "bind_coordinator", "bind_peer"]
+__all__ = ["SERVER_OPTIONS", "RpcServer"]
 
 T = TypeVar("T")
 
@@ -93,78 +74,8 @@ SERVER_OPTIONS: Final = (
 )
 """Channel options of a server (operations.md section e)."""
 
-_WHO_THEY_ARE: Final = frozenset(
-    {"CERTIFICATE_INVALID", "CERTIFICATE_REVOKED", "IDENTITY_REFUSED", "PARTY_UNKNOWN", "NOT_OWNER"}
-)
-"""Refused for who the caller is, or for whom it pretended to speak."""
-
 _Standing: TypeAlias = Callable[[], None]
 """Raises CERTIFICATE_REVOKED when the caller's certificate has been revoked by now."""
-
-
-class _TooManyCalls(PeerFault):
-    """The caller has as many calls under way as one may have. What else it streams is not waited for."""
-
-    def __init__(self, n_calls: int) -> None:
-        super().__init__(
-            "RESOURCE_EXHAUSTED",
-            f"{n_calls} calls of this caller are under way, as many as allowed",
-            hint="try again later",
-        )
-
-
-@dataclass(slots=True, kw_only=True)
-class _Caller:
-    """Who calls, as far as it is known."""
-
-    identity: Identity | None = None
-    serial: int = 0
-
-    def __str__(self) -> str:
-        return "unknown caller" if self.identity is None else f"{self.identity} (serial {self.serial:x})"
-
-
-class _Context(Protocol):
-    """What is used of gRPC's context of a call."""
-
-    def auth_context(self) -> Mapping[str, Sequence[bytes]]: ...
-    def invocation_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
-    def set_trailing_metadata(self, trailing_metadata: Sequence[tuple[str, str]]) -> None: ...
-    async def abort(
-        self, code: grpc.StatusCode, details: str, trailing_metadata: Sequence[tuple[str, str | bytes]]
-    ) -> None: ...
-    async def send_initial_metadata(self, initial_metadata: Sequence[tuple[str, bytes]]) -> None: ...
-    async def write(self, message: Message) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
-    """A service of the wire contract and the object that answers it.
-
-    Attributes:
-        descriptor: the service.
-        service: has one method for each rpc, by name (see `coordinator`).
-        omitted: rpcs that are not served.
-    """
-
-    descriptor: ServiceDescriptor
-    service: object
-    omitted: frozenset[str] = frozenset()
-
-
-def bind_coordinator(service: CoordinatorService) -> Binding:
-    """Serve `Coordinator` with `service`."""
-    return Binding(descriptor=coordinator_pb2.DESCRIPTOR.services_by_name["Coordinator"], service=service)
-
-
-def bind_control(service: ControlService) -> Binding:
-    """Serve `Control` with `service`."""
-    return Binding(descriptor=control_pb2.DESCRIPTOR.services_by_name["Control"], service=service)
-
-
-def bind_peer(service: PeerService) -> Binding:
-    """Serve `Peer` with `service`."""
-    return Binding(descriptor=peer_pb2.DESCRIPTOR.services_by_name["Peer"], service=service)
 
 
 class RpcServer:
@@ -200,19 +111,22 @@ class RpcServer:
     ) -> None:
         self._listen = listen
         self._credentials = credentials
-        self._federation = credentials.current().identity.federation
-        self._revocations = revocations
-        self._on_refusal = on_refusal
         self._bindings = tuple(bindings)
         self._idle = idle_timeout_seconds
         self._maximum = maximum_concurrent_rpcs
-        self._roles = roles
+        self._gate = Gate(
+            credentials.current().identity.federation,
+            roles=roles,
+            maximum=maximum_concurrent_rpcs,
+            clock=clock,
+            revocations=revocations,
+            on_refusal=on_refusal,
+        )
         self._metrics = metrics if metrics is not None else Metrics()
         self._clock = clock
         self._server: grpc.aio.Server | None = None
         self._health = HealthService(binding.descriptor.full_name for binding in self._bindings)
         self._running: set[asyncio.Task[object]] = set()
-        self._calls: Counter[str] = Counter()
 
     async def start(self) -> int:
         """Begin to serve.
@@ -232,9 +146,10 @@ class RpcServer:
             Binding(descriptor=_HEALTH, service=self._health, omitted=frozenset({"List"})),
         ):
             server.add_generic_rpc_handlers((self._handler(binding),))
+        server.add_generic_rpc_handlers((_Unknown(self._gate),))
         secure = grpc.dynamic_ssl_server_credentials(
-            _shown(self._credentials.current()),
-            cast("Callable[[], grpc.ServerCertificateConfiguration]", _Shown(self._credentials)),
+            shown(self._credentials.current()),
+            cast("Callable[[], grpc.ServerCertificateConfiguration]", Shown(self._credentials)),
             require_client_authentication=True,
         )
         try:
@@ -287,20 +202,20 @@ class RpcServer:
             self._metrics.moved(name, "out", len(raw))
             return raw
 
-        async def one_to_one(raw: bytes, context: _Context) -> Message:
+        async def one_to_one(raw: bytes, context: Context) -> Message:
             async def work(identity: Identity, _standing: _Standing) -> Message:
                 return await cast("Awaitable[Message]", behaviour(identity, parse(raw)))
 
             return await self._answer(name, context, work)
 
-        async def many_to_one(raw: AsyncIterable[bytes], context: _Context) -> Message:
+        async def many_to_one(raw: AsyncIterable[bytes], context: Context) -> Message:
             async def work(identity: Identity, standing: _Standing) -> Message:
                 async with contextlib.aclosing(self._arriving(raw, parse, standing)) as requests:
                     return await cast("Awaitable[Message]", behaviour(identity, requests))
 
             return await self._answer(name, context, work, before_ending=lambda: self._hear_out(raw, context))
 
-        async def one_to_many(raw: bytes, context: _Context) -> None:
+        async def one_to_many(raw: bytes, context: Context) -> None:
             async def work(identity: Identity, standing: _Standing) -> None:
                 replies = cast("AsyncIterator[Message]", behaviour(identity, parse(raw)))
                 async with contextlib.AsyncExitStack() as stack:
@@ -323,7 +238,7 @@ class RpcServer:
     async def _answer(
         self,
         method: str,
-        context: _Context,
+        context: Context,
         work: Callable[[Identity, _Standing], Awaitable[T]],
         *,
         before_ending: Callable[[], Awaitable[None]] | None = None,
@@ -338,7 +253,7 @@ class RpcServer:
             with logs.fields(request=_request_of(context)):
                 outcome = await self._outcome(method, context, work)
             code = outcome.code if isinstance(outcome, VerticilError) else "OK"
-            if before_ending is not None and not isinstance(outcome, _TooManyCalls):
+            if before_ending is not None and not isinstance(outcome, TooManyCalls):
                 await before_ending()
         finally:
             self._metrics.ended(method, code, time.monotonic() - begun)
@@ -347,79 +262,24 @@ class RpcServer:
         return outcome
 
     async def _outcome(
-        self, method: str, context: _Context, work: Callable[[Identity, _Standing], Awaitable[T]]
+        self, method: str, context: Context, work: Callable[[Identity, _Standing], Awaitable[T]]
     ) -> T | VerticilError:
-        caller = _Caller()
+        caller = Caller()
         try:
             context.set_trailing_metadata(self._of_ourselves())
-            identity = self._identify(context, caller)
-
-            def standing() -> None:
-                check_revoked(caller.serial, identity, self._revocations)
-
-            standing()
-            check_access(identity, method, federation=self._federation, roles=self._roles)
-            self._check_version(context)
-            self._admit(identity.uri)
+            identity = self._gate.enter(method, context, caller)
+            standing = functools.partial(self._gate.check_standing, caller, identity)
             outcome = await work(identity, standing)
             standing()
             return outcome
         except VerticilError as error:
-            self._note(method, caller, error)
+            self._gate.note(method, caller, error)
             return error
         except Exception as error:  # noqa: BLE001 (a caller is never told of what we did not foresee)
             return without_text(error, method=method)
 
-    def _note(self, method: str, caller: _Caller, error: VerticilError) -> None:
-        """Log an answer that is an error; asking too early is part of the protocol, and no news."""
-        refused = error.code in _WHO_THEY_ARE
-        level = logging.WARNING if refused else logging.DEBUG if error.code == "NOT_READY" else logging.INFO
-        _log.log(level, "%s by %s: %s", method, caller, error)
-        if refused and self._on_refusal is not None:
-            known = caller.identity is not None
-            self._on_refusal(
-                RefusedCall(
-                    caller=str(caller.identity) if known else "",
-                    serial=f"{caller.serial:x}" if known else "",
-                    method=method,
-                    code=error.code,
-                    message=error.message,
-                )
-            )
-
     def _of_ourselves(self) -> tuple[tuple[str, str], ...]:
         return (PROTOCOL_KEY, str(PROTOCOL_VERSION)), (TIME_KEY, str(round(self._clock().timestamp() * 1000)))
-
-    def _check_version(self, context: _Context) -> None:
-        told = next((value for key, value in context.invocation_metadata() or () if key == PROTOCOL_KEY), None)
-        if told is not None:
-            version = int(told) if isinstance(told, str) and told.isascii() and told.isdigit() and len(told) < 6 else 0
-            agree(version, here="the answering side", there="the calling side")
-
-    def _admit(self, caller: str) -> None:
-        """Count a call until its task ends, so that no caller can keep the others out."""
-        task = asyncio.current_task()
-        if task is None:
-            return
-        if self._calls[caller] >= max(1, self._maximum // 4):
-            raise _TooManyCalls(self._calls[caller])
-
-        def ended(_task: asyncio.Task[object]) -> None:
-            self._calls[caller] -= 1
-            if not self._calls[caller]:
-                del self._calls[caller]
-
-        self._calls[caller] += 1
-        task.add_done_callback(ended)
-
-    def _identify(self, context: _Context, caller: _Caller) -> Identity:
-        certificates = context.auth_context().get("x509_pem_cert", ())
-        if len(certificates) != 1:
-            raise PeerFault("IDENTITY_REFUSED", f"got {len(certificates)} client certificates, expected one")
-        certificate, identity = _read(bytes(certificates[0]))
-        caller.identity, caller.serial = identity, certificate.serial_number
-        check_validity(certificate, at=self._clock(), what="client certificate")
-        return identity
 
     async def _arriving(
         self, raw: AsyncIterable[bytes], parse: Callable[[bytes], Message], standing: _Standing
@@ -433,7 +293,7 @@ class RpcServer:
             standing()
             yield parse(message)
 
-    async def _hear_out(self, raw: AsyncIterable[bytes], context: _Context) -> None:
+    async def _hear_out(self, raw: AsyncIterable[bytes], context: Context) -> None:
         """Tell the caller (by the reply's metadata) that it need not go on, and pass over what it had already sent."""
         await context.send_initial_metadata(())
         with contextlib.suppress(TimeoutError):
@@ -451,42 +311,34 @@ class RpcServer:
             ) from None
 
 
-async def _abort(context: _Context, error: VerticilError) -> NoReturn:
+class _Unknown(grpc.GenericRpcHandler):
+    """Stands behind all services: what arrives here, none of them has. The caller is told so as by gRPC itself."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+        method = handler_call_details.method
+
+        async def refuse(_requests: AsyncIterable[bytes], context: Context) -> bytes:
+            self._gate.unknown(method, context)
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "", ())
+            raise AssertionError("abort returned")
+
+        return grpc.stream_unary_rpc_method_handler(refuse)
+
+
+async def _abort(context: Context, error: VerticilError) -> NoReturn:
     status = grpc.StatusCode.NOT_FOUND if isinstance(error, ServiceUnknown) else status_of(error)
     detail = to_detail(error).SerializeToString()
     await context.abort(status, error.code, trailing_metadata=((ERROR_KEY, detail),))  # in place of what was set before
     raise AssertionError("abort returned")
 
 
-def _request_of(context: _Context) -> str:
+def _request_of(context: Context) -> str:
     """The id that the caller gave to this call, if it looks like one of ours: what is logged is never a stranger's text."""
     given = next((value for key, value in context.invocation_metadata() or () if key == REQUEST_KEY), "")
     return given if isinstance(given, str) and REQUEST_ID.fullmatch(given) else request_id()
-
-
-class _Shown:
-    """What gRPC asks before each handshake, in a thread of its own: a new certificate to show, or None for the one before."""
-
-    def __init__(self, source: CredentialSource) -> None:
-        self._source = source
-        self._last = source.current()
-
-    def __call__(self) -> grpc.ServerCertificateConfiguration | None:
-        now = self._source.current()
-        if now is self._last:
-            return None
-        self._last = now
-        return _shown(now)
-
-
-def _shown(credentials: Credentials) -> grpc.ServerCertificateConfiguration:
-    return grpc.ssl_server_certificate_configuration([(credentials.key_pem, credentials.chain_pem)], credentials.ca_pem)
-
-
-@functools.lru_cache(maxsize=256)
-def _read(pem: bytes) -> tuple[x509.Certificate, Identity]:
-    certificate = x509.load_pem_x509_certificate(pem)
-    return certificate, identity_of(certificate)
 
 
 def _parsed(kind: type[Message], raw: bytes) -> Message:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -107,6 +108,7 @@ def verify_signed(
     role: Role,
     name: str | None = None,
     at: dt.datetime | None = None,
+    revoked: Mapping[int, dt.datetime] | None = None,
 ) -> Identity:
     """Check who signed a statement.
 
@@ -116,14 +118,16 @@ def verify_signed(
         role: the role that the signer must have.
         name: whose statement it must be; anybody's of that role when absent.
         at: when the certificates must have been valid; not checked when absent (a release outlives its signer's certificate).
+        revoked: the deny-list, serial number -> since when. A certificate that was on it at `at` is refused; without `at` one
+            that is on it at all, because nobody can say then that the statement is older.
 
     Returns:
         The signer, of the authority's federation.
 
     Raises:
         PeerFault: CERTIFICATE_INVALID when the certificate is not a signing certificate of the authority, valid then;
-            IDENTITY_REFUSED when the signer is another than asked for; MESSAGE_INVALID when the signature is not one of
-            this body.
+            CERTIFICATE_REVOKED when it was revoked before; IDENTITY_REFUSED when the signer is another than asked for;
+            MESSAGE_INVALID when the signature is not one of this body.
     """
     issuer, certificate = _certificate(authority, "authority"), _certificate(signed.certificate, "signer's certificate")
     check_issued(certificate, issuer, what="signer's certificate")
@@ -142,6 +146,14 @@ def verify_signed(
     ):
         if expected is not None and got != expected:
             raise PeerFault("IDENTITY_REFUSED", f"signer's certificate: {what} is '{got}', expected '{expected}'")
+    since = None if revoked is None else revoked.get(certificate.serial_number)
+    if since is not None and (at is None or since <= at):
+        raise PeerFault(
+            "CERTIFICATE_REVOKED",
+            f"the signing certificate of {identity} with serial {certificate.serial_number:x} was revoked at "
+            f"{since:%Y-%m-%d %H:%M} UTC",
+            hint="its holder makes new keys, has them signed, and signs this again",
+        )
     try:
         public_key.verify(signed.signature, signed.body)
     except InvalidSignature:

@@ -134,7 +134,15 @@ def _tree(work: Work, turn: Turn, name: str, data: bytes) -> Tree:
         mode="order-commitment", study=turn.digest, party=name, n_common=tree.n_records, common_sha256=tree.root
     )
     node = work.node
-    check_statement(commitment.statement, body, authority=node.authority, party=name, at=node.clock(), what=what)
+    check_statement(
+        commitment.statement,
+        body,
+        authority=node.authority,
+        party=name,
+        at=node.clock(),
+        what=what,
+        revoked=node.revocations.since(),
+    )
     return tree
 
 

@@ -81,7 +81,8 @@ async def find_structure(work: Work, data: Data, turn: Turn) -> None:
             f"waiting for the scores of {names} at the miner" if names else "waiting for the miner's search"
         )
     try:
-        verify_signed(reply.structure, work.node.authority, role=Role.MINER, at=work.node.clock())
+        revoked = work.node.revocations.since()
+        verify_signed(reply.structure, work.node.authority, role=Role.MINER, at=work.node.clock(), revoked=revoked)
         parse_structure(reply.structure.body, turn.study, turn.effective_digest)
     except PeerFault as error:
         raise PeerFailedError(PeerFault(error.code, f"the miner's structure: {error.message}")) from None
@@ -338,7 +339,8 @@ def _check(work: Work, turn: Turn, name: str, body: bytes) -> None:
         signed = common_pb2.Signed.FromString(body)
     except ValueError:
         raise PeerFault("MESSAGE_INVALID", "its parameters are not a signed statement") from None
-    verify_signed(signed, work.node.authority, role=Role.PARTY, name=name, at=work.node.clock())
+    node = work.node
+    verify_signed(signed, node.authority, role=Role.PARTY, name=name, at=node.clock(), revoked=node.revocations.since())
     statement = parse_statement(signed.body, turn.study)
     structure = turn.structure
     if structure is None:

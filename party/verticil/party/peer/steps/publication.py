@@ -99,7 +99,10 @@ async def _collect(work: Work, turn: Turn, name: str, manifest: bytes) -> None:
     reply = await work.peers.ask(name, lambda peer: peer.get_signature(request), what="the signature of its release")
     signed = reply.manifest
     try:
-        verify_signed(signed, work.node.authority, role=Role.PARTY, name=name, at=work.node.clock())
+        node = work.node
+        verify_signed(
+            signed, node.authority, role=Role.PARTY, name=name, at=node.clock(), revoked=node.revocations.since()
+        )
     except VerticilError as error:
         raise PeerFailedError(turn.named(error, name)) from None
     if signed.body != manifest:

@@ -264,7 +264,10 @@ class PeerStudy:
             raise WaitedForError(f"waiting for '{name}' to approve")
         signed = reply.approval
         try:
-            verify_signed(signed, self._work.node.authority, role=Role.PARTY, name=name, at=self._work.node.clock())
+            node = self._work.node
+            verify_signed(
+                signed, node.authority, role=Role.PARTY, name=name, at=node.clock(), revoked=node.revocations.since()
+            )
             await self._work.heavily(lambda: check_approval(parse_approval(signed.body), proposal, name))
         except VerticilError as error:
             raise PeerFailedError(from_code(error.code, f"party '{name}': {error.message}", hint=error.hint)) from None

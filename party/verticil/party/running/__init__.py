@@ -1,0 +1,1 @@
+"""A party that runs: its connection to the miner, what it hears there, and its studies' work."""
