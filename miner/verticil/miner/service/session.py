@@ -18,11 +18,11 @@ import dataclasses
 import datetime as dt
 import functools
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from verticil.miner.service import quorum, standing
+from verticil.miner.service.decoded import DecodedStudies
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.intake import Intake
 from verticil.miner.storage.linkage import linked_parties
@@ -43,7 +43,6 @@ MAX_PROPOSAL_BYTES: Final = 1_048_576
 MAX_EFFECTIVE_BYTES: Final = 2_097_152
 """Proposal and effective study of one task must fit into one message of 4 MiB."""
 _MAX_REASON: Final = 500
-_CACHED_STUDIES: Final = 64
 
 
 def timestamp(moment: dt.datetime) -> str:
@@ -100,8 +99,7 @@ class Session:
         self.authority = authority
         self.revocations = revocations
         self._sign = sign
-        self._studies: OrderedDict[bytes, Study] = OrderedDict()
-        self._lock = threading.Lock()
+        self._studies = DecodedStudies()
         self._parties: dict[bytes, frozenset[str]] = {}
         self._deciding = threading.Lock()  # for rules that look at one fact before they add another
 
@@ -125,18 +123,6 @@ class Session:
             )
         return record
 
-    def _study(self, key: bytes, encoded: bytes) -> Study:
-        with self._lock:
-            if key in self._studies:
-                self._studies.move_to_end(key)
-                return self._studies[key]
-        study = canonical.from_bytes(encoded)
-        with self._lock:
-            self._studies[key] = study
-            while len(self._studies) > _CACHED_STUDIES:
-                self._studies.popitem(last=False)
-        return study
-
     def concerns(self, digest: bytes, party: str) -> bool:
         """Whether the party is in the study. Asked at every poll for every study, so it is answered from memory."""
         if digest not in self._parties:
@@ -145,7 +131,7 @@ class Session:
 
     def proposal(self, record: StudyRecord) -> Study:
         """The study as submitted."""
-        return self._study(record.digest, record.proposal)
+        return self._studies.decoded(record.digest, record.proposal)
 
     def effective(self, record: StudyRecord) -> Study:
         """The study with every party's declaration.
@@ -155,7 +141,7 @@ class Session:
         """
         if not record.effective_digest:
             raise PeerFault("NOT_READY", f"study '{record.study_id}': not approved by all parties yet")
-        return self._study(record.effective_digest, record.effective)
+        return self._studies.decoded(record.effective_digest, record.effective)
 
     def current(self, record: StudyRecord) -> Study:
         """The study as it is carried out: the effective one once it is fixed, before that the proposal."""
