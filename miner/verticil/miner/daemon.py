@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from verticil.miner.carried.desk import CarriedDesk
+from verticil.miner.carried.window import Window
 from verticil.miner.config import MinerConfig, load_miner
 from verticil.miner.service.gauges import miner_gauges
 from verticil.miner.service.learning import SpawnedLearning
@@ -107,6 +109,9 @@ async def run_miner(
         seed_derived=seed_derived,
         revocations=revocations,
     )
+    desk = CarriedDesk(
+        config, node, authority=credentials.ca_pem, signer=signer, revocations=revocations, clock=node.session.clock
+    )
     followed = FollowedCredentials(credentials, config.federation)
     metrics = Metrics()
     metrics.read(functools.partial(miner_gauges, node.session, node.presence, config.state_directory, followed))
@@ -125,6 +130,8 @@ async def run_miner(
                 ending.callback(metrics.serve(config.metrics).close)
             if started is not None:
                 started(port)
+            window = asyncio.create_task(Window(desk, config.state_directory).run(), name="window")
+            ending.callback(window.cancel)
             await stop.wait()
             _log.info("stopping")
         finally:

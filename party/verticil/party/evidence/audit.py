@@ -74,6 +74,8 @@ class What(StrEnum):
     RESTORED = "restored"
     LEDGER_MENDED = "ledger-mended"
     PURGED = "purged"
+    CARRIED_OUT = "carried-out"
+    CARRIED_IN = "carried-in"
     TORN_LINE = "torn-line"
     LOG_BROKEN = "log-broken"
 
