@@ -124,18 +124,19 @@ async def run_miner(
         metrics=metrics,
     )
     async with contextlib.AsyncExitStack() as ending, node:
+        window = asyncio.create_task(Window(desk, config.state_directory).run(), name="window")
         try:
             port = await server.start()
             if config.metrics is not None:
                 ending.callback(metrics.serve(config.metrics).close)
             if started is not None:
                 started(port)
-            window = asyncio.create_task(Window(desk, config.state_directory).run(), name="window")
-            ending.callback(window.cancel)
             await stop.wait()
             _log.info("stopping")
         finally:
             node.changes.close()
+            window.cancel()
+            await asyncio.wait({window})
             await server.stop(grace_seconds=grace_seconds)
 
 

@@ -29,7 +29,13 @@ _LINKED: Final = frozenset({State.ALIGNING, State.PREPARING, State.UPLOADING})
 
 
 async def fill(
-    pouch: Pouch, coordinator: Coordinator, session: Session, party: str, *, deny_list: bytes, releases: frozenset[bytes]
+    pouch: Pouch,
+    coordinator: Coordinator,
+    session: Session,
+    party: str,
+    *,
+    deny_list: bytes,
+    releases: frozenset[bytes],
 ) -> None:
     """Put in all that the party would be told.
 
@@ -114,9 +120,7 @@ async def _one_list(pouch: Pouch, coordinator: Coordinator, request: coordinator
         )
 
 
-async def _receipts(
-    pouch: Pouch, coordinator: Coordinator, session: Session, task: coordinator_pb2.StudyTask
-) -> None:
+async def _receipts(pouch: Pouch, coordinator: Coordinator, session: Session, task: coordinator_pb2.StudyTask) -> None:
     columns = session.record(task.study_digest).columns
     for unit in task.units_received:
         held = columns[unit]

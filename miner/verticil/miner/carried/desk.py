@@ -127,9 +127,7 @@ class CarriedDesk:
                 "studies": self._stages(party),
             }
 
-    async def hand_out(
-        self, party: str, out: Path, *, releases: tuple[str, ...] = (), plain: bool = False
-    ) -> Facts:
+    async def hand_out(self, party: str, out: Path, *, releases: tuple[str, ...] = (), plain: bool = False) -> Facts:
         """Write what a party is to be told into a new file.
 
         Args:
@@ -221,7 +219,9 @@ class CarriedDesk:
 
     def _stages(self, party: str) -> list[Facts]:
         session = self._node.session
-        found = [session.record(digest) for digest in self._node.catalogue.versions() if session.concerns(digest, party)]
+        found = [
+            session.record(digest) for digest in self._node.catalogue.versions() if session.concerns(digest, party)
+        ]
         return [
             {
                 "study": record.study_id,

@@ -148,7 +148,9 @@ def ask_the_daemon(state_directory: Path, wish: Wish, *, sleep: Callable[[float]
         reply = _reply(folder, sleep)
         if "error" in reply:
             told = cast("dict[str, str]", reply["error"])
-            message = told["message"].replace(str(folder / _BUNDLE), str(target)).replace(f"{_BUNDLE}:", f"{target.name}:")
+            message = (
+                told["message"].replace(str(folder / _BUNDLE), str(target)).replace(f"{_BUNDLE}:", f"{target.name}:")
+            )
             raise from_code(told["code"], message, hint=told["hint"])
         if wish.verb == "export":
             part = target.with_name(f".{target.name}.part")
@@ -158,7 +160,9 @@ def ask_the_daemon(state_directory: Path, wish: Wish, *, sleep: Callable[[float]
             reply["file"] = str(target)
         return reply
     except FileNotFoundError:
-        raise Misuse("FILE_MISSING", f"{target}: cannot be read or written", hint="name a file in a folder that exists") from None
+        raise Misuse(
+            "FILE_MISSING", f"{target}: cannot be read or written", hint="name a file in a folder that exists"
+        ) from None
     except OSError as error:
         raise write_fault(error, target) from None
     finally:

@@ -123,6 +123,7 @@ class MinerNode:
             clock=self.session.clock,
             checkpoints=self.store.searches,
         )
+
         def serving(leases: Presence) -> Coordinator:
             return Coordinator(
                 self.session,

@@ -240,4 +240,6 @@ def _size(path: Path) -> int:
 
 
 def _between_peers() -> Misuse:
-    return Misuse("STUDY_UNSUPPORTED", "a study between peers is not carried in files", hint="use the relay: [peer] relay = true")
+    return Misuse(
+        "STUDY_UNSUPPORTED", "a study between peers is not carried in files", hint="use the relay: [peer] relay = true"
+    )

@@ -53,7 +53,7 @@ from verticil.shared.transport.signing import SigningKey
 from verticil.shared.transport.version import PROTOCOL_VERSION
 from verticil.wire.v1 import carried_pb2, coordinator_pb2
 
-__all__ = ["export_bundle", "import_bundle", "take_release"]
+__all__ = ["export_bundle", "import_bundle", "take_releases"]
 
 _HEARD: Final = frozenset({Step.CLEAR, Step.FETCH_REVIEW})
 """Steps that send nothing: an import does them, so that people find what waits for them."""
@@ -163,16 +163,28 @@ async def import_bundle(
         return {**about, "refused": refused, "studies": _stages(node)}
 
 
-async def take_release(config: PartyConfig, study: str, out: Path, *, clock: Clock = utc_now) -> Path:
-    """Write the published release that the miner's last bundle holds into a new folder.
+async def take_releases(config: PartyConfig, folder: Path, *, clock: Clock = utc_now) -> tuple[Path, ...]:
+    """Write the published releases that the miner's last bundle holds, each into a new folder with its study's digest.
 
     Raises:
-        Misuse: STUDY_UNKNOWN, FILE_EXISTS.
-        PeerFault: NOT_READY, it is not in there.
+        Misuse: FILE_EXISTS.
+        PeerFault: NOT_READY, there is none in it.
     """
-    async with _opened(config, clock) as (node, folder):
-        digest = node.site.state.find(study).digest
-        return await fetch_release(CarriedCoordinator(_answers(folder, load_journal(folder)), None), digest, out)
+    async with _opened(config, clock) as (_, kept):
+        answers = _answers(kept, load_journal(kept))
+        asked = [item.entry.file.request for item in answers if item.what == "file"]
+        digests = dict.fromkeys(request.study_digest for request in asked if not request.review)
+        if not digests:
+            raise PeerFault(
+                "NOT_READY",
+                "the miner's last bundle holds no published release",
+                hint="at the miner, when the study is published: verticil miner export PARTY --release STUDY --out FILE",
+            )
+        coordinator = CarriedCoordinator(answers, None)
+        made: list[Path] = []
+        for digest in digests:
+            made.append(await fetch_release(coordinator, digest, folder / digest.hex()[:16]))
+        return tuple(made)
 
 
 # ---- pieces
@@ -229,7 +241,9 @@ def _answers(folder: Path, journal: Journal) -> Pouch:
         )
     pouch = Pouch.read(folder / f"answers-{last.sha256.hex()[:16]}")
     if pouch is None:
-        raise DataFault("STATE_CORRUPT", f"{folder}: the miner's bundle {last.number} is gone", hint="import a newer one")
+        raise DataFault(
+            "STATE_CORRUPT", f"{folder}: the miner's bundle {last.number} is gone", hint="import a newer one"
+        )
     return pouch
 
 
@@ -286,9 +300,7 @@ async def _steps(node: Node, coordinator: CarriedCoordinator, delivery: Delivery
             node.fail(digest, error)
 
 
-async def _take_in(
-    node: Node, pouch: Pouch, journal: Journal, arrival: Arrival, *, accept_older: bool
-) -> list[Facts]:
+async def _take_in(node: Node, pouch: Pouch, journal: Journal, arrival: Arrival, *, accept_older: bool) -> list[Facts]:
     coordinator = CarriedCoordinator(pouch, None)
     refusals = [item.entry.refusal for item in pouch if item.what == "refusal"]
     _arrived(node, journal, arrival)

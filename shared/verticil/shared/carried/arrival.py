@@ -81,7 +81,11 @@ def receive(
             raise GateFailed("BUNDLE_INVALID", f"{path.name}: {what} is '{shown}', expected '{expected}'", hint=hint)
     to_miner = direction == "to-miner"
     maker = verify_signed(
-        signed, authority, role=Role.PARTY if to_miner else Role.MINER, name=statement.party if to_miner else None, at=at
+        signed,
+        authority,
+        role=Role.PARTY if to_miner else Role.MINER,
+        name=statement.party if to_miner else None,
+        at=at,
     )
     check_revoked(x509.load_der_x509_certificate(signed.certificate).serial_number, maker, revocations)
     agree(statement.protocol, here="this side", there="the side that made the bundle")

@@ -41,7 +41,13 @@ Sign = Callable[[bytes], common_pb2.Signed]
 
 
 def pack(
-    pouch: Pouch, target: Path, statement: Statement, *, sign: Sign, cover: Cover | None, before: Callable[[bytes], None]
+    pouch: Pouch,
+    target: Path,
+    statement: Statement,
+    *,
+    sign: Sign,
+    cover: Cover | None,
+    before: Callable[[bytes], None],
 ) -> Statement:
     """Write a bundle.
 

@@ -62,7 +62,9 @@ class Journal:
         return replace(self, taken=(*self.taken, reference), refused=refused)
 
 
-def check_arrival(journal: Journal, statement: Statement, sha256: bytes, *, accept_older: bool = False) -> Journal | None:
+def check_arrival(
+    journal: Journal, statement: Statement, sha256: bytes, *, accept_older: bool = False
+) -> Journal | None:
     """Whether a bundle is the next, by the rules above.
 
     Args:
@@ -152,5 +154,6 @@ def _reference(reference: Reference) -> dict[str, object]:
 def _references(value: object) -> tuple[Reference, ...]:
     items = cast("list[dict[str, object]]", value)
     return tuple(
-        Reference(number=cast("int", item["number"]), sha256=bytes.fromhex(cast("str", item["sha256"]))) for item in items
+        Reference(number=cast("int", item["number"]), sha256=bytes.fromhex(cast("str", item["sha256"])))
+        for item in items
     )

@@ -129,5 +129,7 @@ class Pouch:
                 path = folder / f"{len(items):06d}.payload"
                 items.append(Item(entry=entry, payload=path if entry.payload_size else None))
         except GateFailed as error:
-            raise DataFault("STATE_CORRUPT", f"{folder}: {error.message}", hint="import the last bundle again") from None
+            raise DataFault(
+                "STATE_CORRUPT", f"{folder}: {error.message}", hint="import the last bundle again"
+            ) from None
         return cls(folder, tuple(items))
