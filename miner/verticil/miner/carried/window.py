@@ -78,12 +78,16 @@ class Window:
         self._folder = state_directory / "carried" / "window"
 
     async def run(self) -> None:
-        """Serve until cancelled. What an earlier process left behind is removed: who asked it has been told nothing."""
-        await asyncio.to_thread(remove_tree, self._folder, ignore_errors=True)
+        """Serve until cancelled. What an earlier process had begun is removed, so that who asked need not wait for it."""
+        await asyncio.to_thread(self._clear)
         while True:
             for folder in await asyncio.to_thread(self._waiting):
                 await self._serve(folder)
             await asyncio.sleep(LOOK_SECONDS)
+
+    def _clear(self) -> None:
+        for begun in self._folder.glob(f"*/{_TAKEN}"):
+            remove_tree(begun.parent, ignore_errors=True)
 
     def _waiting(self) -> list[Path]:
         with contextlib.suppress(OSError):
