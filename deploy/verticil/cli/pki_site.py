@@ -123,7 +123,7 @@ def seal(
     ] = False,
     form: FormatOption = Format.text,
 ) -> None:
-    """Show the public half of a party's sealing key, or the miner's, which federation.toml pins; make the key if there is none."""
+    """Show the public half of a party's or the miner's sealing key, as federation.toml pins it; make the key if there is none."""
     from verticil.shared.membership.sealing_key import make_sealing_key, public_sealing_key
     from verticil.shared.transport.identity import Role
     from verticil.shared.transport.pki import identity_of, read_certificates

@@ -1,8 +1,8 @@
 """``verticil miner import`` and ``verticil miner export``: the miner's side of files that are carried.
 
 Promises
-- What a bundle asks for is done by the service that answers calls (`MinerNode.carried`), under the identity of the certificate that
-  signed the bundle. Nothing of it is done before the whole file is verified.
+- What a bundle asks for is done by the service that answers calls (`MinerNode.carried`), under the identity of the certificate
+  that signed the bundle. Nothing of it is done before the whole file is verified.
 - A bundle counts as taken in when the journal names it; a kill or a full disk before leaves what was committed, and importing the
   same file again goes on from there. Importing it once more after changes nothing.
 - One bundle at a time.

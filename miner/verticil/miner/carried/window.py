@@ -26,7 +26,7 @@ from verticil.shared.durable import remove_tree, rename, sync_directory
 from verticil.shared.errors import Misuse, PeerFault, VerticilError, from_code
 from verticil.shared.transport.errors_on_wire import without_text
 
-__all__ = ["Wish", "Window", "ask_the_daemon", "grant"]
+__all__ = ["Window", "Wish", "ask_the_daemon", "grant"]
 
 LOOK_SECONDS: Final = 0.5
 PATIENCE_SECONDS: Final = 5.0

@@ -1,14 +1,14 @@
 """``verticil party export`` and ``verticil party import``: a site's side of files that are carried.
 
 No daemon runs at such a site. An export does what a daemon does on a connection, as far as the miner's last bundle allows, and
-puts what it would send into one file; an import takes in what a poll would tell. Approval, policy, ledger, audit log and the order
-of steps are the daemon's (`verticil.party.exchange.delivery`).
+puts what it would send into one file; an import takes in what a poll would tell. Approval, policy, ledger, audit log and the
+order of steps are the daemon's (`verticil.party.exchange.delivery`).
 
 Promises
 - An export says everything that this site has to say since the bundle that it answers: one that is lost is made good by the
   next. Whatever a column leaves for is in the ledger and the audit log before the file appears, and so is the file itself.
-- An import believes nothing before the whole file is verified, and counts from the moment that the journal names it. A kill before
-  leaves a bundle that can be imported again; importing again after changes nothing.
+- An import believes nothing before the whole file is verified, and counts from the moment that the journal names it. A kill
+  before leaves a bundle that can be imported again; importing again after changes nothing.
 - Neither runs beside a daemon or beside each other (STATE_LOCKED).
 """
 

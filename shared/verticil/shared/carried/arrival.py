@@ -1,7 +1,7 @@
 """Who sent a bundle, and whether it is for this side: what a connection's handshake checks, for a file.
 
-The maker is whoever the certificate that signed the statement names: issued by this federation's authority for signing, valid now,
-not on the deny-list, of the role that makes bundles in that direction. Nothing of the content is looked at before.
+The maker is whoever the certificate that signed the statement names: issued by this federation's authority for signing, valid
+now, not on the deny-list, of the role that makes bundles in that direction. Nothing of the content is looked at before.
 """
 
 from __future__ import annotations

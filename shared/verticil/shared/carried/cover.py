@@ -1,4 +1,4 @@
-"""How the content of a bundle is kept from who finds it: each piece sealed for the recipient (HPKE, `verticil.shared.relay.hpke`).
+"""How the content of a bundle is kept from who finds it: each piece is sealed (HPKE, `verticil.shared.relay.hpke`).
 
 Both sides have a sealing key (``NAME.seal``), whose public halves stand in federation.toml: the party's in ``[sealing]``, the
 miner's as ``sealing_key`` in ``[miner]``. Bound into a seal are federation, direction, party, the bundle's number and the
