@@ -35,6 +35,7 @@ def test_the_commands_are_the_agreed_ones() -> None:
         "party ledger", "party ui", "party audit show", "party audit verify", "party revoke",
         "party backup", "party restore", "party purge", "party install-service", "miner install-service",
         "miner init", "miner run", "miner purge", "miner audit show", "miner audit verify",
+        "party export", "party import", "miner export", "miner import",
         "release fetch", "release verify", "release sample",
         "pki init", "pki issue", "pki request", "pki sign", "pki install", "pki renew", "pki revoke", "pki list", "pki seal",
         "doctor",

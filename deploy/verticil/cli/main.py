@@ -17,6 +17,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from verticil.cli import (
+    carried,
     demo,
     doctor,
     health,
@@ -79,6 +80,18 @@ party_custody.app.add_typer(
     name="audit",
     help="The log of what this site did, each line chained to the one before.",
     epilog="Example: verticil party audit verify --config party.toml",
+)
+party_custody.app.command("export", epilog="Example: verticil party export --out to-miner.carried --config party.toml")(
+    carried.party_export
+)
+party_custody.app.command("import", epilog="Example: verticil party import from-miner.carried --config party.toml")(
+    carried.party_import
+)
+miner.app.command("export", epilog="Example: verticil miner export clinic --out to-clinic.carried --config miner.toml")(
+    carried.miner_export
+)
+miner.app.command("import", epilog="Example: verticil miner import from-clinic.carried --config miner.toml")(
+    carried.miner_import
 )
 miner.app.command("install-service", epilog="Example: verticil miner install-service --print --config miner.toml")(
     service_unit.install_miner

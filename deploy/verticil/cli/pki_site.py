@@ -123,8 +123,9 @@ def seal(
     ] = False,
     form: FormatOption = Format.text,
 ) -> None:
-    """Show the public half of this party's sealing key, which federation.toml pins; make the key if there is none."""
+    """Show the public half of a party's or the miner's sealing key, as federation.toml pins it; make the key if there is none."""
     from verticil.shared.membership.sealing_key import make_sealing_key, public_sealing_key
+    from verticil.shared.transport.identity import Role
     from verticil.shared.transport.pki import identity_of, read_certificates
 
     identity = identity_of(read_certificates(certificate)[0])
@@ -134,5 +135,6 @@ def seal(
         return
     console = text_console()
     console.print(f"{'made' if made else 'found'} {path}: it stays on this machine")
-    console.print("every site's federation.toml has under [sealing], compared by telephone:")
-    console.print(f'{identity.name} = "{public}"', markup=False)
+    where, key = ("[miner]", "sealing_key") if identity.role is Role.MINER else ("[sealing]", identity.name)
+    console.print(f"every site's federation.toml has under {where}, compared by telephone:", markup=False)
+    console.print(f'{key} = "{public}"', markup=False)

@@ -60,6 +60,7 @@ class MinerConfig:
         certificate: PEM chain, the TLS leaf first.
         key: private key of the leaf.
         signing_key: Ed25519 key that signs receipts and releases.
+        sealing_key: X25519 key that opens what is carried here in files; only there where that is done.
         limits: quotas.
         workers: learning processes.
         randomized_days: days after publication until the randomized columns are deleted; 0 deletes them at once.
@@ -73,6 +74,7 @@ class MinerConfig:
     certificate: Path
     key: Path
     signing_key: Path
+    sealing_key: Path
     limits: Limits
     workers: Workers
     randomized_days: int
@@ -115,6 +117,7 @@ def load_miner(path: Path) -> MinerConfig:
             if identity.has("signing_key")
             else certificate.with_suffix(".sign")
         ),
+        sealing_key=certificate.with_suffix(".seal"),
         limits=Limits(
             max_bytes_per_study=_bounded(limits, "max_bytes_per_study", _LIMITS.max_bytes_per_study, _MEBIBYTE, 2**50),
             max_concurrent_uploads=_bounded(limits, "max_concurrent_uploads", _LIMITS.max_concurrent_uploads, 1, 1024),

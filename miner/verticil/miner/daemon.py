@@ -20,6 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from verticil.miner.carried.desk import CarriedDesk
+from verticil.miner.carried.window import Window
 from verticil.miner.config import MinerConfig, load_miner
 from verticil.miner.service.gauges import miner_gauges
 from verticil.miner.service.learning import SpawnedLearning
@@ -114,6 +116,9 @@ async def run_miner(
         seed_derived=seed_derived,
         revocations=revocations,
     )
+    desk = CarriedDesk(
+        config, node, authority=credentials.ca_pem, signer=signer, revocations=revocations, clock=node.session.clock
+    )
     followed = FollowedCredentials(credentials, config.federation)
     metrics, refusals, audit = Metrics(), Refusals(), MinerAudit(config.state_directory)
     metrics.read(
@@ -133,6 +138,7 @@ async def run_miner(
         audit.record("refused", at, who=line.who, detail=line.detail)
 
     async with node, contextlib.AsyncExitStack() as ending:
+        window = asyncio.create_task(Window(desk, config.state_directory).run(), name="window")
         try:
             look = functools.partial(_note_certificate, audit, followed)
             await ending.enter_async_context(kept(refusals, write=write, look=look, clock=utc_now))
@@ -145,6 +151,8 @@ async def run_miner(
             _log.info("stopping")
         finally:
             node.changes.close()
+            window.cancel()
+            await asyncio.wait({window})
             await server.stop(grace_seconds=grace_seconds)
 
 

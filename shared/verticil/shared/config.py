@@ -230,6 +230,7 @@ class Federation:
         peers: host:port at which each party serves its peers (Model I), by the party's name; `RELAY` for one that is reached
             through the miner; empty where none does.
         sealing: public sealing key (X25519, 32 bytes) of each party that has one, see `verticil.shared.relay.sealing`.
+        miner_sealing: the miner's, for files that are carried to it (`verticil.shared.carried`); None: it has none.
     """
 
     name: str
@@ -240,6 +241,7 @@ class Federation:
     chunk_bytes: int
     peers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     sealing: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
+    miner_sealing: bytes | None = None
 
     @property
     def relays(self) -> bool:
@@ -284,6 +286,7 @@ def load_federation(path: Path) -> Federation:
         chunk_bytes=transport.value(int, "chunk_bytes", 524_288),
         peers=peers,
         sealing=_sealing(table),
+        miner_sealing=_sealing_key(miner, "sealing_key") if miner.has("sealing_key") else None,
     )
     if federation.relays and federation.endpoint is None:
         table.fail("miner", "missing", hint='it passes on what is for the parties that are "relay" in [peers]')
@@ -327,14 +330,18 @@ def _sealing(table: Table) -> Mapping[str, bytes]:
     for name in section.names():
         if not is_name(name):
             section.fail(name[:80], "not a party's name, expected 1 to 63 of A-Z a-z 0-9 _ -")
-        digits = section.value(str, name)
-        if len(digits) != 64 or set(digits) - set("0123456789abcdef"):
-            section.fail(name, "expected 64 hexadecimal digits", hint="verticil pki seal shows them at that site")
-        keys[name] = bytes.fromhex(digits)
+        keys[name] = _sealing_key(section, name)
         if (other := owners.setdefault(keys[name], name)) != name:
             section.fail(name, f"is the key of '{other}' already", hint="each party makes its own")
     section.finish()
     return MappingProxyType(keys)
+
+
+def _sealing_key(table: Table, key: str) -> bytes:
+    digits = table.value(str, key)
+    if len(digits) != 64 or set(digits) - set("0123456789abcdef"):
+        table.fail(key, "expected 64 hexadecimal digits", hint="verticil pki seal shows them at that site")
+    return bytes.fromhex(digits)
 
 
 def _check_address(table: Table, key: str, address: str) -> None:

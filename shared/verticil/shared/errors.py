@@ -160,6 +160,8 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     # gates
     "RELEASE_INVALID": ("GateFailed", 6),
     "BACKUP_INVALID": ("GateFailed", 6),
+    "BUNDLE_INVALID": ("GateFailed", 6),
+    "BUNDLE_OUT_OF_ORDER": ("GateFailed", 6),
     "RELEASE_UNTRUSTED": ("GateFailed", 6),
     "LINT_FAILED": ("GateFailed", 6),
     "AUDIT_BROKEN": ("GateFailed", 6),

@@ -124,16 +124,23 @@ class MinerNode:
             clock=self.session.clock,
             checkpoints=self.store.searches,
         )
+
         self.relay = Relay(self.changes, max_bytes=limits.max_relay_bytes, monotonic=monotonic)
-        self.coordinator = Coordinator(
-            self.session,
-            self.changes,
-            presence,
-            self.scores,
-            self.relay,
-            max_concurrent_uploads=limits.max_concurrent_uploads,
-            revocations=revocations,
-        )
+
+        def serving(leases: Presence) -> Coordinator:
+            return Coordinator(
+                self.session,
+                self.changes,
+                leases,
+                self.scores,
+                self.relay,
+                max_concurrent_uploads=limits.max_concurrent_uploads,
+                revocations=revocations,
+            )
+
+        self.coordinator = serving(presence)
+        # The same rules and facts. Leases of its own: a party whose files are carried here is not online.
+        self.carried = serving(Presence(monotonic=monotonic))
         self.control = Control(self.session, self.changes, presence, detail=self.conductor.detail)
         self.presence = presence
         self._work: tuple[asyncio.Task[None], ...] = ()

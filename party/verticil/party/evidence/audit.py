@@ -58,6 +58,8 @@ class What(StrEnum):
     RESTORED = "restored"
     LEDGER_MENDED = "ledger-mended"
     PURGED = "purged"
+    CARRIED_OUT = "carried-out"
+    CARRIED_IN = "carried-in"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ import asyncio
 import functools
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 from typing import Final, TypeVar, cast
 
 import numpy as np
@@ -49,7 +49,7 @@ from verticil.party.exchange.transfer import Stoppable, StoppedError
 from verticil.party.exchange.upload import send_artifact
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.coordinator import Coordinator
+from verticil.shared.transport.coordinator import AnsweredLater, Coordinator
 from verticil.shared.transport.errors_on_wire import to_detail
 from verticil.shared.transport.identity import Role
 from verticil.shared.transport.signing import verify_signed
@@ -87,13 +87,18 @@ class Delivery:
         self._told: tuple[Coordinator, int] | None = None
         self._transfer = Stoppable()
         self._for_people = False  # no rule approves it
+        self._on_its_way: set[int] = set()  # units that were taken without a receipt, which comes with the next answer
 
     def stop_transfer(self) -> None:
         """The study was revoked or denied: break off what is under way to the miner."""
         self._transfer.stop()
 
-    async def step(self, coordinator: Coordinator) -> bool:
+    async def step(self, coordinator: Coordinator, *, only: Set[Step] | None = None) -> bool:
         """Do the next step.
+
+        Args:
+            coordinator: the connection.
+            only: steps that are done; before another one nothing is. None: all.
 
         Returns:
             Whether something was done; False: it is others' turn.
@@ -123,6 +128,8 @@ class Delivery:
             else:
                 await self._tell_votes(coordinator, record)
             return False
+        if only is not None and found.step not in only:
+            return False
         try:
             await actions[found.step](coordinator, record)
         except StoppedError:
@@ -139,7 +146,7 @@ class Delivery:
             automatic=self._site.config.policy.approval in {"auto", "rules"} and not self._for_people,
             own_units=frozenset(study.units_of(self._site.config.name)),
             spooled=frozenset(spooled),
-            receipted=frozenset(unit for unit, item in spooled.items() if item.receipt is not None),
+            receipted=frozenset(unit for unit, item in spooled.items() if item.receipt is not None) | self._on_its_way,
             review=self._site.minutes.review(self._digest),
             countersigns=self._site.config.policy.approval == "auto",
         )
@@ -283,31 +290,55 @@ class Delivery:
     async def _send(self, coordinator: Coordinator, record: StudyRecord) -> None:
         """Send one unit that is not receipted yet. One at a time, so that a denial stops the next."""
         site = self._site
-        agreed = await asyncio.to_thread(self._agreed, record)
+        await asyncio.to_thread(self._agreed, record)
         spooled = await asyncio.to_thread(site.state.artifacts, record.digest, record.task.effective_digest)
         there = set(record.task.units_received) | {unit for unit, item in spooled.items() if item.receipt is not None}
+        there |= self._on_its_way
         item = next(item for unit, item in spooled.items() if unit not in there)
         if not await asyncio.to_thread(self._node.spool.holds, item.sha256):
             await asyncio.to_thread(site.state.forget_artifact, record.digest, item.unit)
             return  # it is randomized again: the same bytes
         await self._uploaded(coordinator, len(there), len(spooled), 0)
         await asyncio.to_thread(enter_in_ledger, self._site, record, item, RECIPIENT, self._node.clock())
-        receipt = await self._transfer.run(
-            send_artifact(
-                coordinator,
-                effective_digest=record.task.effective_digest,
-                unit=item.unit,
-                path=self._node.spool.path(item.sha256),
-                sha256=item.sha256,
-                chunk_bytes=site.config.federation.chunk_bytes,
-                progress=functools.partial(self._uploaded, coordinator, len(there), len(spooled)),
-            )
+        sending = send_artifact(
+            coordinator,
+            effective_digest=record.task.effective_digest,
+            unit=item.unit,
+            path=self._node.spool.path(item.sha256),
+            sha256=item.sha256,
+            chunk_bytes=site.config.federation.chunk_bytes,
+            progress=functools.partial(self._uploaded, coordinator, len(there), len(spooled)),
         )
-        self._check_receipt(receipt, item, agreed)
+        try:
+            receipt = await self._transfer.run(sending)
+        except AnsweredLater:
+            self._on_its_way.add(item.unit)
+            return
+        await self._accept_receipt(record, item, receipt)
+
+    async def take_receipt(self, unit: int, receipt: common_pb2.Signed) -> bool:
+        """Take in a receipt that comes by itself, for a unit that was sent before.
+
+        Returns:
+            Whether it is one that was waited for.
+
+        Raises:
+            PeerFault: STUDY_MISMATCH, it is not of what was sent.
+        """
+        record = await asyncio.to_thread(self._site.state.study, self._digest)
+        spooled = await asyncio.to_thread(self._site.state.artifacts, self._digest, record.task.effective_digest)
+        item = spooled.get(unit)
+        if item is None or item.receipt is not None:
+            return False
+        await self._accept_receipt(record, item, receipt)
+        return True
+
+    async def _accept_receipt(self, record: StudyRecord, item: Artifact, receipt: common_pb2.Signed) -> None:
+        self._check_receipt(receipt, item, record.study_id)
         signed = hashlib.sha256(receipt.body).digest()
         event = unit_event(What.RECEIPT, record, item, recipient=RECIPIENT, peer_event=signed)
-        await asyncio.to_thread(site.audit.record, event, self._node.clock())
-        await asyncio.to_thread(site.state.receipted, record.digest, item.unit, receipt.body)
+        await asyncio.to_thread(self._site.audit.record, event, self._node.clock())
+        await asyncio.to_thread(self._site.state.receipted, record.digest, item.unit, receipt.body)
 
     # ---- publication
 
@@ -339,8 +370,8 @@ class Delivery:
     async def _uploaded(self, coordinator: Coordinator, n_done: int, n_units: int, percent: int) -> None:
         await self._progress(coordinator, "uploading", (100 * n_done + percent) // n_units)
 
-    def _check_receipt(self, receipt: common_pb2.Signed, item: Artifact, agreed: Agreed) -> None:
-        where = f"study '{agreed.study.id}': the receipt of unit {item.unit}"
+    def _check_receipt(self, receipt: common_pb2.Signed, item: Artifact, study_id: str) -> None:
+        where = f"study '{study_id}': the receipt of unit {item.unit}"
         try:
             node = self._node
             verify_signed(receipt, node.authority, role=Role.MINER, at=node.clock(), revoked=node.revocations.since())

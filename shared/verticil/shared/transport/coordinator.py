@@ -28,10 +28,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import Protocol, TypeAlias
 
+from verticil.shared.errors import PeerFault
 from verticil.shared.transport.identity import Identity
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
-__all__ = ["BlindedSource", "Control", "ControlService", "Coordinator", "CoordinatorService", "Source"]
+__all__ = [
+    "AnsweredLater",
+    "BlindedSource",
+    "Control",
+    "ControlService",
+    "Coordinator",
+    "CoordinatorService",
+    "Source",
+]
 
 Source: TypeAlias = Iterable[coordinator_pb2.PutPseudonymsRequest] | AsyncIterable[coordinator_pb2.PutPseudonymsRequest]
 """What `Coordinator.put_pseudonyms` takes. A plain iterable is read in a worker thread, so it may read a file."""
@@ -39,6 +48,13 @@ BlindedSource: TypeAlias = (
     Iterable[coordinator_pb2.PutBlindedRequest] | AsyncIterable[coordinator_pb2.PutBlindedRequest]
 )
 """What `Coordinator.put_blinded` takes."""
+
+
+class AnsweredLater(PeerFault):
+    """The request was taken, and its answer comes with what the miner tells next: there is no line to it, files are carried."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__("NOT_READY", f"{what}: goes to the miner in a file, and so does the answer come")
 
 
 class Coordinator(Protocol):

@@ -1,0 +1,485 @@
+"""Feature 38: a party without a line takes part through files, beside two that are online, and the release is the same.
+
+One federation of three in this process: `north` and `south` are connected, `island` exchanges files. What its files hold is
+looked for the planted id and value; what an untrue file does is tried on copies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from verticil.miner.carried.desk import CarriedDesk
+from verticil.miner.carried.once import grant_once
+from verticil.miner.carried.window import Window, Wish, ask_the_daemon
+from verticil.miner.config import load_miner
+from verticil.miner.service.learning import InlineLearning
+from verticil.miner.service.node import MinerNode
+from verticil.party.carried import desk as site_desk
+from verticil.party.config import PartyConfig, load_party
+from verticil.party.control.site import Site as OpenSite
+from verticil.party.daemon import run_party
+from verticil.party.evidence.reports import revoke, verify_audit
+from verticil.party.office import approve
+from verticil.shared.config import load_federation
+from verticil.shared.durable import Step, watched
+from verticil.shared.errors import DataFault, GateFailed, Misuse, PeerFault, VerticilError
+from verticil.shared.membership.sealing_key import make_sealing_key, public_sealing_key
+from verticil.shared.release.verification import verify_release
+from verticil.shared.study.canonical import to_bytes
+from verticil.shared.study.reading import read_study
+from verticil.shared.study.states import State
+from verticil.shared.transport.access import NOBODY_REVOKED
+from verticil.shared.transport.fetch import fetch_release
+from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
+from verticil.shared.transport.pki import load_credentials, utc_now
+from verticil.shared.transport.signing import SigningKey
+from verticil.simulation.chaos.sameness import essence
+from verticil.simulation.in_process import run_federation
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, copied, provision
+from verticil.wire.v1 import control_pb2
+
+CANARY_ID, CANARY_VALUE = "canary-4711-id", "kanarienvogel-77"
+PARTIES = ("north", "south", "island")
+STUDY = """schema = 1
+id = "ferry"
+title = "t"
+purpose = "p"
+model = "central"
+expires = 2099-12-31
+
+[[party]]
+name = "north"
+[[party]]
+name = "south"
+[[party]]
+name = "island"
+
+[linkage]
+mode = "{linkage}"
+minimum_common_records = 100
+
+[[variable]]
+name = "smoker"
+party = "north"
+categories = ["no", "yes"]
+
+[[variable]]
+name = "ill"
+party = "south"
+categories = ["no", "yes"]
+
+[[variable]]
+name = "diet"
+party = "island"
+categories = ["fish", "meat", "other"]
+other = "other"
+
+[[variable]]
+name = "sport"
+party = "island"
+categories = ["no", "yes"]
+
+[randomization_default]
+scheme = "symmetric"
+epsilon = 2.5
+
+[structure]
+method = "tree"
+
+[release]
+synthetic_records = 200
+seed = 11
+{more}"""
+
+
+def federation(root: Path, n: int = 400) -> Provisioned:
+    draw = np.random.default_rng(5)
+    ids = [CANARY_ID, *(f"p{number:05d}" for number in range(n))]
+    columns: dict[str, dict[str, list[str]]] = {"north": {"smoker": ["no", "yes"]}, "south": {"ill": ["no", "yes"]}}
+    columns["island"] = {"diet": ["fish", "meat"], "sport": ["no", "yes"]}
+    tables: dict[str, Path] = {}
+    (root / "tables").mkdir(parents=True)
+    for party, named in columns.items():
+        rows = [[person, *(str(draw.choice(labels)) for labels in named.values())] for person in ids]
+        if party == "island":
+            rows[0][1] = CANARY_VALUE
+        tables[party] = root / "tables" / f"{party}.csv"
+        lines = [",".join(["id", *named]), *(",".join(row) for row in rows)]
+        tables[party].write_text("\n".join(lines) + "\n")
+    return provision(
+        root / "federation",
+        federation="ferry",
+        sites=[Site(name=name, table=path, id_column="id") for name, path in tables.items()],
+        limits=OPEN_LIMITS,
+        endpoint="localhost:1",
+        listen="127.0.0.1:0",
+        hosts=("localhost",),
+        seed=3,
+    )
+
+
+class Ferry:
+    """The federation at work, with `island` on the other side of the water."""
+
+    def __init__(self, made: Provisioned, node: MinerNode, desk: CarriedDesk, place: Path) -> None:
+        self.made, self.node, self.desk, self.place = made, node, desk, place
+        self.island = load_party(made.parties["island"] / "party.toml")
+        self.desk_folder = node.store.root / "carried" / "island"
+        self.files: list[Path] = []
+        self.free = 10**12
+        config = load_federation(made.analyst / "federation.toml")
+        analyst = load_credentials(made.analyst / "pki" / "analyst.crt", made.analyst / "pki" / "analyst.key", config)
+        self.control = InMemoryControl(node.control, analyst.identity)
+
+    def desk_anew(self) -> CarriedDesk:
+        """The desk after federation.toml has changed."""
+        config = load_miner(self.made.miner / "miner.toml")
+        signer = SigningKey.load(config.signing_key, config.certificate)
+        authority = self.made.ca_certificate.read_bytes()
+        return CarriedDesk(
+            config, self.node, authority=authority, signer=signer, revocations=NOBODY_REVOKED, clock=utc_now
+        )
+
+    def facts(self) -> object:
+        """Everything that the miner durably knows, and which bundles it has taken in."""
+        catalogue = self.node.catalogue
+        journal = self.desk_folder / "journal.json"
+        return catalogue.versions(), journal.read_bytes() if journal.exists() else b""
+
+    async def submit(self, proposal: Any) -> bytes:
+        request = control_pb2.SubmitStudyRequest(proposal=to_bytes(proposal))
+        return (await self.control.submit_study(request)).study_digest
+
+    def new(self, name: str) -> Path:
+        self.files.append(self.place / f"{len(self.files):02d}-{name}")
+        return self.files[-1]
+
+    async def to_island(self, **how: Any) -> dict[str, Any]:
+        await self.desk.hand_out("island", file := self.new("to-island"), plain=True, **how)
+        return await site_desk.import_bundle(self.island, file)
+
+    async def out(self, file: Path | None = None, *, plain: bool = True) -> dict[str, Any]:
+        return await site_desk.export_bundle(self.island, file or self.new("to-miner"), plain=plain)
+
+    async def exported(self) -> Path:
+        await self.out()
+        return self.files[-1]
+
+    async def to_miner(self) -> dict[str, Any]:
+        return await self.desk.take_in(await self.exported())
+
+    async def others_turn(self, digest: bytes) -> None:
+        """Wait until nothing has changed for a moment: the others, and the miner, have done what they can."""
+        while True:
+            generation = self.node.changes.generation
+            await self.node.changes.wait(generation, 0.2)
+            if self.node.changes.generation == generation:
+                state = self.node.session.state(self.node.session.record(digest))
+                assert state is not State.FAILED, self.node.session.record(digest).failure
+                return
+
+    async def until(self, digest: bytes, reached: Callable[[Any, State], bool]) -> None:
+        async with asyncio.timeout(60):
+            while True:
+                generation = self.node.changes.generation
+                record = self.node.session.record(digest)
+                state = self.node.session.state(record)
+                if reached(record, state):
+                    return
+                assert state not in {State.FAILED, State.DENIED}, record.failure
+                await self.node.changes.wait(generation, 1)
+
+
+@contextlib.asynccontextmanager
+async def at_work(made: Provisioned, place: Path) -> AsyncGenerator[Ferry]:
+    ferries: list[Ferry] = []
+    config = load_miner(made.miner / "miner.toml")
+    credentials = load_credentials(config.certificate, config.key, config.federation)
+    signer = SigningKey.load(config.signing_key, config.certificate)
+    node = MinerNode(
+        config.state_directory,
+        identity=credentials.identity,
+        authority=credentials.ca_pem,
+        signer=signer,
+        executor=InlineLearning(clock=utc_now),
+        limits=config.limits,
+        randomized_days=30,
+        simulation=True,
+        seed_derived=True,
+        free_bytes=lambda _: ferries[0].free if ferries else 10**12,
+    )
+    desk = CarriedDesk(
+        config, node, authority=credentials.ca_pem, signer=signer, revocations=NOBODY_REVOKED, clock=utc_now
+    )
+    stop = asyncio.Event()
+    place.mkdir(exist_ok=True)
+    async with node:
+        online = []
+        for name in ("north", "south"):
+            party = load_party(made.parties[name] / "party.toml")
+            who = load_credentials(party.certificate, party.key, party.federation).identity
+
+            def dial(who: Any = who) -> Any:
+                return InMemoryCoordinator(node.coordinator, who)
+
+            online.append(asyncio.create_task(run_party(party, dial, stop=stop)))
+        try:
+            ferries.append(Ferry(made, node, desk, place))
+            yield ferries[0]
+        finally:
+            stop.set()
+            node.changes.close()
+            await asyncio.gather(*online, return_exceptions=True)
+
+
+def study(root: Path, linkage: str = "keyed-hash", more: str = "") -> Any:
+    (path := root / "study.toml").write_text(STUDY.format(linkage=linkage, more=more))
+    return read_study(path)
+
+
+def lines(island: PartyConfig) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (island.state_directory / "audit.jsonl").read_text().splitlines()]
+
+
+def altered(path: Path, at: int) -> Path:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    (copy := path.with_name(f"altered-{at}")).write_bytes(data)
+    return copy
+
+
+async def no_island_file_counts(ferry: Ferry, file: Path) -> None:
+    """Copies of a bundle that are not whole are refused, with the place, and nothing of them is taken in."""
+    data = file.read_bytes()
+    for copy, place in (
+        (altered(file, len(data) - 1), r"altered in piece 0, bytes [\d,]+ to [\d,]+"),
+        (altered(file, 40), "statement at its beginning|signature"),
+        (file.with_name("short"), r"cut off after [\d,]+ bytes, in piece 0"),
+        (file.with_name("shorter"), "cut off in the statement"),
+        (file.with_name("long"), "bytes after its end"),
+        (ferry.files[1], "direction is 'to-party', expected 'to-miner'"),
+    ):
+        if copy.name in {"short", "shorter", "long"}:
+            copy.write_bytes({"short": data[:-9], "shorter": data[:60], "long": data + b"x"}[copy.name])
+        before = ferry.facts()
+        with pytest.raises(VerticilError, match=place):
+            await ferry.desk.take_in(copy)
+        assert ferry.facts() == before
+
+
+def test_feature_38_the_release_is_that_of_the_run_with_everybody_online(tmp_path: Path) -> None:
+    made = federation(tmp_path)
+    proposal = study(tmp_path)
+    other = copied(made, tmp_path / "ferried")
+    asyncio.run(run_federation(made, proposal, tmp_path / "online", seeded=True))
+    manual = other.parties["island"] / "party.toml"
+    manual.write_text(manual.read_text().replace('approval = "auto"', 'approval = "manual"'))
+
+    async def ferried() -> list[Path]:
+        async with at_work(other, tmp_path / "sticks") as ferry:
+            with pytest.raises(PeerFault, match="nothing of the miner's was imported"):
+                await ferry.out()
+            digest = await ferry.submit(proposal)
+            assert (await ferry.to_island())["studies"][0]["state"] == "awaiting_approval"
+
+            # Nothing of the table's leaves before somebody approves.
+            assert (await ferry.out())["holds"] == {}
+            approve(ferry.island, "ferry", "demo@island", key=other.parties["island"] / "secrets" / "approver.key")
+            first = ferry.new("approval, lost for now")
+            assert set((await ferry.out(first))["holds"]) == {"approval"}
+
+            # Lost on the way: the next says it again, and the lost one is refused when it turns up.
+            await ferry.until(digest, lambda record, _: len(record.approvals) == 2)
+            await no_island_file_counts(ferry, await ferry.exported())
+            taken = await ferry.desk.take_in(ferry.files[-1])
+            assert (taken["bundle"], taken["skipped"], taken["refused"]) == (3, [1, 2], [])
+            with pytest.raises(GateFailed, match=r"bundle 2 of party 'island'.*bundle 3 was imported before"):
+                await ferry.desk.take_in(first)
+            assert (await ferry.desk.take_in(ferry.files[-1]))["repeated"] is True
+            await ferry.until(digest, lambda record, state: state is State.ALIGNING)
+
+            # The list goes, the common people come, the confirmation goes.
+            await ferry.to_island()
+            assert (await site_desk.import_bundle(ferry.island, ferry.files[-1]))["repeated"] is True
+            await ferry.to_miner()
+            await ferry.until(digest, lambda record, state: record.n_common is not None)
+            await ferry.to_island()
+            await ferry.to_miner()
+            await ferry.until(digest, lambda record, state: len(record.columns) == 2)
+
+            # The columns: in ledger and audit log before the file is there; a full disk at the miner stops it, for now.
+            await ferry.to_island()
+            columns = await ferry.exported()
+            with OpenSite.open(ferry.island) as site:
+                assert len(site.ledger.rows()) == 2
+            assert verify_audit(ferry.island)["ok"] is True
+            assert [line["event"] for line in lines(ferry.island)][-3:] == ["send", "send", "carried-out"]
+            ferry.free = 0
+            with pytest.raises(VerticilError, match="RESOURCE_EXHAUSTED"):
+                await ferry.desk.take_in(columns)
+            ferry.free = 10**12
+            assert (await ferry.desk.take_in(columns))["refused"] == []
+            await ferry.until(digest, lambda record, state: state is State.PUBLISHED)
+            assert not ferry.node.presence.online("island")
+            assert ferry.node.presence.online("north")
+
+            # The receipts, the published release, and what is left at the site.
+            with pytest.raises(PeerFault, match="NOT_READY: the miner's last bundle holds no published release"):
+                await site_desk.take_releases(ferry.island, tmp_path / "taken")
+            await ferry.to_island(releases=("ferry",))
+            (home,) = await site_desk.take_releases(ferry.island, tmp_path / "taken")
+            assert [line["event"] for line in lines(ferry.island)].count("receipt") == 2
+            assert not list((ferry.island.state_directory / "spool").glob("*"))
+            home.rename(tmp_path / "carried")
+            return ferry.files
+
+    files = asyncio.run(ferried())
+    verify_release(tmp_path / "carried", ca_certificate=made.ca_certificate.read_bytes())
+    assert essence(tmp_path / "carried") == essence(tmp_path / "online")
+    assert len(files) > 10
+    assert (
+        max(file.stat().st_size for file in files if file.exists()) > 16 * 401
+    )  # the list of pseudonyms is in one of them, plain
+    needles = [text.encode() for text in (CANARY_ID, CANARY_VALUE, CANARY_VALUE.upper())]
+    assert [file.name for file in files if file.exists() for needle in needles if needle in file.read_bytes()] == []
+
+
+def pin_sealing_keys(made: Provisioned) -> None:
+    """What the operators do once: make the miner's sealing key, and pin both at both sides."""
+    pinned = public_sealing_key(made.parties["island"] / "pki" / "island.seal")
+    path, _ = make_sealing_key(made.miner / "pki" / "miner.seal")
+    for node in (made.miner, made.parties["island"]):
+        document = node / "federation.toml"
+        text = document.read_text().replace("[miner]\n", f'[miner]\nsealing_key = "{public_sealing_key(path)}"\n')
+        document.write_text(text + f'\n[sealing]\nisland = "{pinned}"\n')
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+async def killed_everywhere(work: Callable[[], Awaitable[Any]], *places: Path) -> Any:
+    """Break `work` off before its first durable step in `places`, then before its second, and so on, until it ends well."""
+    for number in itertools.count():
+        left = number
+
+        def watch(step: Step) -> None:
+            nonlocal left
+            ours = step.moment == "before" and any(step.path.is_relative_to(place) for place in places)
+            if ours and step.path.suffix != ".sqlite" and (left := left - 1) < 0:
+                raise KilledError
+
+        try:
+            with watched(watch):
+                return await work(), number
+        except KilledError:
+            continue
+    raise AssertionError
+
+
+@pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_feature_38_sealed_blinded_countersigned_and_killed_at_every_step(tmp_path: Path, everywhere: bool) -> None:
+    """Killed at each step of one crossing, or of all."""
+    made = federation(tmp_path, 150)
+    proposal = study(tmp_path, "dh-psi", '\n[publish]\ncountersign = "all"\n')
+    other = copied(made, tmp_path / "ferried")
+    asyncio.run(run_federation(made, proposal, tmp_path / "online", seeded=True))
+
+    async def ferried() -> int:
+        steps = 0
+        async with at_work(other, tmp_path / "sticks") as ferry:
+            with pytest.raises(Misuse, match=r"miner\.sealing_key: missing, so a bundle cannot be sealed"):
+                await ferry.desk.hand_out("island", ferry.new("nobody"))
+            pin_sealing_keys(other)
+            ferry.desk = ferry.desk_anew()
+            ferry.island = load_party(other.parties["island"] / "party.toml")
+            digest = await ferry.submit(proposal)
+            all_places = (other.parties["island"], tmp_path / "sticks", ferry.desk_folder)
+            for crossing in range(12):
+                places = all_places if everywhere or crossing == 3 else ()
+                await ferry.desk.hand_out("island", down := ferry.new("to-island"))
+                _, taken = await killed_everywhere(
+                    lambda down=down: site_desk.import_bundle(ferry.island, down), *places
+                )
+                _, made_in = await killed_everywhere(lambda: ferry.out(plain=False), *places)
+                _, given = await killed_everywhere(lambda: ferry.desk.take_in(ferry.files[-1]), *places)
+                steps += taken + made_in + given
+                if ferry.node.session.state(ferry.node.session.record(digest)) is State.PUBLISHED:
+                    break
+                await ferry.others_turn(digest)
+            await ferry.until(digest, lambda record, state: state is State.PUBLISHED)
+            await fetch_release(ferry.control, digest, tmp_path / "carried")
+            assert b"artifact" not in b"".join(file.read_bytes() for file in ferry.files if file.exists())
+            return steps
+
+    assert asyncio.run(ferried()) > (100 if everywhere else 15)
+    carried, online = essence(tmp_path / "carried"), essence(tmp_path / "online")
+    # Blinding keys are drawn for each run, and with them the order of the people in the columns.
+    assert {name for name in carried if carried[name] != online[name]} == {f"column {unit}" for unit in range(4)}
+
+
+def test_feature_38_what_is_not_for_this_side_is_refused_and_a_withdrawal_is_carried(tmp_path: Path) -> None:
+    made = federation(tmp_path / "one")
+    foreign = federation(tmp_path / "two")
+
+    async def ferried() -> None:
+        async with at_work(made, tmp_path / "sticks") as ferry:
+            digest = await ferry.submit(study(tmp_path))
+            await ferry.desk.hand_out("north", norths := ferry.new("for north"), plain=True)
+            with pytest.raises(GateFailed, match="party is 'north', expected 'island'"):
+                await site_desk.import_bundle(ferry.island, norths)
+            await ferry.to_island()
+            file = await ferry.exported()
+            async with at_work(foreign, tmp_path / "other sticks") as abroad:
+                with pytest.raises(PeerFault, match="CERTIFICATE_INVALID"):
+                    await abroad.desk.take_in(file)
+            await ferry.desk.take_in(file)
+            revoke(ferry.island, "ferry", "demo@island", "we made a mistake", at=utc_now())
+            told = ferry.new("withdrawal")
+            assert set((await ferry.out(told))["holds"]) == {"withdrawal"}
+            assert set((await ferry.out())["holds"]) == {"withdrawal"}  # nobody has said that the first one arrived
+            await ferry.desk.take_in(ferry.files[-1])
+            await ferry.until(digest, lambda record, state: state is State.WITHDRAWN)
+            await ferry.to_island()
+            assert (await ferry.out())["holds"] == {}
+
+    asyncio.run(ferried())
+
+
+def test_feature_38_a_command_reaches_the_daemon_that_holds_the_state(tmp_path: Path) -> None:
+    made = federation(tmp_path)
+
+    async def ferried() -> None:
+        async with at_work(made, tmp_path / "sticks") as ferry:
+            await ferry.submit(study(tmp_path))
+            config = load_miner(made.miner / "miner.toml")
+            down, up = tmp_path / "down", tmp_path / "up"
+            wish = Wish(verb="export", file=down, party="island", plain=True)
+            with pytest.raises(DataFault, match="STATE_LOCKED"):
+                await grant_once(config, wish)
+            serving = asyncio.create_task(Window(ferry.desk, config.state_directory).run())
+            facts = await asyncio.to_thread(ask_the_daemon, config.state_directory, wish)
+            assert (facts["file"], facts["bundle"]) == (str(down), 1)
+            await site_desk.import_bundle(ferry.island, down)
+            await ferry.out(up)
+            wish = Wish(verb="import", file=up)
+            assert (await asyncio.to_thread(ask_the_daemon, config.state_directory, wish))["party"] == "island"
+            (short := tmp_path / "short").write_bytes((await ferry.exported()).read_bytes()[:-1])
+            wish = Wish(verb="import", file=short)
+            with pytest.raises(GateFailed, match="short: is cut off after"):
+                await asyncio.to_thread(ask_the_daemon, config.state_directory, wish)
+            serving.cancel()
+            await asyncio.wait({serving})
+        facts = await grant_once(config, Wish(verb="export", file=tmp_path / "again", party="island", plain=True))
+        assert facts["bundle"] == 2
+
+    asyncio.run(ferried())
