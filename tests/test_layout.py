@@ -81,6 +81,46 @@ def project() -> dict[str, frozenset[str]]:
     return modules
 
 
+def imported_at_start(source: str) -> frozenset[str]:
+    """What a module needs before it is there: no import inside a function, none for types alone."""
+    found: set[str] = set()
+    waiting: list[ast.stmt] = list(ast.parse(source).body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.If):
+            waiting += node.orelse if ast.unparse(node.test) == "TYPE_CHECKING" else [*node.body, *node.orelse]
+        elif isinstance(node, ast.Try):
+            waiting += [*node.body, *node.orelse, *node.finalbody]
+    return frozenset(found)
+
+
+def circles(imports: Imports) -> list[str]:
+    """Modules that need each other: which of them is imported first decides whether they can be."""
+    waiting = {module: {target for target in targets if target in imports} for module, targets in imports.items()}
+    while ready := [module for module, targets in waiting.items() if not targets]:
+        for module in ready:
+            del waiting[module]
+        for targets in waiting.values():
+            targets.difference_update(ready)
+    return sorted(waiting)
+
+
+def test_no_modules_import_each_other() -> None:
+    modules = {}
+    for wing in WINGS:
+        for path in (ROOT / wing).rglob("*.py"):
+            name = ".".join(path.relative_to(ROOT / wing).with_suffix("").parts).removesuffix(".__init__")
+            modules[name] = imported_at_start(path.read_text(encoding="utf-8"))
+    assert len(modules) > 40
+    assert circles(modules) == []
+    planted = {"a": frozenset({"b.thing", "b"}), "b": frozenset({"c"}), "c": frozenset({"a"}), "d": frozenset({"a"})}
+    assert circles(planted) == ["a", "b", "c", "d"]
+    assert imported_at_start("from a import b\nif TYPE_CHECKING:\n    from c import d\n") == {"a", "a.b"}
+
+
 def within(module: str, *packages: str) -> bool:
     return any(module == package or module.startswith(package + ".") for package in packages)
 

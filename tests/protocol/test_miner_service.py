@@ -1146,21 +1146,25 @@ def endless_job(folder: Path) -> LearningJob:
     )
 
 
+def child_processes() -> set[str]:
+    return set(Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the list of child processes from /proc")
 async def test_cancelling_kills_the_learning_process_at_once(tmp_path: Path) -> None:
     reading = asyncio.Event()
+    others = child_processes()
     run = SpawnedLearning(tmp_path / "cache").run(endless_job(tmp_path), lambda stage, _percent: reading.set())
     task = asyncio.create_task(run)
     await reading.wait()
-    children = set(Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())
+    children = child_processes() - others
     begin = asyncio.get_running_loop().time()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert asyncio.get_running_loop().time() - begin < 2.0
-    left = set(Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())
     assert children
-    assert not left & children
+    assert not child_processes() & children
 
 
 async def test_the_learning_process_ends_with_its_miner(tmp_path: Path) -> None:

@@ -37,7 +37,6 @@ from verticil.simulation.provision import OPEN_LIMITS, Provisioned, provision
 from verticil.simulation.provision import Site as Table
 
 N = 60
-NOW = dt.datetime.now(dt.UTC).replace(microsecond=0)
 STUDY = """schema = 1
 id = "three"
 title = "Three"
@@ -80,6 +79,7 @@ class Clock:
     def __init__(self, made: Provisioned) -> None:
         self._catalogue = load_miner(made.miner / "miner.toml").state_directory / "catalogue.sqlite"
         self._late = False
+        self._start = dt.datetime.now(dt.UTC).replace(microsecond=0)
 
     def __call__(self) -> dt.datetime:
         if not self._late and self._catalogue.exists():
@@ -88,7 +88,7 @@ class Clock:
                 contextlib.closing(sqlite3.connect(f"file:{self._catalogue}?mode=ro", uri=True)) as database,
             ):
                 self._late = database.execute("SELECT count(*) FROM approval").fetchone()[0] >= 2
-        return NOW + dt.timedelta(hours=2) if self._late else NOW
+        return self._start + dt.timedelta(hours=2) if self._late else self._start
 
 
 @pytest.fixture

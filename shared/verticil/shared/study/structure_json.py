@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeVar, cast
 
 from verticil.shared.config import Table
 from verticil.shared.study import rules
 from verticil.shared.study.document import CustomRule, GeneticRule, HillClimbRule, OrderRule, StructureRule
+from verticil.shared.study.json_value import Json
 
-__all__ = ["Json", "is_null", "optional", "structure_from", "structure_to_json"]
-
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+__all__ = ["is_null", "optional", "structure_from", "structure_to_json"]
 
 _Number = TypeVar("_Number", int, float, str)
 

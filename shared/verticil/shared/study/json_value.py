@@ -1,0 +1,9 @@
+"""What a JSON document holds, as a type."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+__all__ = ["Json"]
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
