@@ -1,6 +1,6 @@
 """Every decoder of test_decoders.py under libFuzzer: documents that grow towards code that no document has reached yet.
 
-Each decoder gets a process of its own (`coverage_guided.py`), some seconds of it (VERTICIL_FUZZ_SECONDS, 10 unless given), and a
+Each decoder gets a process of its own (of `coverage_guided.py`), some seconds (VERTICIL_FUZZ_SECONDS, else 10), and a
 limit of memory that the system enforces. It starts from the decoder's valid example. Skipped where atheris is not installed.
 """
 
@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,26 +40,47 @@ pytestmark = [
 ]
 
 
-def fuzzed(name: str, folder: Path, seconds: int = SECONDS) -> tuple[int, str]:
-    """How many documents the decoder was given, and what was found; empty: nothing."""
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), name, str(folder), str(seconds)],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-    )
-    told = "\n".join(line for line in done.stdout.splitlines() if line)
-    count = re.search(r"number_of_executed_units: (\d+)", done.stderr)
-    documents = [path.read_bytes()[:400] for path in (folder / "found").glob("*")]
-    found = "" if done.returncode == 0 and not documents else f"{told[-3000:]}\n{done.stderr[-1500:]}\n{documents}"
-    return int(count[1]) if count else 0, found
+class Fuzzer:
+    """The program, which is asked for one decoder after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = (folder / "log").open("wb")
+        self._process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        )
+
+    def fuzz(self, name: str, seconds: int = SECONDS) -> tuple[int, str]:
+        """How many documents the decoder was given, and what was found; empty: nothing."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{seconds} {name}\n")
+        self._process.stdin.flush()
+        place, _, code = self._process.stdout.readline().strip().rpartition(" ")
+        told = (Path(place) / "told").read_text(errors="replace")
+        count = re.search(r"number_of_executed_units: (\d+)", told)
+        documents = [path.read_bytes()[:400] for path in (Path(place) / "found").iterdir()]
+        return int(count[1]) if count else 0, "" if code == "0" and not documents else f"{told[-5000:]}\n{documents}"
+
+    def close(self) -> None:
+        self._process.communicate()  # it ends with its input
+        self._log.close()
+
+
+@pytest.fixture(scope="module")
+def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fuzzer]:
+    found = Fuzzer(tmp_path_factory.mktemp("guided"))
+    yield found
+    found.close()
 
 
 @pytest.mark.parametrize("name", named(Path(__file__).with_name("test_decoders.py"), "NAMES"))
-def test_documents_that_reach_further(name: str, tmp_path: Path, in_the_table: Callable[..., None]) -> None:
-    executions, found = fuzzed(name, tmp_path)
+def test_documents_that_reach_further(name: str, fuzzer: Fuzzer, in_the_table: Callable[..., None]) -> None:
+    executions, found = fuzzer.fuzz(name)
     print(f"{name}: {executions} documents in {SECONDS} s")
     assert found == ""
     assert executions > 20
@@ -69,6 +90,6 @@ def test_documents_that_reach_further(name: str, tmp_path: Path, in_the_table: C
 
 
 @pytest.mark.parametrize("name", named(PROGRAM, "PLANTED"))
-def test_a_planted_fault_is_found(name: str, tmp_path: Path) -> None:
-    _, found = fuzzed(name, tmp_path, seconds=60)
+def test_a_planted_fault_is_found(name: str, fuzzer: Fuzzer) -> None:
+    _, found = fuzzer.fuzz(name, 60)
     assert ("KeyError" if "fault" in name else "MemoryError") in found
