@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pandas as pd
 import pytest
@@ -43,6 +44,17 @@ from verticil.shared.study.document import (
 )
 from verticil.shared.study.pairs import Structure, given_structure
 from verticil.shared.study.readers import reads
+
+# Every run tries the same examples. `--hypothesis-profile=explore` tries others; what it finds becomes an example of its test.
+hypothesis.settings.register_profile("repeatable", derandomize=True)
+hypothesis.settings.register_profile("explore", derandomize=False, max_examples=500)
+hypothesis.settings.load_profile("repeatable")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests with processes begin: they are the longest, and no worker shall be left alone with one at the end."""
+    items.sort(key=lambda item: "system" not in item.path.parts)
+
 
 HARD_LABELS = (
     "<=50K",

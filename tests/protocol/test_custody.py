@@ -19,6 +19,7 @@ import pytest
 from verticil.cli.main import main
 from verticil.miner.config import load_miner
 from verticil.miner.service.node import MinerNode
+from verticil.party.alignment.workshop import Workshop
 from verticil.party.config import load_party
 from verticil.party.control.site import Site
 from verticil.party.custody.backup import backup, restore
@@ -326,13 +327,18 @@ def test_what_lies_elsewhere_is_kept_and_named(tmp_path: Path, make_site: Any) -
         .replace('federation = "federation.toml"', 'federation = "../shared/federation.toml"')
     )
     (folder / "party.toml").write_text(text)
-    backup(load_party(folder / "party.toml"), tmp_path / "made", WORDS)
+    config = load_party(folder / "party.toml")
+    workshop = Workshop(config.state_directory, bytes(32))
+    workshop.key()
+    workshop.path("own.list").write_bytes(b"tokens")
+    backup(config, tmp_path / "made", WORDS)
     away = tmp_path / "other-machine" / "deep" / "north"
     facts: Any = restore(tmp_path / "made", away, WORDS)
     assert set(facts["elsewhere"]) == {str(shared / "federation.toml"), str(shared / "ca.crt")}
     assert "federation.toml" in facts["problem"]
     for origin, path in facts["elsewhere"].items():
         assert (away / path).read_bytes() == Path(origin).read_bytes()
+    assert {path.name for path in away.rglob("linkage/*/*")} == {"own.list"}, "no scalar blinds a second time"
 
 
 @pytest.fixture

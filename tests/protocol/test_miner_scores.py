@@ -71,9 +71,9 @@ INFORMATION = {
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pki")
-    create_authority(folder, "trial")
+    create_authority(folder, "trial", at=NOW)
     for name, role in (("miner", Role.MINER), ("anna", Role.ANALYST), *((party, Role.PARTY) for party in PARTIES)):
-        issue(folder, name, role, folder, hosts=["127.0.0.1"] if role is Role.MINER else [])
+        issue(folder, name, role, folder, hosts=["127.0.0.1"] if role is Role.MINER else [], at=NOW)
     return folder
 
 
@@ -560,7 +560,8 @@ def test_a_catalogue_of_the_first_version_gets_the_tables(tmp_path: Path) -> Non
     connection = sqlite3.connect(path)
     connection.executescript(
         "DROP TABLE score; DROP TABLE scored_study; DROP TABLE revocation; DROP TABLE deletion; DROP TABLE review;"
-        "DROP TABLE countersignature; DROP TABLE commitment; DROP TABLE blinded; PRAGMA user_version = 1;"
+        "DROP TABLE countersignature; DROP TABLE commitment; DROP TABLE blinded; DROP TABLE declined; DROP TABLE sub_model;"
+        "PRAGMA user_version = 1;"
     )
     connection.close()
     after = Catalogue(path)

@@ -60,6 +60,7 @@ from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 PARTIES = ("north", "south", "west")
 N_COMMON = 300
 NOW = dt.datetime.now(dt.UTC).replace(microsecond=0)
+"""When the certificates are issued, and where every clock begins, however late in a long run."""
 
 
 class Clock:
@@ -81,11 +82,11 @@ class Keys:
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
     folder = tmp_path_factory.mktemp("pki")
-    create_authority(folder / "ca", "trial")
+    create_authority(folder / "ca", "trial", at=NOW)
     signing = {}
     for name, role in (("miner", Role.MINER), *((party, Role.PARTY) for party in PARTIES)):
         hosts = ("localhost",) if role is Role.MINER else ()
-        files = issue(folder / "ca", name, role, folder / name, hosts=hosts)
+        files = issue(folder / "ca", name, role, folder / name, hosts=hosts, at=NOW)
         signing[name] = SigningKey.load(files.signing_key, files.certificate)
     return Keys(authority=(folder / "ca" / "ca.crt").read_bytes(), signing=signing)
 

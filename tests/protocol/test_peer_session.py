@@ -59,8 +59,9 @@ from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 NAMES = ("north", "south", "west")
 N_COMMON = 300
-NOW = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(minutes=5)
-"""Every party's clock stands still, a little after the certificates of this run are issued."""
+ISSUED = dt.datetime.now(dt.UTC).replace(microsecond=0)
+NOW = ISSUED + dt.timedelta(minutes=5)
+"""Every party's clock stands still, a little after the certificates are issued: whenever in a long run they are."""
 LINKAGE_KEY = bytes(range(32))
 STUDY = """
 schema = 1
@@ -386,10 +387,10 @@ class Federation:
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("pki")
-    (folder / "sha256").write_text(create_authority(folder / "ca", "trial", demo=True))
-    issue(folder / "ca", "miner", Role.MINER, folder, hosts=("localhost",), days=1)
+    (folder / "sha256").write_text(create_authority(folder / "ca", "trial", demo=True, at=ISSUED))
+    issue(folder / "ca", "miner", Role.MINER, folder, hosts=("localhost",), days=1, at=ISSUED)
     for name in (*NAMES, "stranger"):
-        issue(folder / "ca", name, Role.PARTY, folder, hosts=("localhost",), days=1)
+        issue(folder / "ca", name, Role.PARTY, folder, hosts=("localhost",), days=1, at=ISSUED)
     return folder
 
 

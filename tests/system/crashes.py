@@ -18,12 +18,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import dataclasses
 import datetime as dt
+import functools
 import hashlib
 import json
 import os
 import shutil
+import sqlite3
 import sys
 import threading
 import traceback
@@ -60,21 +63,33 @@ title = "Crash"
 purpose = "test"
 model = "{model}"
 expires = 2099-12-31
-party = [{{ name = "clinic" }}, {{ name = "insurer" }}]
-linkage = {{ minimum_common_records = 10 }}
+party = [{{ name = "clinic" }}, {{ name = "insurer" }}{party}]
+linkage = {{ mode = "{mode}", minimum_common_records = 10 }}
 variable = [
   {{ party = "clinic", name = "smoker", categories = ["no", "yes"] }},
   {{ party = "insurer", name = "claims", categories = ["0", "1-2", "3+"] }},
+{variable}
 ]
 randomization_default = {{ scheme = "symmetric", epsilon = 3.0 }}
 structure = {structure}
 release = {{ synthetic_records = 50, seed = 7 }}
+{quorum}
 """
+ABSENT = {
+    "party": ', { name = "bank" }',
+    "variable": '  { party = "bank", name = "credit", categories = ["no", "yes"] },',
+    "quorum": 'quorum = { deadline = "2h", min = 2 }',
+}
+"""A third party that never comes; the study goes on without it."""
 STRUCTURES = {
     "central": '{ method = "given", parents = { claims = ["smoker"] } }',
+    "sub-model": '{ method = "tree" }',
     "peer": '{ method = "given", parents = { claims = ["smoker"] } }',
     "peer-learned": '{ method = "tree", score = "mutual-information" }',
+    "peer-blinded": '{ method = "given", parents = { claims = ["smoker"] } }',
 }
+OF_THE_ORDER = frozenset({"manifest.json", "manifest.sig"})
+"""Files of a release in which the digest of the common list is."""
 GENERAL = frozenset(
     {
         *(
@@ -212,8 +227,10 @@ class Federation:
     """A provisioned federation, copied for every life that it shall live."""
 
     def __init__(self, folder: Path, kind: str) -> None:
-        self.folder, self.model = folder, kind.split("-", maxsplit=1)[0]
+        self.folder, self.absent = folder, kind == "sub-model"
+        self.model = "central" if self.absent else kind.split("-", maxsplit=1)[0]
         self.learned = kind == "peer-learned"
+        self.mode = "dh-psi" if kind == "peer-blinded" else "keyed-hash"
         tables = folder / "template" / "tables"
         tables.mkdir(parents=True)
         (tables / "clinic.csv").write_text(
@@ -222,7 +239,14 @@ class Federation:
         (tables / "insurer.csv").write_text(
             "id,claims\n" + "".join(f"p{i},{('0', '1-2', '3+')[i % 3]}\n" for i in range(5, N))
         )
-        (folder / "study.toml").write_text(STUDY.format(model=self.model, structure=STRUCTURES[kind]))
+        (folder / "study.toml").write_text(
+            STUDY.format(
+                model=self.model,
+                mode=self.mode,
+                structure=STRUCTURES[kind],
+                **(ABSENT if self.absent else dict.fromkeys(ABSENT, "")),
+            )
+        )
         self.study = read_study(folder / "study.toml")
         self.template = provision(
             folder / "template" / "federation",
@@ -273,12 +297,31 @@ class Federation:
 
     def _be(self, made: Provisioned, watcher: Watcher) -> None:
         run: Any = run_peers if self.model == "peer" else run_federation
+        clock = functools.partial(self._time, made)
         with durable.watched(watcher):
-            asyncio.run(run(made, self.study, made.root.parent / "release", seeded=True, clock=lambda: self.now))
+            asyncio.run(run(made, self.study, made.root.parent / "release", seeded=True, clock=clock))
+
+    def _time(self, made: Provisioned) -> dt.datetime:
+        """It stands still; where a party is absent, it passes the deadline when the others' approvals are at the miner."""
+        catalogue = made.miner / "state" / "catalogue.sqlite"
+        if not self.absent or not catalogue.exists():
+            return self.now
+        with (
+            contextlib.suppress(sqlite3.OperationalError),  # it is being made
+            contextlib.closing(sqlite3.connect(f"file:{catalogue}?mode=ro", uri=True)) as database,
+        ):
+            if database.execute("SELECT count(*) FROM approval").fetchone()[0] == 2:
+                return self.now + dt.timedelta(hours=2)
+        return self.now
 
     def digests(self, made: Provisioned) -> dict[str, str]:
         folder = made.root.parent / "release"
-        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+        names = {path.name for path in folder.iterdir()}
+        if (
+            self.mode == "dh-psi"
+        ):  # scalars are never from a seed: the common order, which is signed, is another in each run
+            names -= OF_THE_ORDER
+        return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in sorted(names)}
 
 
 def chain(federation: Federation, *, lossy: bool, moments: frozenset[str]) -> dict[str, Any]:

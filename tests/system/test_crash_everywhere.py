@@ -51,7 +51,7 @@ def test_feature_11_a_study_that_dies_after_every_kind_of_step_publishes_the_sam
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("disk", ["keeps", "forgets"])
-@pytest.mark.parametrize("kind", ["central", "peer", "peer-learned"])
+@pytest.mark.parametrize("kind", ["central", "sub-model", "peer", "peer-learned", "peer-blinded"])
 def test_feature_11_before_and_after_and_on_a_disk_that_forgets(
     kind: str, disk: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

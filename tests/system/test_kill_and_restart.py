@@ -1,7 +1,11 @@
-"""SIGKILL during the upload, of the miner and of a party: the study finishes, and what is stored is what would have been."""
+"""SIGKILL during the upload, of the miner and of a party: the study finishes, and what is stored is what would have been.
+
+The undisturbed run, by ``verticil study run --on prod``, is also what a run of the same file in one process is compared with.
+"""
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -10,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from verticil.cli.main import main
+from verticil.simulation.chaos.sameness import differences, essence
 from verticil.wire.v1 import common_pb2
 
 N = 40_000
@@ -33,14 +39,38 @@ def people(
 
 
 @pytest.fixture(scope="module")
-def undisturbed(make_module_nodes: Callable[..., Any], people: dict[str, Path]) -> dict[int, tuple[bytes, bytes]]:
+def published(make_module_nodes: Callable[..., Any], people: dict[str, Path]) -> Any:
+    """A federation of processes after a whole run of its study; the release is in the analyst's folder."""
     nodes = make_module_nodes("undisturbed", seed=5, tables=people)
     nodes.point_to(nodes.start_miner())
     for party in nodes.made.parties:
         nodes.start_party(party)
-    nodes.publish(nodes.submit())
+    place = nodes.made.analyst
+    files = ["--federation", str(place / "federation.toml"), "--certificate", str(place / "pki" / "analyst.crt")]
+    assert main(["study", "run", str(place / "study.toml"), "--on", "prod", *files, "--out", str(place / "run")]) == 0
     assert set(nodes.stop().values()) == {0}
-    return stored_columns(nodes)
+    return nodes
+
+
+@pytest.fixture(scope="module")
+def undisturbed(published: Any) -> dict[int, tuple[bytes, bytes]]:
+    return stored_columns(published)
+
+
+def test_feature_31_one_study_file_gives_one_release_in_a_process_and_in_the_federation(
+    published: Any, people: dict[str, Path], tmp_path: Path
+) -> None:
+    """With the secrets of one seed: the randomized columns, the network, the synthetic records, byte for byte."""
+    data = [word for party, path in people.items() for word in ("--data", f"{party}={path}")]
+    study = published.made.analyst / "study.toml"
+    words = [str(study), "--on", "local", *data, "--seed", "5", "--out", str(tmp_path / "run")]
+    assert main(["study", "run", *words]) == 0
+    one, other = published.made.analyst / "run" / "release", tmp_path / "run" / "release"
+    models = [json.loads((folder / "model.json").read_bytes()) for folder in (one, other)]
+    assert [model.pop("simulation") for model in models] == [False, True]  # each says what it was
+    assert models[0] == models[1]
+    assert differences(essence(one), essence(other)) == ["model.json"]
+    assert {f"column {unit}" for unit in range(5)} < essence(one).keys()
 
 
 @pytest.mark.parametrize("victim", ["miner", "clinic"])

@@ -167,6 +167,29 @@ def test_feature_13_the_miner_sees_nothing_and_the_release_is_the_same(
     assert [needle for needle in private["values and ids"] if needle in plain] == []
 
 
+@pytest.mark.slow
+def test_feature_14_dh_psi_between_peers_through_the_miner_shows_it_no_token(
+    write_tables_of_peers: Callable[..., dict[str, Path]], peer_study_text: str, tmp_path: Path
+) -> None:
+    """Whole daemons: the miner has no token, and whoever can open the envelopes finds no id."""
+    tables = write_tables_of_peers(tmp_path, 250, canary_id=CANARY_ID, canary_value=CANARY_VALUE)
+    study = peer_study_text.replace('mode = "keyed-hash"', 'mode = "dh-psi"').replace("= 1000", "= 100")
+    tape = Tape()
+    made, release = run(tmp_path, tables, study, PARTIES, tape)
+    assert json.loads((release / "model.json").read_bytes())["privacy"]["alignment"]["mode"] == "dh-psi"
+    plain, chunks = opened(made, tape)
+    lists = {
+        bytes(chunk) for chunk in chunks if len(chunk) % 32 == 0 and len(chunk) > 6000 and not chunk.startswith(MAGIC)
+    }
+    assert len(lists) >= 9, "three parties, three hops"
+    tokens = [token for whole in lists for token in (whole[start : start + 32] for start in range(0, len(whole), 640))]
+    seen = b"\n".join([*tape.blobs, *(path.read_bytes() for path in made.miner.rglob("*") if path.is_file())])
+    ids = [line.split(b",")[0] for line in tables["insurer"].read_bytes().splitlines()[1:]]
+    assert [token for token in tokens if token in seen] == []
+    assert [token for token in tokens if token not in plain] == []
+    assert [needle for needle in [CANARY_VALUE.encode(), CANARY_ID.encode(), *ids[:50]] if needle in seen + plain] == []
+
+
 def test_feature_12_some_are_dialled_and_some_are_not(
     people: dict[str, Path], direct: dict[str, bytes], peer_study_text: str, tmp_path: Path
 ) -> None:

@@ -80,13 +80,13 @@ def test_an_alignment_is_recorded_once_and_only_when_it_is_large_enough(tmp_path
     for position, items in enumerate(names):
         files.pseudonyms(position, complete=True).write_bytes(as_array(items).tobytes())
     assert len(read_list(files.pseudonyms(0, complete=True))) == 20
-    assert align(files, catalogue, study, ["a", "b"], minimum=16) == 15
+    assert align(files, catalogue, study, {"a": 0, "b": 1}, minimum=16) == 15
     record = catalogue.study(study)
     assert record is not None
     assert record.n_common is None
     assert not files.bitmap(0).exists()
     for _ in range(2):
-        assert align(files, catalogue, study, ["a", "b"], minimum=15) == 15
+        assert align(files, catalogue, study, {"a": 0, "b": 1}, minimum=15) == 15
         record = catalogue.study(study)
         assert record is not None
         assert (record.n_common, record.version) == (15, 2)

@@ -155,7 +155,7 @@ def test_what_is_not_a_catalogue_is_refused(tmp_path):
     connection = sqlite3.connect(newer)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(DataFault, match="version 99, expected 3"):
+    with pytest.raises(DataFault, match="version 99, expected 4"):
         Catalogue(newer)
 
 

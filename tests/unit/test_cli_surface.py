@@ -27,11 +27,11 @@ COMMANDS = dict(leaves(typer.main.get_command(app)))
 def test_the_commands_are_the_agreed_ones() -> None:
     assert {" ".join(path) for path in COMMANDS} == {
         "demo", "simulate", "reproduce", "healthcheck",
-        "study check", "study draft", "study submit", "study status", "study list", "study cancel",
+        "study check", "study draft", "study submit", "study status", "study list", "study cancel", "study run",
         "party init", "party run", "party check", "party status", "party approve", "party deny",
         "party inbox", "party show", "party preview", "party countersign",
         "party approver keygen", "party approver add", "party approver list", "party load", "party release",
-        "party ledger", "party audit show", "party audit verify", "party revoke",
+        "party ledger", "party ui", "party audit show", "party audit verify", "party revoke",
         "party backup", "party restore", "party purge", "party install-service", "miner install-service",
         "miner init", "miner run", "miner purge",
         "release fetch", "release verify", "release sample",

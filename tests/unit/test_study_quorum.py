@@ -11,6 +11,7 @@ import pytest
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.study import canonical
 from verticil.shared.study.document import QuorumRule
+from verticil.shared.study.quorum import check_quorum
 from verticil.shared.study.reading import read_study
 
 STUDY = """schema = 1
@@ -55,7 +56,7 @@ def test_feature_32_only_studies_with_a_deadline_have_it_in_their_digest(tmp_pat
         ('quorum = { deadline = "9999d" }', "STUDY_INVALID", "quorum.deadline"),
         ("quorum = {}", "STUDY_INVALID", "deadline"),
         ('quorum = { deadline = "72h", dead = 1 }', "STUDY_INVALID", "dead"),
-        ('quorum = { deadline = "72h", min = 1 }', "STUDY_UNSUPPORTED", "every party"),
+        ('quorum = { deadline = "72h", min = 1 }', "STUDY_INVALID", "quorum.min: got 1, expected 2 to 2"),
     ],
 )
 def test_feature_32_a_deadline_that_is_none_is_refused(tmp_path, quorum, code, words):
@@ -68,3 +69,12 @@ def test_feature_32_bytes_of_a_peer_are_checked_too(tmp_path):
     study = read(tmp_path, 'quorum = { deadline = "72h" }')
     with pytest.raises(PeerFault, match=r"quorum\.deadline"):
         canonical.from_bytes(canonical.to_bytes(dataclasses.replace(study, quorum=QuorumRule(deadline_seconds=1))))
+
+
+def test_feature_32_between_peers_a_minimum_is_refused_with_the_reason(tmp_path):
+    study = read(tmp_path, 'quorum = { deadline = "72h", min = 2 }')
+    assert study.quorum == QuorumRule(deadline_seconds=72 * 3600, minimum=2)
+    with pytest.raises(Misuse, match="between peers every party is needed, because there is no miner") as caught:
+        check_quorum(dataclasses.replace(study, model="peer"), source="study.toml")
+    assert caught.value.code == "STUDY_UNSUPPORTED"
+    assert "a deadline alone" in caught.value.hint

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.channels import privacy
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.study import canonical, rules
+from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_declarations, read_study
 
@@ -346,8 +347,9 @@ def test_the_mode_of_linkage_is_read_and_stands_in_the_digest(tmp_path: Path, mo
     assert (canonical.digest(study) == canonical.digest(plain)) == (mode == "keyed-hash")
 
 
-def test_between_peers_nobody_can_compare_blinded_lists(tmp_path: Path):
-    study = read(tmp_path, SMALL + '[linkage]\nmode = "dh-psi"\n')
-    with pytest.raises(Misuse, match="'dh-psi' needs a miner") as caught:
-        rules.check(dataclasses.replace(study, model="peer"), source="study.toml")
-    assert caught.value.code == "STUDY_UNSUPPORTED"
+@pytest.mark.parametrize("mode", ["keyed-hash", "order-commitment", "dh-psi"])
+def test_every_mode_of_linkage_serves_both_models(tmp_path: Path, mode: str):
+    for model in ("central", "peer"):
+        study = read(tmp_path, f'model = "{model}"\n{SMALL}[linkage]\nmode = "{mode}"\n')
+        assert (study.model, study.linkage.mode) == (model, mode)
+        assert disclosure(mode, model).mode == mode

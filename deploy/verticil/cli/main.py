@@ -25,13 +25,14 @@ from verticil.cli import (
     party_approver,
     party_custody,
     party_decide,
+    party_page,
     party_record,
     pki,
     release,
     reproduce,
     service_unit,
     simulate,
-    study,
+    study_run,
 )
 from verticil.cli.output import Format, report, report_error
 from verticil.shared.disk import is_disk_full
@@ -58,7 +59,7 @@ app.command(name="reproduce", epilog="Example: verticil reproduce ma-sivakumar -
 app.command(name="healthcheck", epilog="Example: verticil healthcheck --config miner.toml")(health.healthcheck)
 app.command(name="doctor", epilog="Example: verticil doctor party.toml")(doctor.doctor)
 app.add_typer(
-    study.app,
+    study_run.app,
     name="study",
     help="Write, check, submit and follow studies.",
     epilog="Example: verticil study check study.toml --n 30000",
@@ -67,7 +68,7 @@ party_decide.app.add_typer(
     party_approver.app, name="approver", help="The people who approve: their keys, and their names in party.toml."
 )
 app.add_typer(
-    party_decide.app,
+    party_page.app,
     name="party",
     help="The node at a data-holding site.",
     epilog="Example: verticil party run --config party.toml",

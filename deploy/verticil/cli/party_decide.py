@@ -96,6 +96,8 @@ def show(
     console.print(f"\n{facts['total_words']}", markup=False)
     if facts["share_words"]:
         console.print(str(facts["share_words"]), markup=False)
+    for sentence in cast("Sequence[str]", facts["quorum_words"]):
+        console.print(sentence, markup=False)
     print_alignment(alignment)
     _print_cost(cast("Sequence[Mapping[str, object]]", facts["cost"]), indent="")
     if diff is not None:

@@ -98,6 +98,7 @@ def verify(
         "receipts": verified.receipts,
         "statements": verified.statements,
         "countersigned_by": list(verified.countersigned_by),
+        "parties_left_out": list(verified.left_out),
         "exact_parameters": verified.exact_parameters,
         "simulation": verified.simulation,
         "seed_derived": verified.seed_derived,
@@ -113,6 +114,8 @@ def verify(
         f"[green]verified[/]: {len(verified.files)} files and {evidence}, signed by {', '.join(verified.signers)}"
     )
     console.print(f"study {verified.study_id}, digest {verified.study_digest}, published {verified.published_at}")
+    if verified.left_out:
+        console.print(f"a sub-model: the study went on without {', '.join(verified.left_out)}", markup=False)
     if verified.countersigned_by:
         console.print(f"countersigned before publication by {', '.join(verified.countersigned_by)}")
     if verified.exact_parameters:

@@ -27,7 +27,11 @@ def simulate_command(
     out: Annotated[Path, typer.Option("--out", help="Folder for the release.")] = Path("simulation"),
     id_column: Annotated[str, typer.Option("--id", help="Name of the id column.")] = "id",
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Derive the sites' secrets from it, for a repeatable run.")
+        int | None,
+        typer.Option(
+            min=0,
+            help="Derive the sites' secrets from it, for a repeatable run; default: [simulation] seed of the study.",
+        ),
     ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Report the distance to the real joint data.")] = False,
     form: FormatOption = Format.text,
@@ -37,10 +41,12 @@ def simulate_command(
     Whoever runs this holds all the tables, so it protects nobody: it shows what a study would yield before anybody is asked.
     """
     from verticil.simulation import simulate
+    from verticil.simulation.provision import study_seed
 
     if (table is None) == (not data):
         raise Misuse("USAGE", "expected either --table FILE or --data PARTY=FILE for each party")
     tables = table if table is not None else split_pairs(data or [], option="--data")
+    seed = seed if seed is not None else study_seed(study)
     folder = new_folder(out)
     try:
         result = simulate(study, tables, out=folder / "release", id_column=id_column, seed=seed, compare=compare)

@@ -46,6 +46,8 @@ def _online(party: PartyStatus) -> str:
 
 def why(party: PartyStatus) -> str:
     """What the study waits for at a party, in words; empty: nothing."""
+    if party.left_out:
+        return f"left out: its {party.left_out} was missing" if party.left_out != "denial" else "left out: it denied"
     if party.failure.code:
         return f"failed: {party.failure.code}" + (f" ({party.failure.hint})" if party.failure.hint else "")
     if not party.waiting_for:
@@ -55,6 +57,7 @@ def why(party: PartyStatus) -> str:
         "approval": f"waiting for approval{_votes(party)}",
         "linkage": progress if party.stage in {"reading", "linking"} else "waiting for its pseudonyms",
         "confirmation": "waiting for it to confirm the common list",
+        "denial": "denied; the study goes on at its deadline without it, if its quorum is there",
         "columns": progress if party.stage in {"randomizing", "uploading"} else "waiting for its columns",
     }
     text = words.get(party.waiting_for, f"waiting: {party.waiting_for}")
@@ -100,6 +103,7 @@ def summary_payload(study: StudySummary) -> dict[str, object]:
         "deadline": study.deadline or None,
         "common_records": study.n_common or None,
         "failure": {"code": failure.code, "message": failure.message, "hint": failure.hint} if failure.code else None,
+        "parties_left_out": [party.party for party in study.parties if party.left_out],
         "parties": [_party_payload(party) for party in study.parties],
     }
 
@@ -119,6 +123,7 @@ def _party_payload(party: PartyStatus) -> Mapping[str, object]:
         "stage": party.stage,
         "percent": party.percent,
         "waiting_for": party.waiting_for or None,
+        "left_out": party.left_out or None,
         "failure": {"code": party.failure.code, "hint": party.failure.hint} if party.failure.code else None,
         "why": why(party),
         "revoked_at": party.revoked_at or None,
@@ -146,6 +151,8 @@ def _rendered(study: StudySummary) -> RenderableType:
         parts.append(Text(f"{study.failure.code}: {study.failure.message}", style="red"))
         if study.failure.hint:
             parts.append(Text(f"hint: {study.failure.hint}"))
+    if gone := [party.party for party in study.parties if party.left_out]:
+        parts.append(Text(f"a sub-model: goes on without {', '.join(gone)}", style="yellow"))
     table = Table(box=None, pad_edge=False)
     for heading in ("party", "online", "approve", "link", "confirm", "send", "now"):
         table.add_column(heading)

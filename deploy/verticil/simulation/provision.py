@@ -22,8 +22,9 @@ from typing import Final
 from verticil.cli.files import quoted, write_federation, write_new, write_secret
 from verticil.party.control.site import init_state
 from verticil.party.decision.approvers import ApproverKey, public_key_text
-from verticil.shared.config import RELAY
+from verticil.shared.config import RELAY, read_toml
 from verticil.shared.membership.sealing_key import public_sealing_key
+from verticil.shared.study.rules import simulation_seed_from
 from verticil.shared.transport.authority import create_authority, issue
 from verticil.shared.transport.identity import Role
 from verticil.simulation import adult
@@ -39,6 +40,7 @@ __all__ = [
     "provision",
     "provision_demo",
     "set_endpoint",
+    "study_seed",
 ]
 
 
@@ -112,6 +114,15 @@ def derived_secret(seed: int | None, purpose: str) -> bytes:
     if seed is None:
         return secrets.token_bytes(32)
     return hashlib.sha256(f"verticil/simulation/v1\0{purpose}\0{seed}".encode()).digest()
+
+
+def study_seed(path: Path) -> int | None:
+    """The seed that a study's file names for its simulations, ``[simulation] seed``; None: it names none.
+
+    Raises:
+        Misuse: FILE_MISSING, STUDY_INVALID.
+    """
+    return simulation_seed_from(read_toml(path, code="STUDY_INVALID"), "simulation")
 
 
 def copied(made: Provisioned, root: Path) -> Provisioned:

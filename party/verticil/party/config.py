@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
 from verticil.party.control.policy import MINIMUM_DIFFERENCE, SHARE_DELTA, Policy
 from verticil.party.decision.approvers import public_key_from
@@ -20,9 +20,13 @@ from verticil.shared.config import RELAY, Federation, Table, load_federation, re
 from verticil.shared.errors import Misuse
 from verticil.shared.study.rules import breach_from
 from verticil.shared.transport.identity import is_name
+from verticil.shared.transport.loopback import listen_address
 from verticil.shared.transport.metrics import metrics_address
 
-__all__ = ["PartyConfig", "PeerRule", "load_party", "require_marked_authority"]
+__all__ = ["PAGE_HINT", "PartyConfig", "PeerRule", "load_party", "require_marked_authority"]
+
+DEFAULT_PAGE: Final = ("127.0.0.1", 8899)
+PAGE_HINT: Final = "from another machine: ssh -L 8899:127.0.0.1:8899 HOST, and open the address there"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,7 @@ class PartyConfig:
         policy: the site's limits.
         peer: Model I only.
         metrics: where the page for a monitoring system is served; None: nowhere.
+        page: where `verticil party ui` shows the page for the site's people.
         approver_keys: public key (Ed25519, 32 bytes) of each approver that has one.
     """
 
@@ -74,6 +79,7 @@ class PartyConfig:
     policy: Policy
     peer: PeerRule | None
     metrics: tuple[str, int] | None = None
+    page: tuple[str, int] = DEFAULT_PAGE
     approver_keys: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -118,6 +124,7 @@ def load_party(path: Path) -> PartyConfig:
         policy=_policy(table.table("policy"), tuple(keys)),
         peer=_peer(table.table("peer")) if table.has("peer") else None,
         metrics=metrics_address(table.table("metrics", optional=True)),
+        page=listen_address(table.table("ui", optional=True), hint=PAGE_HINT) or DEFAULT_PAGE,
         approver_keys=keys,
     )
     for part in (identity, linkage, table):

@@ -33,15 +33,15 @@ from typing import Final
 
 from verticil.party import office
 from verticil.party.config import PartyConfig, load_party, require_marked_authority
-from verticil.party.control.approval import parsed
 from verticil.party.control.database import DaemonLock
 from verticil.party.control.site import Site
-from verticil.party.control.state import Heartbeat, Task, stamp
+from verticil.party.control.state import Heartbeat, stamp
 from verticil.party.custody.reckoning import reckon
 from verticil.party.evidence.audit import Event, What
 from verticil.party.exchange.delivery import Delivery, Node
 from verticil.party.exchange.disclosure import outward
 from verticil.party.exchange.spool import Spool
+from verticil.party.exchange.told import sub_model_event, task_of, understood
 from verticil.party.gauges import party_gauges
 from verticil.party.peer.calls import Peers
 from verticil.party.peer.network import GrpcNetwork, PeerNetwork
@@ -55,11 +55,10 @@ from verticil.shared.errors import InternalFault, Misuse, PeerFault, VerticilErr
 from verticil.shared.membership.current import FollowedCredentials
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.release.joint import software_text
-from verticil.shared.study.states import State
 from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
 from verticil.shared.transport.client import Connection
 from verticil.shared.transport.coordinator import Coordinator
-from verticil.shared.transport.errors_on_wire import from_detail, to_detail, without_text
+from verticil.shared.transport.errors_on_wire import to_detail, without_text
 from verticil.shared.transport.identity import Role
 from verticil.shared.transport.metrics import Metrics
 from verticil.shared.transport.pki import CredentialSource, load_credentials, utc_now
@@ -75,8 +74,6 @@ CoordinatorFactory = Callable[[], Coordinator]
 POLL_SECONDS: Final = 30
 WATCH_SECONDS: Final = 0.3
 BEAT_SECONDS: Final = 30
-_STATES: Final = frozenset(int(state) for state in State)
-_LARGEST_VERSION: Final = 2**63 - 1
 """What the database can hold."""
 
 _log = logging.getLogger(__name__)
@@ -331,39 +328,21 @@ class PartyNode:
     async def _remember(self, coordinator: Coordinator, told: coordinator_pb2.StudyTask, *, fresh: bool) -> bool:
         """Store what the miner tells of a study; False when it is not a study that this party can understand."""
         try:
-            if hashlib.sha256(told.proposal).digest() != told.study_digest:
-                raise PeerFault("STUDY_MISMATCH", "the proposal does not have the digest that is told")
-            if told.state not in _STATES or told.version > _LARGEST_VERSION:
-                raise PeerFault("MESSAGE_INVALID", f"state {told.state}, version {told.version}: no such task")
-            study = await asyncio.to_thread(parsed, told.proposal)
-            if self._node.site.config.name not in study.parties:
-                raise PeerFault("PARTY_UNKNOWN", f"study '{study.id}': this party is not in it")
-            if study.model != "central":
-                raise PeerFault("STUDY_MISMATCH", f"study '{study.id}': its operators load it, no miner tells it")
+            name, authority = self._node.site.config.name, self._node.authority
+            study = await asyncio.to_thread(understood, told, name, authority=authority)
         except VerticilError as error:
             _log.warning("study %s cannot be served: %s", told.study_digest[:32].hex(), error)
             report = coordinator_pb2.ReportRequest(study_digest=told.study_digest, failure=to_detail(outward(error)))
             with contextlib.suppress(VerticilError):
                 await coordinator.report(report)
             return False
-        task = Task(
-            digest=told.study_digest,
-            version=told.version,
-            state=told.state,
-            proposal=told.proposal,
-            effective=told.effective,
-            effective_digest=told.effective_digest,
-            approved=told.approved,
-            pseudonyms_complete=told.pseudonyms_complete,
-            alignment_confirmed=told.alignment_confirmed,
-            units_received=tuple(told.units_received),
-            failure=from_detail(told.failure).code if told.HasField("failure") else "",
-        )
+        task = task_of(told)
 
         def store() -> None:
             site, at = self._node.site, self._node.clock()
             if not self._state.knows(task.digest):
                 site.audit.record(Event(what=What.STUDY_SEEN, who="miner", study=task.digest, study_id=study.id), at)
+            self._remember_sub_model(told, study.id, at)
             self._state.remember(task, study.id, at)
             if study.publish is not None and len(told.review_manifest_sha256) == 32:
                 site.minutes.ask_for_review(task.digest, told.review_manifest_sha256)
@@ -379,6 +358,14 @@ class PartyNode:
 
         await asyncio.to_thread(store)
         return True
+
+    def _remember_sub_model(self, told: coordinator_pb2.StudyTask, study_id: str, at: dt.datetime) -> None:
+        """Write down that a study goes on without parties, when that is news."""
+        event, known = sub_model_event(told, study_id), self._state.knows(told.study_digest)
+        if event and not (
+            known and self._state.study(told.study_digest).task.effective_digest == told.effective_digest
+        ):
+            self._node.site.audit.record(event, at)
 
     async def _watch(self) -> None:
         """Rouse all studies when another process (approve, deny, load) has written to the database."""

@@ -44,6 +44,8 @@ __all__ = [
     "load_study",
     "probe",
     "status",
+    "status_of",
+    "study_status",
     "take_release",
 ]
 
@@ -136,33 +138,38 @@ def status(config: PartyConfig, *, at: dt.datetime | None = None) -> Facts:
     Raises:
         DataFault: SECRET_MISSING, STATE_CORRUPT.
     """
-    now = at if at is not None else utc_now()
     with Site.open(config) as site:
-        beat = site.state.heartbeat()
-        alive = _seconds_since(beat, now) <= _STALE_SECONDS
-        return {
-            "party": config.name,
-            "daemon": {
-                "running": alive,
-                "last_seen": None if beat is None else beat.at,
-                "connected": beat is not None and beat.connected and alive,
-                "link": linked_to(config),
-                "problem": "" if beat is None else beat.problem,
-            },
-            "certificate": certificate_facts(config.certificate, now),
-            "disk_free_bytes": shutil.disk_usage(config.state_directory).free,
-            "studies": [_study_status(config, record) for record in site.state.studies()],
-            "ledger": [
-                {
-                    "dataset": name,
-                    "epsilon_spent": site.ledger.spent(name),
-                    "epsilon_lifetime_limit": number(config.policy.max_epsilon_lifetime),
-                }
-                for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])
-            ],
-            "attempted_sends": len(site.ledger.rows()),
-            "warnings": _similar(config, site),
-        }
+        return status_of(site, at if at is not None else utc_now())
+
+
+def status_of(site: Site, now: dt.datetime) -> Facts:
+    """What `status` tells, of an opened state."""
+    config = site.config
+    beat = site.state.heartbeat()
+    alive = _seconds_since(beat, now) <= _STALE_SECONDS
+    return {
+        "party": config.name,
+        "daemon": {
+            "running": alive,
+            "last_seen": None if beat is None else beat.at,
+            "connected": beat is not None and beat.connected and alive,
+            "link": linked_to(config),
+            "problem": "" if beat is None else beat.problem,
+        },
+        "certificate": certificate_facts(config.certificate, now),
+        "disk_free_bytes": shutil.disk_usage(config.state_directory).free,
+        "studies": [study_status(config, record) for record in site.state.studies()],
+        "ledger": [
+            {
+                "dataset": name,
+                "epsilon_spent": site.ledger.spent(name),
+                "epsilon_lifetime_limit": number(config.policy.max_epsilon_lifetime),
+            }
+            for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])
+        ],
+        "attempted_sends": len(site.ledger.rows()),
+        "warnings": _similar(config, site),
+    }
 
 
 def probe(config: PartyConfig, *, at: dt.datetime | None = None) -> str:
@@ -234,7 +241,8 @@ def _approved(config: PartyConfig, verdict: Verdict) -> Facts:
     }
 
 
-def _study_status(config: PartyConfig, record: StudyRecord) -> Facts:
+def study_status(config: PartyConfig, record: StudyRecord) -> Facts:
+    """What `status` tells of one study."""
     facts: Facts = {
         **named(record),
         "state": State(record.task.state).name.lower(),
@@ -243,6 +251,7 @@ def _study_status(config: PartyConfig, record: StudyRecord) -> Facts:
         "since": record.stage_at or None,
         "seen_at": record.seen_at,
         "approved": record.approval is not None,
+        "denied": record.denial_sent is not None,
         "revoked": record.revocation_sent is not None,
         "approvals": record.n_votes,
         "approvers_needed": config.policy.approvers_needed,
@@ -304,6 +313,9 @@ id = "ID"                                # always read as text
 # [peer]                                 # for studies between peers: where this party serves them; or: relay = true
 # listen = "0.0.0.0:8444"
 # advertise = "NAME.example.org:8444"    # as in [peers] of federation.toml
+
+# [ui]                                   # the page of `verticil party ui`, for a browser on this machine
+# listen = "127.0.0.1:8899"
 
 [policy]                                 # enforced here, whatever the miner says
 approval = "manual"                      # each study waits for `verticil party approve`; rules: see [[policy.rule]]

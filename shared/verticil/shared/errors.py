@@ -136,6 +136,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "STUDY_DENIED": ("Refusal", 4),
     "STUDY_EXPIRED": ("Refusal", 4),
     "STUDY_WITHDRAWN": ("Refusal", 4),
+    "PARTY_LEFT_OUT": ("Refusal", 4),
     # the other side
     "UNREACHABLE": ("PeerFault", 5),
     "DEADLINE": ("PeerFault", 5),

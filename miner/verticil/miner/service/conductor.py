@@ -19,6 +19,7 @@ from typing import Final, ParamSpec, TypeVar, cast
 
 from verticil.miner.service.learning import ColumnFile, Executor, LearningJob, WorkerDied
 from verticil.miner.service.presence import Changes, Presence
+from verticil.miner.service.quorum import at_deadline
 from verticil.miner.service.retention import Retention
 from verticil.miner.service.review import awaited
 from verticil.miner.service.session import Session, timestamp
@@ -187,18 +188,20 @@ class Conductor:
             catalogue.expire(digest)
         if state is State.ALIGNING and record.n_common is None:
             self._align(record)
-        session.end_at_deadline(session.record(digest))
+        at_deadline(session, session.record(digest))
         record = session.record(digest)
         return session.state(record), record.version != before
 
     def _align(self, record: StudyRecord) -> None:
         session = self._session
-        study = session.proposal(record)
+        study = session.current(record)
         if linked_parties(record, study) != frozenset(study.parties):
             return
         files = session.store.study(record.digest)
         minimum = session.minimum(record)
-        if find_common(files, session.catalogue, record, study, minimum=minimum) < minimum:
+        positions = {party: index for index, party in enumerate(session.proposal(record).parties)}
+        found = find_common(files, session.catalogue, record, study, positions=positions, minimum=minimum)
+        if found < minimum:
             raise Refusal(
                 "LINKAGE_TOO_SMALL",
                 f"the parties have fewer records in common than the required minimum of {minimum}",
@@ -284,6 +287,8 @@ class Conductor:
                 for item in stored
             ),
             receipts=tuple(item.receipt for item in stored),
+            proposal=b"" if record.sub_model is None else record.proposal,
+            sub_model=record.sub_model,
             target=files.learning / "release",
             started_at=max([session.clock(), *map(_received_at, stored)]),  # a clock may have been set back
             simulation=self._simulation,
@@ -311,7 +316,7 @@ class Conductor:
     def _wait_for_parties(self, digest: bytes, release: Path) -> bool:
         """Whether the release has to wait for countersignatures; from then on the parties can fetch it."""
         session = self._session
-        study = session.proposal(session.record(digest))
+        study = session.current(session.record(digest))
         if study.countersignatures_needed == 0:
             return False
         manifest_sha256 = hashlib.sha256((release / MANIFEST).read_bytes()).digest()

@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, Callable
 
 from verticil.miner.service.coordinator import MAX_WAIT_SECONDS, end_of
 from verticil.miner.service.presence import Changes, Presence
+from verticil.miner.service.quorum import left_out
 from verticil.miner.service.release import release_parts
 from verticil.miner.service.session import Session, timestamp
 from verticil.miner.service.standing import deadline, reporting_party
@@ -151,8 +152,9 @@ class Control:
 
     def _summary(self, record: StudyRecord) -> control_pb2.StudySummary:
         study, state = self._session.proposal(record), self._session.state(record)
-        linked = linked_parties(record, study)
-        all_confirmed = record.confirmed.issuperset(study.parties)
+        current, gone = self._session.current(record), {item.party: item.missing for item in left_out(record)}
+        linked = linked_parties(record, current)
+        all_confirmed = record.confirmed.issuperset(current.parties)
         summary = control_pb2.StudySummary(
             study_id=record.study_id,
             study_digest=record.digest,
@@ -162,14 +164,14 @@ class Control:
             stage_detail="" if is_final(state) else self._detail(record.digest),
             n_common=(record.n_common or 0) if all_confirmed else 0,
             effective_digest=record.effective_digest,
-            countersignatures_needed=study.countersignatures_needed,
+            countersignatures_needed=current.countersignatures_needed,
         )
         if (end := deadline(study, record)) is not None:
             summary.deadline = timestamp(end)
         missing = self._session.missing(record)
         culprit = reporting_party(study, record.failure) if record.failure is not None else None
         for party in study.parties:
-            units = study.units_of(party)
+            units = current.units_of(party)
             progress, age = self._presence.progress(record.digest, party), self._presence.age_seconds(party)
             revoked = record.revocations.get(party)
             told = summary.parties.add(
@@ -190,12 +192,15 @@ class Control:
                 countersigned=party in record.countersignatures,
                 revoked_at=revoked.revoked_at if revoked else "",
                 revocation_reason=revoked.reason if revoked else "",
+                left_out=gone.get(party, ""),
             )
             if record.failure is not None and party == culprit:
                 told.failure.code, told.failure.hint = record.failure.code, record.failure.hint
             elif record.failure is not None and record.failure.code == "DEADLINE_PASSED" and party in missing:
                 told.failure.code = record.failure.code
-            elif party in record.denials:
+            elif party in gone:
+                told.failure.code = "PARTY_LEFT_OUT"
+            elif party in record.denials or party in record.declined:
                 told.failure.code = "STUDY_DENIED"
         detail = end_of(record, state)
         if detail is not None:

@@ -18,6 +18,7 @@ from typing import Final
 
 from verticil.miner.service.linking import Linking
 from verticil.miner.service.presence import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
+from verticil.miner.service.quorum import refuse_left_out
 from verticil.miner.service.relay import Relay
 from verticil.miner.service.release import release_parts
 from verticil.miner.service.review import countersign
@@ -26,10 +27,11 @@ from verticil.miner.service.session import Session, timestamp, withdrawn_text
 from verticil.miner.service.transfer import receive, send
 from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import Failure, StoredColumn, StoredSignature, StudyRecord, Upload
-from verticil.shared.errors import PeerFault
+from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
 from verticil.shared.transport.chunks import ChunkReader
+from verticil.shared.transport.errors_on_wire import to_detail
 from verticil.shared.transport.identity import Identity
 from verticil.shared.transport.version import answer_hello
 from verticil.wire.v1 import common_pb2, coordinator_pb2
@@ -145,6 +147,8 @@ class Coordinator:
         return tasks
 
     def _task(self, record: StudyRecord, party: str) -> coordinator_pb2.StudyTask:
+        if (refusal := refuse_left_out(record, party)) is not None:
+            return self._ended_without(record, refusal)
         state = self._session.state(record)
         units = () if not record.effective_digest else self._session.effective(record).units_of(party)
         task = coordinator_pb2.StudyTask(
@@ -155,7 +159,7 @@ class Coordinator:
             effective=record.effective,
             effective_digest=record.effective_digest,
             approved=party in record.approvals,
-            pseudonyms_complete=party in linked_parties(record, self._session.proposal(record)),
+            pseudonyms_complete=party in linked_parties(record, self._session.current(record)),
             alignment_confirmed=party in record.confirmed,
             units_received=[unit for unit in units if unit in record.columns],
             review_manifest_sha256=record.review_manifest if state is State.REVIEW else b"",
@@ -165,7 +169,19 @@ class Coordinator:
             task.failure.CopyFrom(detail)
         if (deletion := record.deletions.get(party)) is not None:
             task.deletion.CopyFrom(_signed(deletion))
+        if record.sub_model is not None:
+            task.sub_model.CopyFrom(_signed(record.sub_model))
         return task
+
+    def _ended_without(self, record: StudyRecord, refusal: Refusal) -> coordinator_pb2.StudyTask:
+        """What a party is told that was left out: for it the study has ended, whatever becomes of it."""
+        return coordinator_pb2.StudyTask(
+            study_digest=record.digest,
+            version=record.version,
+            state=common_pb2.StudyState.ValueType(State.FAILED.value),
+            proposal=record.proposal,
+            failure=to_detail(refusal),
+        )
 
     async def Report(self, identity: Identity, request: coordinator_pb2.ReportRequest) -> coordinator_pb2.ReportReply:
         """Record what the party tells.
@@ -350,7 +366,7 @@ class Coordinator:
         else:
             raise PeerFault("OFFSET_MISMATCH", "upload: no such upload", hint="begin the upload again")
         record = self._session.record(study)
-        if self._session.proposal(record).units[upload.unit].owner != party:
+        if self._session.effective(record).units[upload.unit].owner != party:
             raise PeerFault(
                 "NOT_OWNER",
                 f"upload: belongs to another party than '{party}'",

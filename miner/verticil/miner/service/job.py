@@ -12,7 +12,7 @@ import datetime as dt
 import hashlib
 import json
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -47,6 +47,15 @@ class ColumnFile:
     sha256: bytes
 
 
+def _signed_to_json(item: StoredSignature) -> list[str]:
+    return [item.body.hex(), item.signature.hex(), item.certificate.hex()]
+
+
+def _signed_from_json(item: Sequence[str]) -> StoredSignature:
+    body, signature, certificate = map(bytes.fromhex, item)
+    return StoredSignature(body=body, signature=signature, certificate=certificate)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningJob:
     """Everything that learning needs.
@@ -57,6 +66,7 @@ class LearningJob:
         n_common: records in every column.
         columns: one for each unit, in order.
         receipts: the miner's, one for each unit, in order.
+        proposal, sub_model: of a sub-model: canonical bytes of the study as submitted, and the miner's statement of it.
         target: the release folder to make; its parent exists.
         started_at: UTC; the release is not dated before it.
         simulation: everything runs on one machine.
@@ -76,6 +86,8 @@ class LearningJob:
     seed_derived: bool = False
     checkpoint: Path | None = None
     checkpoint_seconds: float = CHECKPOINT_SECONDS
+    proposal: bytes = b""
+    sub_model: StoredSignature | None = None
 
     def to_json(self) -> bytes:
         """The job as one line of JSON, for another process."""
@@ -85,7 +97,9 @@ class LearningJob:
                 "effective": self.effective.decode("utf-8"),
                 "n_common": self.n_common,
                 "columns": [[str(item.path), item.item_bytes, item.sha256.hex()] for item in self.columns],
-                "receipts": [[item.body.hex(), item.signature.hex(), item.certificate.hex()] for item in self.receipts],
+                "receipts": [_signed_to_json(item) for item in self.receipts],
+                "proposal": self.proposal.decode("utf-8"),
+                "sub_model": None if self.sub_model is None else _signed_to_json(self.sub_model),
                 "target": str(self.target),
                 "started_at": self.started_at.isoformat(),
                 "simulation": self.simulation,
@@ -101,6 +115,7 @@ class LearningJob:
         values = cast("dict[str, object]", json.loads(line))
         columns = cast("list[tuple[str, int, str]]", values["columns"])
         receipts = cast("list[tuple[str, str, str]]", values["receipts"])
+        sub_model = cast("tuple[str, str, str] | None", values["sub_model"])
         checkpoint = cast("str | None", values["checkpoint"])
         return cls(
             proposal_digest=bytes.fromhex(cast("str", values["proposal_digest"])),
@@ -110,12 +125,9 @@ class LearningJob:
                 ColumnFile(path=Path(path), item_bytes=size, sha256=bytes.fromhex(digest))
                 for path, size, digest in columns
             ),
-            receipts=tuple(
-                StoredSignature(
-                    body=bytes.fromhex(body), signature=bytes.fromhex(signature), certificate=bytes.fromhex(certificate)
-                )
-                for body, signature, certificate in receipts
-            ),
+            receipts=tuple(map(_signed_from_json, receipts)),
+            proposal=cast("str", values["proposal"]).encode("utf-8"),
+            sub_model=None if sub_model is None else _signed_from_json(sub_model),
             target=Path(cast("str", values["target"])),
             started_at=dt.datetime.fromisoformat(cast("str", values["started_at"])),
             simulation=cast("bool", values["simulation"]),
@@ -214,6 +226,8 @@ def learn_and_write(
             codes=codes,
             n_common=job.n_common,
             receipts=job.receipts,
+            proposal=job.proposal,
+            sub_model=job.sub_model,
             provenance={
                 "model_marginals": "exact" if learned.marginals_exact else "sampled",
                 "python": platform.python_version(),

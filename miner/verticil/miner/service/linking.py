@@ -54,7 +54,7 @@ class Linking:
         """
         session, record = self._session, self._session.record(digest)
         session.position(record, party)
-        study = session.proposal(record)
+        study = session.current(record)
         mode, tree = study.linkage.mode, None
         if mode == "order-commitment":
             try:
@@ -200,7 +200,7 @@ class Linking:
     def _study(self, party: str, digest: bytes, owner: int, hop: int) -> tuple[StudyRecord, Study]:
         record = self._session.record(digest)
         self._session.position(record, party)
-        study = self._session.proposal(record)
+        study = self._session.current(record)
         n_parties = len(study.parties)
         if study.linkage.mode != "dh-psi" or owner >= n_parties or hop >= n_parties:
             raise PeerFault(

@@ -124,7 +124,7 @@ class Retention:
                 artifacts={
                     unit: column.artifact_sha256
                     for unit, column in record.columns.items()
-                    if session.proposal(record).units[unit].owner == party
+                    if session.effective(record).units[unit].owner == party
                 },
                 why="revoked" if record.revocations else reasons[record.published_at is None],
                 miner=session.identity.name,

@@ -49,7 +49,7 @@ def countersign(session: Session, digest: bytes, party: str, signed: common_pb2.
 
 def awaited(session: Session, record: StudyRecord) -> tuple[str, ...]:
     """The parties that may still countersign a release that waits; nobody, when there are enough or none is asked for."""
-    study = session.proposal(record)
+    study = session.current(record)
     if len(record.countersignatures) >= study.countersignatures_needed:
         return ()
     return tuple(party for party in study.parties if party not in record.countersignatures)

@@ -6,7 +6,7 @@ people are found; each party confirms the common list; with the last confirmatio
 unit the study is learned and, where the study asks for it once enough parties have countersigned the release, published. A call
 that comes too early is NOT_READY, one that comes after the end says how the study ended, one that repeats what is done already
 succeeds. A party's failure, a denial, a revocation, the analyst's withdrawal or the last valid day ends a study that is not
-published.
+published. A declared quorum goes on without parties that are missing at the deadline (`quorum`).
 
 Every rule reads durable facts and adds at most one fact per transaction, so a restart needs no recovery: the same rules
 applied to the same facts go on where they stopped. All functions block.
@@ -22,7 +22,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from verticil.miner.service import standing
+from verticil.miner.service import quorum, standing
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.intake import Intake
 from verticil.miner.storage.linkage import linked_parties
@@ -153,6 +153,10 @@ class Session:
             raise PeerFault("NOT_READY", f"study '{record.study_id}': not approved by all parties yet")
         return self._study(record.effective_digest, record.effective)
 
+    def current(self, record: StudyRecord) -> Study:
+        """The study as it is carried out: the effective one once it is fixed, before that the proposal."""
+        return self.effective(record) if record.effective_digest else self.proposal(record)
+
     def state(self, record: StudyRecord) -> State:
         """The state that follows from the facts and, for a study that is still open, from today's date."""
         return derive(self._facts(record))
@@ -163,11 +167,12 @@ class Session:
         return derive(dataclasses.replace(facts, denials=frozenset(), failure=None, withdrawn=False, expired=False))
 
     def _facts(self, record: StudyRecord) -> Facts:
-        study = self.proposal(record)
+        study = self.current(record)
+        parties = frozenset(study.parties)
         return Facts(
-            parties=frozenset(study.parties),
-            approvals=frozenset(record.approvals) if record.effective_digest else frozenset(),
-            denials=frozenset(record.denials),
+            parties=parties,
+            approvals=parties & record.approvals.keys() if record.effective_digest else frozenset(),
+            denials=parties & record.denials.keys(),
             pseudonyms=linked_parties(record, study),
             aligned=record.n_common is not None,
             confirmed=record.confirmed,
@@ -187,23 +192,23 @@ class Session:
         """Whether the study's last valid day, or that of an approval, has passed."""
         last = [
             self.proposal(record).expires,
-            *(_approval(signed.body).expires for signed in record.approvals.values()),
+            *(given.expires for given in self._approvals(record)),
         ]
         return self.clock().astimezone(dt.UTC).date() > min(last)
 
     def missing(self, record: StudyRecord) -> Mapping[str, str]:
         """What the study waits for, or waited for when it ended, at which party; see `standing.missing`."""
-        return standing.missing(self.proposal(record), record, self.stage(record))
+        return standing.missing(self.current(record), record, self.stage(record))
 
-    def end_at_deadline(self, record: StudyRecord) -> bool:
-        """Fail a study that waits for a party when its deadline has passed; whether it has been failed now."""
-        failure = standing.overdue(self.proposal(record), record, self.state(record), self.clock())
-        return failure is not None and self.catalogue.fail(record.digest, failure)
+    def _approvals(self, record: StudyRecord) -> list[approval.Approval]:
+        """Those of the parties that the study is carried out with."""
+        absent = {item.party for item in quorum.left_out(record)}
+        return [_approval(signed.body) for party, signed in record.approvals.items() if party not in absent]
 
     def minimum(self, record: StudyRecord) -> int:
-        """The smallest common count that the study and every recorded approval accept."""
+        """The smallest common count that the study and every approval accept."""
         accepted = [self.proposal(record).linkage.minimum_common_records]
-        accepted += [_approval(signed.body).minimum_common_records for signed in record.approvals.values()]
+        accepted += [given.minimum_common_records for given in self._approvals(record)]
         return max(accepted)
 
     # -- who may do what -----------------------------------------------------------------------------------------------------
@@ -213,6 +218,7 @@ class Session:
 
         Raises:
             PeerFault: PARTY_UNKNOWN, it is not in the study.
+            Refusal: PARTY_LEFT_OUT, the study went on without it.
         """
         parties = self.proposal(record).parties
         if party not in parties:
@@ -221,7 +227,16 @@ class Session:
                 f"study '{record.study_id}': party '{party}' is not in it",
                 hint="the certificate's name must be the party's name in the study",
             )
+        if (refusal := quorum.refuse_left_out(record, party)) is not None:
+            raise refusal
         return parties.index(party)
+
+    def _is_left_out(self, record: StudyRecord, party: str) -> bool:
+        """Whether what a party says of a study is no news to it any more; raises as `position`, but for such a party."""
+        if quorum.refuse_left_out(record, party) is not None:
+            return True
+        self.position(record, party)
+        return False
 
     def require(self, record: StudyRecord, *allowed: State) -> State:
         """Check that the study is in one of the states.
@@ -342,6 +357,8 @@ class Session:
             self.fix_effective(digest)
             return
         self.require(record, State.AWAITING_APPROVAL)
+        if party in record.declined:
+            raise Refusal("STUDY_DENIED", f"study '{record.study_id}': denied by {party}")
         verify_signed(signed, self.authority, role=Role.PARTY, name=party, at=self.clock())
         statement = approval.parse_approval(signed.body)  # not kept in memory before it counts
         approval.check_approval(statement, self.proposal(record), party)
@@ -379,10 +396,11 @@ class Session:
             )
 
     def fix_effective(self, digest: bytes) -> None:
-        """Record the effective study when all parties have approved and it is not recorded yet."""
+        """Record the effective study when all parties have approved, none of them denies, and it is not recorded yet."""
         record = self.record(digest)
         study = self.proposal(record)
-        if record.effective_digest or any(party not in record.approvals for party in study.parties):
+        given = record.approvals.keys() - record.declined.keys()
+        if record.effective_digest or not given >= set(study.parties):
             return
         effective = approval.effective_study(
             study, [_approval(record.approvals[party].body) for party in study.parties]
@@ -390,16 +408,25 @@ class Session:
         self.catalogue.set_effective(digest, canonical.to_bytes(effective), canonical.digest(effective))
 
     def deny(self, digest: bytes, party: str, reason: str) -> None:
-        """Record a party's denial; it ends a study that has not ended."""
-        record = self.record(digest)
-        self.position(record, party)
-        if not is_final(self.state(record)):
-            self.catalogue.add_denial(digest, party, _printable(reason))
+        """Record a party's denial; it ends a study that has not ended, unless a quorum bears it (`quorum.bears`)."""
+        if self._is_left_out(self.record(digest), party):
+            return
+        with self._deciding:
+            record = self.record(digest)
+            if is_final(self.state(record)):
+                return
+            if quorum.bears(self.proposal(record), record, party):
+                self.catalogue.absences.decline(digest, party, _printable(reason))
+            else:
+                self.catalogue.add_denial(digest, party, _printable(reason))
 
     def revoke(self, digest: bytes, party: str, reason: str) -> None:
-        """Record that a party takes its approval back. It ends a study that has not ended; one that is published is flagged."""
-        record = self.record(digest)
-        self.position(record, party)
+        """Record that a party takes its approval back. It ends a study that has not ended; one that is published is flagged.
+
+        One that was left out has nothing in the study that it could take back: nothing is recorded.
+        """
+        if self._is_left_out(self.record(digest), party):
+            return
         with self._deciding:
             ends = not is_final(self.state(self.record(digest)))
             at = timestamp(self.clock())
@@ -434,7 +461,8 @@ class Session:
             PeerFault: MESSAGE_INVALID, a code that this version does not know.
         """
         record = self.record(digest)
-        self.position(record, party)
+        if self._is_left_out(record, party):
+            return
         if failure.code not in CODES:
             raise PeerFault("MESSAGE_INVALID", "failure: got an unknown code, expected one of the documented codes")
         message = standing.reported(party, _printable(failure.message))

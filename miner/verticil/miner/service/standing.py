@@ -14,9 +14,10 @@ from verticil.miner.storage.records import Failure, StudyRecord
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
 
-__all__ = ["deadline", "missing", "overdue", "reported", "reporting_party"]
+__all__ = ["deadline", "deadline_passed", "missing", "overdue", "reported", "reporting_party"]
 
 APPROVAL: Final = "approval"
+DENIAL: Final = "denial"
 LINKAGE: Final = "linkage"
 CONFIRMATION: Final = "confirmation"
 COLUMNS: Final = "columns"
@@ -26,17 +27,20 @@ def missing(study: Study, record: StudyRecord, stage: State) -> Mapping[str, str
     """What the study waits for at each party that it waits for, in the study's order.
 
     Args:
-        study: as proposed.
+        study: as it is carried out.
         record: its facts.
         stage: the state; of a study that has ended, the last stage that it reached.
 
     Returns:
-        Party -> approval, linkage (its part of it), confirmation (of the common list) or columns.
+        Party -> approval, denial (it denied, and a quorum bears it), linkage (its part of it), confirmation (of the common list)
+        or columns.
     """
     found: dict[str, str] = {}
     linked = linked_parties(record, study)
     for party in study.parties:
-        if stage is State.AWAITING_APPROVAL and party not in record.approvals:
+        if stage is State.AWAITING_APPROVAL and party in record.declined:
+            found[party] = DENIAL
+        elif stage is State.AWAITING_APPROVAL and party not in record.approvals:
             found[party] = APPROVAL
         elif stage is State.ALIGNING and party not in linked:
             found[party] = LINKAGE
@@ -48,23 +52,42 @@ def missing(study: Study, record: StudyRecord, stage: State) -> Mapping[str, str
 
 
 def deadline(study: Study, record: StudyRecord) -> dt.datetime | None:
-    """Until when every party must have given its part; None: the study declares none."""
+    """Until when every party must have given its part; None: the study declares none.
+
+    A sub-model has the declared time once more, from the decision: its parties have waited until then for those left out.
+    """
     if study.quorum is None:
         return None
-    return dt.datetime.fromisoformat(record.submitted_at) + dt.timedelta(seconds=study.quorum.deadline_seconds)
+    return dt.datetime.fromisoformat(record.decided_at or record.submitted_at) + dt.timedelta(
+        seconds=study.quorum.deadline_seconds
+    )
 
 
-def overdue(study: Study, record: StudyRecord, stage: State, now: dt.datetime) -> Failure | None:
-    """How a study ends whose deadline has passed while it waits for a party; None: it has not, or it waits for none."""
+def overdue(study: Study, record: StudyRecord, stage: State, now: dt.datetime) -> Mapping[str, str]:
+    """What was missing, as `missing` says it, when the deadline passed; nothing: it has not passed, or nothing was."""
     end = deadline(study, record)
-    absent = missing(study, record, stage)
-    if end is None or now < end or not absent:
-        return None
+    return {} if end is None or now < end else missing(study, record, stage)
+
+
+def deadline_passed(
+    end: dt.datetime | None, stage: State, absent: Mapping[str, str], *, no_sub_model: str = ""
+) -> Failure:
+    """How a study ends that waited for these parties.
+
+    Args:
+        end: the deadline.
+        stage: in which it waited.
+        absent: what was missing of whom.
+        no_sub_model: why it cannot go on without them; empty: it does not ask to.
+    """
     listed = ", ".join(f"party '{party}' ({what})" for party, what in absent.items())
+    moment = "the deadline" if end is None else f"{end:%Y-%m-%dT%H:%M:%SZ}"
+    without = f"; there is no sub-model without them: {no_sub_model}" if no_sub_model else ""
     return Failure(
         code="DEADLINE_PASSED",
-        message=f"at {end:%Y-%m-%dT%H:%M:%SZ}, in the stage {stage.words}, there was missing: {listed}",
-        hint="find out what holds the party up, and submit the study again under a new id, with a later [quorum] deadline",
+        message=f"at {moment}, in the stage {stage.words}, there was missing: {listed}{without}",
+        hint="find out what holds the party up, and submit the study again under a new id, with a later [quorum] deadline"
+        + (", or without the party's columns" if no_sub_model else ""),
     )
 
 

@@ -9,7 +9,7 @@ through the page cache.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -114,24 +114,24 @@ def _intersect(ascending: Sequence[Pseudonyms], lists: Sequence[Pseudonyms]) -> 
     )
 
 
-def align(files: StudyFiles, catalogue: Catalogue, study: bytes, parties: Sequence[str], *, minimum: int) -> int:
+def align(files: StudyFiles, catalogue: Catalogue, study: bytes, parties: Mapping[str, int], *, minimum: int) -> int:
     """Compute a study's alignment and, when there are enough common people, record it. Repeatable.
 
     Args:
         files: of the study; every party's list is complete.
         catalogue: where the fact goes, after the files.
         study: proposal digest.
-        parties: of the study, in its order.
+        parties: of the study, in its order, with the position by which each one's files are named.
         minimum: with fewer common people nothing is written or recorded.
 
     Returns:
         The common count.
     """
-    alignment = intersect([read_list(files.pseudonyms(position, complete=True)) for position in range(len(parties))])
+    alignment = intersect([read_list(files.pseudonyms(position, complete=True)) for position in parties.values()])
     if alignment.n_common < minimum:
         return alignment.n_common
     bitmaps: dict[str, tuple[int, bytes]] = {}
-    for position, (party, bitmap) in enumerate(zip(parties, alignment.bitmaps, strict=True)):
+    for (party, position), bitmap in zip(parties.items(), alignment.bitmaps, strict=True):
         write_durably(files.bitmap(position), bitmap)
         bitmaps[party] = (len(bitmap), hashlib.sha256(bitmap).digest())
     catalogue.align(study, n_common=alignment.n_common, common_sha256=alignment.common_sha256, bitmaps=bitmaps)

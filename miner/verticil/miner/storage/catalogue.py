@@ -17,6 +17,7 @@ from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Final, cast
 
+from verticil.miner.storage.absences import ABSENCE_SCHEMA, AbsenceTable
 from verticil.miner.storage.deletions import DELETION_SCHEMA, UNSTATED, DeletionTable
 from verticil.miner.storage.linkage_table import LINKAGE_SCHEMA, LinkageTable
 from verticil.miner.storage.records import (
@@ -37,8 +38,9 @@ from verticil.shared.errors import DataFault
 
 __all__ = ["Catalogue"]
 
-_SCHEMA_VERSION: Final = 3
-"""Version 2 has the tables for scores besides, version 3 those for deletions, reviews and linkage; an older file gets them."""
+_SCHEMA_VERSION: Final = 4
+"""Version 2 has the tables for scores besides, version 3 those for deletions, reviews and linkage, version 4 for sub-models; an
+older file gets them."""
 _SCHEMA: Final = """
 CREATE TABLE study (
   sequence INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, study_id TEXT NOT NULL, version INTEGER NOT NULL,
@@ -106,6 +108,7 @@ class Catalogue:
         deletions: who took what back, and what was deleted.
         reviews: releases that wait for countersignatures.
         linkage: row orders and blinded lists.
+        absences: what became of studies without all of their parties.
         uploads: artifacts in transit.
 
     Args:
@@ -124,6 +127,7 @@ class Catalogue:
         self.deletions = DeletionTable(self._transaction)
         self.reviews = ReviewTable(self._transaction, self._grow)
         self.linkage = LinkageTable(self._transaction)
+        self.absences = AbsenceTable(self._transaction, self._grow)
         self.uploads = UploadTable(self._connection, self._lock, self._transaction, self._grow)
         try:
             with full_disk_is_an_error(str(path)):
@@ -153,9 +157,12 @@ class Catalogue:
         version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
         if version < _SCHEMA_VERSION:
             with self._transaction():
-                for schema in (_SCHEMA, SCORE_SCHEMA, ";".join((DELETION_SCHEMA, REVIEW_SCHEMA, LINKAGE_SCHEMA)))[
-                    version:
-                ]:
+                for schema in (
+                    _SCHEMA,
+                    SCORE_SCHEMA,
+                    ";".join((DELETION_SCHEMA, REVIEW_SCHEMA, LINKAGE_SCHEMA)),
+                    ABSENCE_SCHEMA,
+                )[version:]:
                     for statement in schema.split(";"):
                         self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
@@ -273,6 +280,9 @@ class Catalogue:
                 countersignatures={r["party"]: _signature(r) for r in rows("countersignature")},
                 commitments=LinkageTable.commitments(self._connection, digest),
                 blinded=LinkageTable.blinded(self._connection, digest),
+                declined={r["party"]: r["reason"] for r in rows("declined")},
+                sub_model=next(map(_signature, rows("sub_model")), None),
+                decided_at=next((r["decided_at"] for r in rows("sub_model")), None),
             )
 
     # -- the study's life ----------------------------------------------------------------------------------------------------

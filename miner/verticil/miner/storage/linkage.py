@@ -11,6 +11,7 @@ Repeatable; a fact is recorded only when there are enough common people.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 from verticil.miner.storage.alignment import align, intersect_tokens, read_list
 from verticil.miner.storage.blinded import TOKEN_BYTES
@@ -25,9 +26,10 @@ __all__ = ["find_common", "linked_parties"]
 
 
 def linked_parties(record: StudyRecord, study: Study) -> frozenset[str]:
-    """The parties that have done all that others wait for before the common people can be found."""
+    """The parties of the study that have done all that others wait for before the common people can be found."""
+    parties = frozenset(study.parties)  # a list of one that was left out may still have come
     if study.linkage.mode == "order-commitment":
-        return frozenset(record.commitments)
+        return parties & record.commitments.keys()
     if study.linkage.mode == "dh-psi":
         missing = {
             sender(study.parties, owner, hop)
@@ -35,18 +37,27 @@ def linked_parties(record: StudyRecord, study: Study) -> frozenset[str]:
             for hop in range(len(study.parties))
             if not ((held := record.blinded.get((owner, hop))) and held.complete)
         }
-        return frozenset(study.parties) - missing
-    return frozenset(party for party, held in record.lists.items() if held.complete)
+        return parties - missing
+    return frozenset(party for party, held in record.lists.items() if held.complete and party in parties)
 
 
-def find_common(files: StudyFiles, catalogue: Catalogue, record: StudyRecord, study: Study, *, minimum: int) -> int:
+def find_common(
+    files: StudyFiles,
+    catalogue: Catalogue,
+    record: StudyRecord,
+    study: Study,
+    *,
+    positions: Mapping[str, int],
+    minimum: int,
+) -> int:
     """Find the common people and, when there are enough, record them.
 
     Args:
         files: of the study.
         catalogue: where the fact goes, after the files.
         record: facts of the study; all parties are linked.
-        study: the study.
+        study: as it is carried out.
+        positions: of its parties in the proposal: files of lists and bitmaps are named by them.
         minimum: with fewer common people nothing is written or recorded.
 
     Returns:
@@ -58,8 +69,8 @@ def find_common(files: StudyFiles, catalogue: Catalogue, record: StudyRecord, st
     if study.linkage.mode == "order-commitment":
         return _compare(catalogue, record, study, minimum)
     if study.linkage.mode == "dh-psi":
-        return _intersect(files, catalogue, record, study, minimum)
-    return align(files, catalogue, record.digest, study.parties, minimum=minimum)
+        return _intersect(files, catalogue, record, {party: positions[party] for party in study.parties}, minimum)
+    return align(files, catalogue, record.digest, {party: positions[party] for party in study.parties}, minimum=minimum)
 
 
 def _compare(catalogue: Catalogue, record: StudyRecord, study: Study, minimum: int) -> int:
@@ -71,14 +82,16 @@ def _compare(catalogue: Catalogue, record: StudyRecord, study: Study, minimum: i
     return tree.n_records
 
 
-def _intersect(files: StudyFiles, catalogue: Catalogue, record: StudyRecord, study: Study, minimum: int) -> int:
-    last = len(study.parties) - 1
-    paths = [files.blinded(owner, last, complete=True) for owner in range(len(study.parties))]
+def _intersect(
+    files: StudyFiles, catalogue: Catalogue, record: StudyRecord, positions: Mapping[str, int], minimum: int
+) -> int:
+    last = len(positions) - 1
+    paths = [files.blinded(owner, last, complete=True) for owner in range(len(positions))]
     alignment = intersect_tokens([read_list(path, item_bytes=TOKEN_BYTES) for path in paths])
     if alignment.n_common < minimum:
         return alignment.n_common
     bitmaps: dict[str, tuple[int, bytes]] = {}
-    for position, (party, bitmap) in enumerate(zip(study.parties, alignment.bitmaps, strict=True)):
+    for (party, position), bitmap in zip(positions.items(), alignment.bitmaps, strict=True):
         write_durably(files.bitmap(position), bitmap)
         bitmaps[party] = (len(bitmap), hashlib.sha256(bitmap).digest())
     catalogue.align(record.digest, n_common=alignment.n_common, common_sha256=alignment.common_sha256, bitmaps=bitmaps)

@@ -139,6 +139,9 @@ class StudyRecord:
         review_manifest: SHA-256 of the manifest of the release that waits for countersignatures, or waited; empty: none does.
         countersignatures: of that release, by party.
         commitments: by party, its signed statement of the common list (linkage order-commitment and dh-psi).
+        declined: reasons of the parties that denied while the study may go on without them; others are in `denials`.
+        sub_model: the miner's signed statement of the sub-model that the study became; None: all parties are in it.
+        decided_at: when it was fixed, ISO 8601.
         blinded: by owner and hop, see `verticil.miner.storage.linkage` (linkage dh-psi).
     """
 
@@ -174,6 +177,9 @@ class StudyRecord:
     countersignatures: Mapping[str, StoredSignature] = field(default_factory=dict)
     commitments: Mapping[str, StoredSignature] = field(default_factory=dict)
     blinded: Mapping[tuple[int, int], StoredBlinded] = field(default_factory=dict)
+    declined: Mapping[str, str] = field(default_factory=dict)
+    sub_model: StoredSignature | None = None
+    decided_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,10 +23,10 @@ from verticil.shared.disk import replace_file
 from verticil.shared.durable import remove, remove_tree, rename, sync_directory, sync_file
 from verticil.shared.errors import PeerFault
 
-__all__ = ["FOLDER", "Workshop"]
+__all__ = ["BLINDING_KEY", "FOLDER", "Workshop"]
 
 FOLDER: Final = "linkage"
-_KEY: Final = "blinding.key"
+BLINDING_KEY: Final = "blinding.key"
 
 
 class Workshop:
@@ -52,6 +52,11 @@ class Workshop:
             raise disk_fault(error, self._folder) from None
         return self._folder / name
 
+    @property
+    def has_key(self) -> bool:
+        """Whether the study's key is there: drawn, and not yet forgotten."""
+        return (self._folder / BLINDING_KEY).exists()
+
     def key(self) -> BlindingKey:
         """The study's key; drawn, and on the disk, when it is asked for the first time.
 
@@ -59,7 +64,7 @@ class Workshop:
             DataFault: DISK_FULL, STATE_CORRUPT.
             PeerFault: ALIGNMENT_MISMATCH, the file is not a key.
         """
-        path = self.path(_KEY)
+        path = self.path(BLINDING_KEY)
         if path.exists():
             try:
                 return BlindingKey(path.read_bytes())
@@ -71,14 +76,14 @@ class Workshop:
                 ) from None
         key = BlindingKey.draw()
         try:
-            replace_file(path, key.secret, part=path.with_name(f".{_KEY}.part"))
+            replace_file(path, key.secret, part=path.with_name(f".{BLINDING_KEY}.part"))
         except OSError as error:
             raise disk_fault(error, path) from None
         return key
 
     def forget_key(self) -> None:
         """Delete the key: this party's people are found. Repeatable."""
-        if (path := self._folder / _KEY).exists():
+        if (path := self._folder / BLINDING_KEY).exists():
             remove(path)
             sync_directory(self._folder)
 

@@ -156,13 +156,16 @@ class Database:
     Args:
         directory: the state directory.
         create: make the file when it is absent (`party init`); else that is an error.
+        read_only: only look. SQLite then refuses to write, a transaction is one consistent view, and a database of an older
+            version is an error. It may leave its own empty side files (``-wal``, ``-shm``); the database's bytes stay.
 
     Raises:
         DataFault: STATE_CORRUPT (absent, not ours, of a newer version), DISK_FULL.
     """
 
-    def __init__(self, directory: Path, *, create: bool = False) -> None:
+    def __init__(self, directory: Path, *, create: bool = False, read_only: bool = False) -> None:
         self.path = directory / FILE_NAME
+        self._read_only = read_only
         if not create and not self.path.exists():
             raise DataFault(
                 "STATE_CORRUPT",
@@ -172,9 +175,18 @@ class Database:
         self._lock = threading.RLock()
         self._depth = 0
         with _mapped(self.path):
-            self._connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10.0)
+            self._connection = sqlite3.connect(
+                f"{self.path.absolute().as_uri()}?mode=ro" if read_only else self.path,
+                uri=read_only,
+                isolation_level=None,
+                check_same_thread=False,
+                timeout=10.0,
+            )
             try:
-                self._open()
+                if read_only:
+                    self._look()
+                else:
+                    self._open()
             except BaseException:
                 self._connection.close()
                 raise
@@ -197,6 +209,16 @@ class Database:
                     self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
+    def _look(self) -> None:
+        self._connection.execute("PRAGMA query_only = ON")
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version != SCHEMA_VERSION:
+            raise DataFault(
+                "STATE_CORRUPT",
+                f"{self.path}: schema version {version}, expected {SCHEMA_VERSION}",
+                hint="`verticil party status` upgrades an older state; a newer one needs the version that wrote it",
+            )
+
     def __enter__(self) -> Self:
         return self
 
@@ -214,6 +236,8 @@ class Database:
     def transaction(self) -> Generator[None]:
         """All or nothing, on the disk when the block ends. An inner one belongs to the outer one.
 
+        Of a database that is only read: one view of it, whatever others write meanwhile; nobody is kept waiting.
+
         Raises:
             DataFault: DISK_FULL, STATE_CORRUPT, STATE_LOCKED; nothing was written.
         """
@@ -221,12 +245,15 @@ class Database:
             if self._depth:
                 yield
                 return
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute("BEGIN" if self._read_only else "BEGIN IMMEDIATE")
             self._depth += 1
             try:
                 yield
-                with commit(self.path):
-                    self._connection.execute("COMMIT")
+                if self._read_only:
+                    self._connection.execute("ROLLBACK")
+                else:
+                    with commit(self.path):
+                        self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")

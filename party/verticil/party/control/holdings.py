@@ -14,7 +14,7 @@ in one data set.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -85,6 +85,13 @@ class Holding:
     order: NDArray[np.int64] = field(repr=False)
     seeds: NDArray[np.uint8] = field(repr=False, default_factory=lambda: np.empty((0, blinding.TOKEN_BYTES), np.uint8))
     tree: Tree | None = field(repr=False, default=None)
+
+    def renumbered(self, before: Study, after: Study, party: str) -> Holding:
+        """The same people for a study in which this party has the same units at other positions, as a sub-model has."""
+        if not after.left_out:
+            return self
+        places = zip(before.units_of(party), after.units_of(party), strict=True)
+        return replace(self, fingerprints={new: self.fingerprints[old] for old, new in places})
 
     @property
     def row_order(self) -> Tree:

@@ -103,7 +103,19 @@ class Site:
             Misuse: CONFIG_INVALID, the linkage key's file.
         """
         secret, key = read_secret(config.state_directory), read_key(config.linkage_key)
-        database = Database(config.state_directory)
+        return cls._on(config, Database(config.state_directory), secret, key)
+
+    @classmethod
+    def look(cls, config: PartyConfig) -> Site:
+        """Open the state directory to read it: the database refuses every write, and the secrets stay unread (they are empty).
+
+        Raises:
+            DataFault: STATE_CORRUPT.
+        """
+        return cls._on(config, Database(config.state_directory, read_only=True), b"", b"")
+
+    @classmethod
+    def _on(cls, config: PartyConfig, database: Database, secret: bytes, key: bytes) -> Site:
         audit = AuditLog(database, config.state_directory)
         return cls(
             config=config,

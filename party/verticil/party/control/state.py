@@ -275,6 +275,11 @@ class PartyState:
         (row,) = self._database.rows("SELECT reason FROM denial WHERE digest = ?", (digest,))
         return cast("str", row[0])
 
+    def denial(self, digest: bytes) -> tuple[str, str, str] | None:
+        """Who denied, why, and when; None: nobody did."""
+        rows = self._database.rows("SELECT approver, reason, denied_at FROM denial WHERE digest = ?", (digest,))
+        return cast("tuple[str, str, str]", rows[0]) if rows else None
+
     def denial_told(self, digest: bytes) -> None:
         """The miner knows of the denial."""
         self._database.write("UPDATE denial SET sent = 1 WHERE digest = ?", (digest,))
@@ -316,6 +321,11 @@ class PartyState:
             (digest, effective_digest),
         )
         return {cast("int", row[0]): _artifact(row) for row in rows}
+
+    def receipts(self, digest: bytes) -> dict[str, bool]:
+        """SHA-256 (hexadecimal) of every randomized unit of a study, also of those that were cleared: whether it is receipted."""
+        rows = self._database.rows("SELECT sha256, receipt IS NOT NULL FROM artifact WHERE digest = ?", (digest,))
+        return {cast("bytes", sha256).hex(): bool(receipted) for sha256, receipted in rows}
 
     def forget_artifact(self, digest: bytes, unit: int) -> None:
         """The spool does not hold this unit any more."""

@@ -2,7 +2,8 @@
 
 In it: party.toml and federation.toml, the authority's certificate and deny-list, this node's certificate and keys, the linkage
 key, the site secret, the database (ledger, approvals, receipts), the audit log, and what else the state directory keeps. Not in
-it: the site's tables; the spool and caches, which are made again, byte for byte; approvers' private keys, which belong to
+it: the site's tables; the spool and caches, which are made again, byte for byte; the scalars of linkage ``dh-psi``, so that none
+blinds a second list after a restore (a study whose people were being found then ends); approvers' private keys, which belong to
 people.
 
 Promises
@@ -30,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final, cast
 
+from verticil.party.alignment.workshop import BLINDING_KEY
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.database import FILE_NAME as DATABASE
 from verticil.party.control.site import Site
@@ -128,7 +130,12 @@ def _files(config: PartyConfig, *, database: Path, log: Path) -> list[tuple[_Ent
     ]
     for path in sorted(state.rglob("*")):
         first = path.relative_to(state).parts[0]
-        if path.is_file() and first not in _MADE_AGAIN and not first.startswith("backup-"):
+        if (
+            path.is_file()
+            and first not in _MADE_AGAIN
+            and path.name != BLINDING_KEY
+            and not first.startswith("backup-")
+        ):
             wanted.append(path)
     instead = {state / DATABASE: database, state / "audit.jsonl": log}
     found: list[tuple[_Entry, Path]] = []

@@ -58,6 +58,7 @@ class What(StrEnum):
     APPROVAL = "approval"
     DENIAL = "denial"
     COUNTERSIGNATURE = "countersignature"
+    SUB_MODEL = "sub-model"
     ALIGNMENT = "alignment"
     SIMILAR_PEOPLE = "similar-people"
     RANDOMIZED = "randomized"

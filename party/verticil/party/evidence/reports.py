@@ -19,7 +19,7 @@ from verticil.party.evidence.revocation import Revocation
 from verticil.shared.study.states import State
 from verticil.shared.transport.pki import utc_now
 
-__all__ = ["audit_entries", "ledger", "revoke", "verify_audit"]
+__all__ = ["audit_entries", "ledger", "ledger_of", "revoke", "verify_audit"]
 
 Facts = dict[str, object]
 
@@ -34,8 +34,13 @@ def ledger(config: PartyConfig) -> Facts:
         DataFault: SECRET_MISSING, STATE_CORRUPT.
     """
     with Site.open(config) as site:
-        rows = site.ledger.rows()
-        spent = {name: site.ledger.spent(name) for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])}
+        return ledger_of(site)
+
+
+def ledger_of(site: Site) -> Facts:
+    """What `ledger` tells, of an opened state."""
+    config, rows = site.config, site.ledger.rows()
+    spent = {name: site.ledger.spent(name) for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])}
     limit = config.policy.max_epsilon_lifetime
     return {
         "party": config.name,

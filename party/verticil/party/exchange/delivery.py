@@ -132,7 +132,7 @@ class Delivery:
 
     def _plan(self) -> tuple[StudyRecord, Plan]:
         record = self._site.state.study(self._digest)
-        study = approval.parsed(record.task.proposal)
+        study = approval.parsed(record.task.effective or record.task.proposal)
         spooled = self._site.state.artifacts(self._digest, record.task.effective_digest)
         found = plan(
             record,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.party.control import approval
-from verticil.party.control.holdings import Holding, randomize
+from verticil.party.control import approval, policy
+from verticil.party.control.holdings import Holding, columns_of, randomize
 from verticil.party.control.ledger import Release
 from verticil.party.control.site import Site
 from verticil.party.control.state import Artifact, StudyRecord
@@ -60,13 +60,18 @@ def agreement(site: Site, record: StudyRecord, today: dt.date) -> Agreed:
         today: UTC.
 
     Raises:
-        Refusal: APPROVAL_VOID, STUDY_EXPIRED, POLICY_REFUSED and the other objections of the present policy.
+        Refusal: APPROVAL_VOID, STUDY_EXPIRED, POLICY_REFUSED and the other objections of the present policy, to the study as
+            approved or, without the parties that were left out, as it is carried out.
         PeerFault: STUDY_MISMATCH.
     """
     given = parse_approval(record.approval or b"")
     approved = site.check_binding(record, today)
     task = record.task
     effective = approval.check_effective(approved, task.effective, task.effective_digest, site.config.name)
+    if effective.left_out:  # fewer parties are another study for the policy
+        columns = columns_of(site.config, effective)
+        found = policy.objections(site.config.policy, effective, site.config.name, columns, today=today)
+        policy.refuse(found, effective.id)
     return Agreed(approval=given, study=approved, effective=effective)
 
 
@@ -97,6 +102,7 @@ def fill_spool(
         Refusal: DATA_CHANGED, EPSILON_INFINITE, BUDGET_EXCEEDED; nothing was drawn.
         DataFault: DISK_FULL (before anything is drawn, when it can be foreseen), STATE_CORRUPT.
     """
+    holding = holding.renumbered(approval.parsed(record.task.proposal), effective, site.config.name)
     releases = {index: release for index, release in site.releases(effective, holding).items() if index in units}
     # All of them, before any is drawn.
     assessments = site.ledger.assess(list(releases.values()), site.config.policy)

@@ -15,6 +15,7 @@ from verticil.party.control import approval, policy
 from verticil.party.control.holdings import columns_of, origins
 from verticil.party.control.site import Site
 from verticil.party.control.state import StudyRecord
+from verticil.party.decision.absences import quorum_words
 from verticil.party.decision.comparison import labels_of, recipients_of
 from verticil.party.decision.words import PRIOR, belief_words, column_words, ratio_of, total_words
 from verticil.party.front.facts import Facts, columns, named, number, share
@@ -26,7 +27,7 @@ from verticil.shared.study.readers import sent_units
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.pki import utc_now
 
-__all__ = ["inbox", "show"]
+__all__ = ["in_words", "inbox", "show", "waiting"]
 
 _UNDECIDED = (State.SUBMITTED, State.AWAITING_APPROVAL)
 
@@ -40,8 +41,7 @@ def inbox(config: PartyConfig, *, at: dt.datetime | None = None) -> Facts:
     """
     now = at if at is not None else utc_now()
     with Site.open(config) as site:
-        waiting = [_line(config, site, record, now) for record in site.state.studies() if _waits_for(site, record)]
-    return {"party": config.name, "waiting": waiting}
+        return {"party": config.name, "waiting": waiting(site, now)}
 
 
 def show(config: PartyConfig, study: str, *, diff: bool = False, at: dt.datetime | None = None) -> Facts:
@@ -61,13 +61,18 @@ def show(config: PartyConfig, study: str, *, diff: bool = False, at: dt.datetime
     now = at if at is not None else utc_now()
     with Site.open(config) as site:
         record = site.state.find(study)
-        facts = _in_words(config, site, record, now)
+        facts = in_words(site, record, now)
         if diff:
             earlier, changed = site.changes(record)
             facts["compared_with"] = None if earlier is None else earlier.digest.hex()
             facts["compared_with_approved"] = earlier is not None and earlier.approval is not None
             facts["changes"] = list(changed)
     return facts
+
+
+def waiting(site: Site, now: dt.datetime) -> list[Facts]:
+    """What `inbox` lists; raises nothing of a single study."""
+    return [_line(site.config, site, record, now) for record in site.state.studies() if _waits_for(site, record)]
 
 
 def _waits_for(site: Site, record: StudyRecord) -> str:
@@ -111,7 +116,9 @@ def _line(config: PartyConfig, site: Site, record: StudyRecord, now: dt.datetime
     return line
 
 
-def _in_words(config: PartyConfig, site: Site, record: StudyRecord, now: dt.datetime) -> Facts:
+def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> Facts:
+    """What `show` tells of a study; raises as it does, but for STUDY_UNKNOWN."""
+    config = site.config
     study = approval.declared(config, approval.parsed(record.task.proposal))
     sent = sent_units(study)
     own = study.units_of(config.name)
@@ -137,6 +144,7 @@ def _in_words(config: PartyConfig, site: Site, record: StudyRecord, now: dt.date
         if epsilons
         else "no column leaves this party",
         "share_words": _share_words(study),
+        "quorum_words": list(quorum_words(study, config.name, minimum_parties=config.policy.minimum_parties)),
         **share(study),
         "cost": _cost(config, site, study),
         "objections": _objections(config, study, now),

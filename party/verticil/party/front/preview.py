@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.config import PartyConfig
-from verticil.party.control.approval import Review
+from verticil.party.control.approval import Review, parsed
 from verticil.party.control.holdings import randomize, unit_codes
 from verticil.party.control.site import Site
-from verticil.party.control.state import StudyRecord
+from verticil.party.control.state import Artifact, StudyRecord
 from verticil.party.decision.comparison import labels_of
 from verticil.party.front.facts import Facts, named, number, total
 from verticil.shared.channels.subset import Subset
@@ -37,6 +37,7 @@ from verticil.shared.disk import create_files, write_fault
 from verticil.shared.durable import rename, sync_directory
 from verticil.shared.errors import Misuse
 from verticil.shared.formats import artifact
+from verticil.shared.study.document import Study
 from verticil.shared.transport.pki import utc_now
 
 __all__ = ["preview"]
@@ -91,7 +92,7 @@ def _contents(
 ) -> tuple[dict[str, bytes], list[Facts]]:
     """The artifacts by file name, and what is said of each unit."""
     study, holding = found.study, found.holding
-    spooled = site.state.artifacts(record.digest, record.task.effective_digest)
+    spooled = _spooled(config, site, record, study)
     files: dict[str, bytes] = {}
     columns: list[Facts] = []
     for index, assessment in found.assessments.items():
@@ -129,6 +130,15 @@ def _contents(
             facts |= {"leaving": leaving, "leaving_sha256": item.sha256.hex()}
         columns.append(facts)
     return files, columns
+
+
+def _spooled(config: PartyConfig, site: Site, record: StudyRecord, study: Study) -> dict[int, Artifact]:
+    """What is randomized already, by unit of the proposal: in a sub-model the units stand at other positions."""
+    there = site.state.artifacts(record.digest, record.task.effective_digest)
+    if not there:
+        return {}
+    places = zip(study.units_of(config.name), parsed(record.task.effective).units_of(config.name), strict=True)
+    return {index: there[place] for index, place in places if place in there}
 
 
 def _in_spool(config: PartyConfig, sha256: bytes) -> bytes | None:

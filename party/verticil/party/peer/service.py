@@ -3,9 +3,10 @@
 Promises
 - It tells what is on the disk and computes nothing: what is not there yet is NOT_READY.
 - Only parties of the study get an answer. The digest of the study is compared at any time. A list of pseudonyms leaves when all
-  parties have approved: the running list to the successor only, the common list (the last party's) to all. A column leaves to
-  a party that reads it, with the same structure and the same common list, and to nobody else. Parameters and the signature go to
-  all parties.
+  parties have approved: the running list to the successor only, the common list (the last party's) to all. A blinded list
+  leaves to the next party in the ring, and to all when every party has blinded it; places in it go back to the party before. A
+  column leaves to a party that reads it, with the same structure and the same common list, and to nobody else. Parameters and
+  the signature go to all parties.
 - Before each answer the approval must still bind: policy, expiry, declaration; a denial, a revocation or a failure of this party
   ends all answers but the news of it, and a column that is on its way ends with the part (512 KiB) that is being sent.
 - A column's row for the party that asks is in the ledger, and its line in the audit log, on the disk, before its first byte goes
@@ -21,7 +22,7 @@ Everything that touches the disk is done in a worker thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Final, TypeVar
@@ -35,6 +36,7 @@ from verticil.party.exchange.randomization import Agreed, agreement, enter_in_le
 from verticil.party.exchange.transfer import StoppedError
 from verticil.party.peer.shelf import Item, Kind, LostError, Shelf
 from verticil.party.peer.structure import known_structure
+from verticil.shared.alignment.statements import receiver, sender
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.study.document import Study
 from verticil.shared.study.pairs import readers
@@ -52,6 +54,22 @@ LEASE_SECONDS: Final = 60
 R = TypeVar("R")
 T = TypeVar("T")
 
+_LISTS: Final = {
+    "keyed-hash": (peer_pb2.PSEUDONYM_LIST_RUNNING, peer_pb2.PSEUDONYM_LIST_COMMON),
+    "order-commitment": (peer_pb2.PSEUDONYM_LIST_COMMITMENT,),
+    "dh-psi": (
+        peer_pb2.PSEUDONYM_LIST_COMMITMENT,
+        peer_pb2.PSEUDONYM_LIST_BLINDED,
+        peer_pb2.PSEUDONYM_LIST_STEPS,
+        peer_pb2.PSEUDONYM_LIST_POSITIONS,
+    ),
+}
+"""What may be asked for in each mode of linkage."""
+_OF_AN_OWNER: Final[Mapping[int, Kind]] = {
+    peer_pb2.PSEUDONYM_LIST_BLINDED: Kind.BLINDED,
+    peer_pb2.PSEUDONYM_LIST_STEPS: Kind.STEPS,
+    peer_pb2.PSEUDONYM_LIST_POSITIONS: Kind.POSITIONS,
+}
 _NOT_THEIRS: Final = frozenset({"IDENTITY_REFUSED", "NOT_OWNER", "PARTY_UNKNOWN"})
 
 
@@ -99,7 +117,7 @@ class Answers:
     async def GetPseudonyms(
         self, identity: Identity, request: peer_pb2.GetPseudonymsRequest
     ) -> AsyncGenerator[peer_pb2.Part]:
-        """Tell the running list to the successor, or the common list, or the commitment to the own rows' order, to all.
+        """Tell a list of pseudonyms, a blinded list or a commitment to whom it is for.
 
         Raises:
             PeerFault: NOT_READY; IDENTITY_REFUSED, the list is for somebody else; NOT_OWNER, it is told by somebody else.
@@ -231,6 +249,12 @@ class Answers:
     def _pseudonyms(self, caller: str, request: peer_pb2.GetPseudonymsRequest) -> tuple[Path, Item]:
         record, agreed = self._open(caller, request.effective_digest)
         parties, me = agreed.effective.parties, self._site.config.name
+        mode = agreed.effective.linkage.mode
+        if request.list not in _LISTS[mode]:
+            expected = " or ".join(f"{peer_pb2.PseudonymList.Name(number)} ({number})" for number in _LISTS[mode])
+            raise PeerFault("MESSAGE_INVALID", f"linkage '{mode}': list {request.list}, expected {expected}")
+        if request.list in _OF_AN_OWNER:
+            return self._blinded(caller, request, record, agreed.effective)
         if request.list == peer_pb2.PSEUDONYM_LIST_RUNNING:
             successor = parties[parties.index(me) + 1 :][:1]
             if (caller,) != successor:
@@ -238,15 +262,38 @@ class Answers:
             return self._shelved(record, Kind.RUNNING)
         if request.list == peer_pb2.PSEUDONYM_LIST_COMMITMENT:
             return self._shelved(record, Kind.COMMITMENT)
-        if request.list != peer_pb2.PSEUDONYM_LIST_COMMON:
-            raise PeerFault(
-                "MESSAGE_INVALID", f"list {request.list}, expected RUNNING (1), COMMON (2) or COMMITMENT (3)"
-            )
-        if agreed.effective.linkage.mode == "order-commitment":
-            raise PeerFault("MESSAGE_INVALID", "linkage 'order-commitment' has no lists, expected COMMITMENT (3)")
         if me != parties[-1]:
             raise PeerFault("NOT_OWNER", f"the common list is told by '{parties[-1]}', not by '{me}'")
         return self._shelved(record, Kind.COMMON)
+
+    def _blinded(
+        self, caller: str, request: peer_pb2.GetPseudonymsRequest, record: StudyRecord, study: Study
+    ) -> tuple[Path, Item]:
+        """A list that was blinded here, what was signed of it, or the places in it of the common people."""
+        parties, me = study.parties, self._site.config.name
+        if request.owner >= len(parties):
+            raise PeerFault("MESSAGE_INVALID", f"blinded list {request.owner}, of {len(parties)} parties")
+        hop = (parties.index(me) - request.owner) % len(parties)
+        kind, is_full = _OF_AN_OWNER[request.list], hop == len(parties) - 1
+        if kind is Kind.POSITIONS:
+            allowed = {sender(parties, request.owner, hop - 1)} if hop else set[str]()
+        else:
+            allowed = set(parties) if is_full else {receiver(parties, request.owner, hop)}
+        if caller not in allowed:
+            raise PeerFault(
+                "IDENTITY_REFUSED",
+                f"what '{me}' tells of the blinded list of '{parties[request.owner]}' is not for '{caller}'",
+            )
+        try:
+            return self._shelf.unharmed(record.digest, kind, str(request.owner))
+        except LostError:
+            if record.n_common is None:
+                raise PeerFault("NOT_READY", "it is not there yet") from None
+            raise PeerFault(
+                "STUDY_MISMATCH",
+                f"study '{record.study_id}': the common people are found, and what was made for that is dropped",
+                hint="is the state of the party that asks an old backup? every party had what it needed",
+            ) from None
 
     def _column(self, caller: str, request: peer_pb2.GetColumnRequest) -> tuple[bytes, Path, bytes]:
         record, agreed = self._open(caller, request.effective_digest)

@@ -6,9 +6,10 @@ Order rules
 2. Peers are asked for the digest of what their operators loaded, and for their approval, from the first moment; nothing but this
    party's own digest is told before it has approved, and nothing but its approval before every party has (AGREE makes the
    effective study).
-3. With linkage order-commitment every party makes its commitment to its rows' order (LIST) and compares everybody's (COMMON).
-   Else the lists of pseudonyms pass along the parties in the study's order: the first serves its own, each next one what it has
-   in common with that (LIST); the last one's is common to all and everybody takes it over (COMMON).
+3. With linkage order-commitment every party makes its commitment to its rows' order (LIST) and compares everybody's (COMMON);
+   with dh-psi every party blinds everybody's list (LIST), and finds the common people when all are blinded (COMMON). Else the
+   lists of pseudonyms pass along the parties in the study's order: the first serves its own, each next one what it has in
+   common with that (LIST); the last one's is common to all and everybody takes it over (COMMON).
 4. A structure that is to be learned comes from scores of pairs: own columns that a peer scores are randomized (RANDOMIZE), peers'
    columns are pulled (PULL), the scores go to the miner (SCORE).
 5. With the structure the columns that it needs follow, in the same two steps; no other column is ever randomized or pulled.
@@ -76,8 +77,9 @@ class Facts:
         failure: code of why this party cannot go on; empty: it can.
         approvals: peers whose approval is here.
         agreed: the effective study is made.
-        committing: the parties compare the order of their rows, and pass no list on.
-        listed: this party's running list is here (the last party has none: its list is the common one), or its commitment.
+        committing: the parties commit to what is common, and pass no running list on.
+        listed: this party's running list is here (the last party has none: its list is the common one), or its commitment, or
+            all the lists that it has to blind are blinded.
         common: the common list is here and accepted.
         structure: the structure is known.
         wanted: units of peers that this party reads: for its scores where the structure is learned, for its parameters with it.

@@ -4,7 +4,7 @@ One folder for each study. A row is written when its file is whole and on the di
 a file that does not count. Whatever is read is compared with that digest: a file that was lost or harmed is forgotten together
 with its row, and the step that made it is planned again.
 
-Nothing raw comes here: pseudonyms, randomized columns, signed statements.
+Nothing raw comes here: pseudonyms, blinded tokens, randomized columns, signed statements.
 """
 
 from __future__ import annotations
@@ -28,8 +28,17 @@ class Kind(StrEnum):
 
     APPROVAL = "approval"  # party: a peer's signed approval
     RUNNING = "running"  # "": the running list that this party made
-    COMMON = "common"  # "": the common list; with linkage order-commitment the root of the common tree
-    COMMITMENT = "commitment"  # "": this party's commitment to the order of its rows
+    # "": the common list; with order-commitment the root of the common tree, with dh-psi the places of the own people.
+    COMMON = "common"
+    COMMITMENT = "commitment"  # "": this party's commitment to the order of its rows; with dh-psi to the common list
+    # Linkage dh-psi; see verticil.party.peer.steps.ring. Owners are positions in the study.
+    TAKEN = "taken"  # owner: what was signed of the list that this party was given
+    SHUFFLE = "shuffle"  # owner: of which of its tokens (of which own seed) each token of `BLINDED` was made
+    BLINDED = "blinded"  # owner: the list as this party blinded it
+    STEPS = "steps"  # owner: what was signed of it, by this party, too
+    FULL = "full"  # owner: the list when every party had blinded it
+    TOKENS = "tokens"  # "": the common ones
+    POSITIONS = "positions"  # owner: where the common people stand in the list that this party was given
     COLUMN = "column"  # unit: an artifact from its owner
     SCORES = "scores"  # "": what was sent to the miner
     STRUCTURE = "structure"  # "": what the miner signed

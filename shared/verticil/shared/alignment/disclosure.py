@@ -87,6 +87,15 @@ _PEER: Final = {
         together="every party has the linkage key: where tables differ, it can test a guess of a whole block of 1024 ids in their"
         " order",
     ),
+    "dh-psi": Disclosure(
+        mode="dh-psi",
+        miner=None,
+        parties=f"{_MEMBERS}; how many people every other party has, and how many any of them share, but of none of its own"
+        " people that they are at some of the others only",
+        together="a party can learn whether the people whom it puts into its list are at all the others, and all the others"
+        " together at which of them such a person is, during the study only and not by guessing afterwards; a peer that does"
+        " not follow the protocol can have other people taken for common ones, and does not learn who they are",
+    ),
 }
 
 
@@ -94,7 +103,7 @@ def disclosure(mode: str, model: str) -> Disclosure:
     """What the mode reveals in this protocol.
 
     Args:
-        mode: ``keyed-hash``, ``order-commitment`` or, with a miner, ``dh-psi``.
+        mode: ``keyed-hash``, ``order-commitment`` or ``dh-psi``.
         model: ``central`` or ``peer``.
 
     >>> disclosure("dh-psi", "central").rows[0][0]

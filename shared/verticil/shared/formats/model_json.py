@@ -35,6 +35,7 @@ from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal, Network, Projection
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.study.document import Study
+from verticil.shared.study.quorum import left_out_to_json
 
 __all__ = ["FORMAT", "STRUCTURE_STATEMENT", "ModelContext", "read", "write"]
 
@@ -107,6 +108,7 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
             "effective_digest": context.effective_digest,
         },
         "parties": list(study.parties),
+        **({"parties_left_out": left_out_to_json(study.left_out)} if study.left_out else {}),
         "n_common": context.n_common,
         "simulation": context.simulation,
         **({"warnings": list(context.warnings)} if context.warnings else {}),

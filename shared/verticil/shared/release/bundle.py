@@ -32,8 +32,9 @@ from verticil.shared.formats.json_document import Json, to_text
 from verticil.shared.formats.peer_statement import peer_statement
 from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.formats.tables import write_atomically, write_csv, write_parquet
-from verticil.shared.release.content import FILES, ReleaseContent, SignedStatement
+from verticil.shared.release.content import PROPOSAL, ReleaseContent, SignedStatement
 from verticil.shared.release.report.remarks import remarks
+from verticil.shared.release.sub_model_evidence import parties_left_out
 from verticil.shared.study import canonical
 from verticil.shared.transport.pki import identity_of
 
@@ -208,6 +209,8 @@ def _write_files(folder: Path, content: ReleaseContent) -> None:
         "labels.json": lambda: bif.write_label_map(network.schema),
         "report.html": lambda: render(content).encode("utf-8"),
     }
+    if content.study.left_out:
+        writers[PROPOSAL] = lambda: content.proposal
     for name, make in writers.items():
         _write_bytes(folder / name, make())
     _write_tables(folder, content.synthetic, content)
@@ -230,9 +233,9 @@ def _write_tables(folder: Path, synthetic: pd.DataFrame, content: ReleaseContent
 def _manifest(folder: Path, content: ReleaseContent) -> Json:
     study = content.study
     files: dict[str, Json] = {}
-    for name in sorted(FILES):
+    for name in sorted(content.files):
         size, sha256 = _measure(folder / name)
-        files[name] = {"bytes": size, "sha256": sha256, "what": FILES[name]}
+        files[name] = {"bytes": size, "sha256": sha256, "what": content.files[name]}
     return {
         "format": MANIFEST_FORMAT,
         "version": 1,
@@ -242,6 +245,7 @@ def _manifest(folder: Path, content: ReleaseContent) -> Json:
         "published_at": content.published_text,
         "software": {"name": "verticil", "version": importlib.metadata.version("verticil")},
         "parties": list(study.parties),
+        **({} if content.sub_model is None else parties_left_out(study, _signed(content.sub_model))),
         "n_common": content.n_common,
         "synthetic_records": len(content.synthetic),
         "simulation": content.simulation,

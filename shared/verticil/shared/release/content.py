@@ -20,7 +20,7 @@ from verticil.shared.model.network import Marginal, Network
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 
-__all__ = ["FILES", "ReleaseContent", "SignedStatement"]
+__all__ = ["FILES", "PROPOSAL", "ReleaseContent", "SignedStatement"]
 
 FILES: Final[Mapping[str, str]] = {
     "report.html": "This report, for people.",
@@ -34,6 +34,11 @@ FILES: Final[Mapping[str, str]] = {
     "study.json": "The study as it was carried out, the parties' own declarations included. Its SHA-256 is the effective digest.",
 }
 """The files of a release besides the manifest and its signature, and what each is."""
+
+PROPOSAL: Final = "proposal.json"
+_SUB_MODEL_FILES: Final[Mapping[str, str]] = {
+    PROPOSAL: "The study as proposed and approved, with the parties that were left out. Its SHA-256 is the study's digest.",
+}
 
 
 class SignedStatement(Protocol):
@@ -75,6 +80,7 @@ class ReleaseContent:
         seed_derived: site secrets and linkage key were derived from a seed, so the noise can be computed again.
         published_at: time of publication, UTC.
         statements: Model I: each party's signed parameters, in the study's order.
+        proposal, sub_model: of a sub-model: canonical bytes of the study as proposed, and the miner's statement of it.
         structure: Model I: the structure, signed by the miner that searched it; None where the study gives it.
 
     Raises:
@@ -97,6 +103,8 @@ class ReleaseContent:
     published_at: dt.datetime
     statements: tuple[SignedStatement, ...] = ()
     structure: SignedStatement | None = None
+    proposal: bytes = b""
+    sub_model: SignedStatement | None = None
 
     def __post_init__(self) -> None:
         schema = self.study.schema
@@ -119,8 +127,15 @@ class ReleaseContent:
             raise ValueError(
                 f"{len(self.statements)} statements, expected one of each of {len(self.study.parties)} parties"
             )
+        if not bool(self.study.left_out) == bool(self.proposal) == (self.sub_model is not None):
+            raise ValueError("a sub-model, and no other study, comes with its proposal and the miner's statement")
         if self.published_at.utcoffset() != dt.timedelta(0):
             raise ValueError("published_at is not a UTC time")
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The files of this release, as `FILES`."""
+        return {**FILES, **_SUB_MODEL_FILES} if self.study.left_out else FILES
 
     @property
     def published_text(self) -> str:

@@ -33,6 +33,7 @@ from verticil.shared.release.bundle import MANIFEST, MANIFEST_FORMAT, SIGNATURE,
 from verticil.shared.release.countersignature import check_countersignatures
 from verticil.shared.release.evidence import base64_bytes, expect, signed_statement, signer, utc_time
 from verticil.shared.release.peer_verification import check_evidence, check_peer_figures
+from verticil.shared.release.sub_model_evidence import check_sub_model_evidence
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.transport.identity import Identity, Role
@@ -60,6 +61,7 @@ class VerifiedRelease:
         synthetic_records: rows of the synthetic table.
         receipts: how many receipts of the miner were checked.
         statements: Model I: how many parties' signed parameters were checked.
+        left_out: parties that the study went on without: it is a sub-model.
         countersigned_by: parties that looked at it before it was published.
         exact_parameters: Model I: the parameters are exact functions of raw data, no noise was added to them; None in Model II.
         simulation, seed_derived: whether it says that it was simulated, or that its noise can be computed again.
@@ -80,6 +82,7 @@ class VerifiedRelease:
     synthetic_records: int
     receipts: int
     statements: int
+    left_out: tuple[str, ...]
     countersigned_by: tuple[str, ...]
     exact_parameters: bool | None
     simulation: bool
@@ -139,6 +142,14 @@ def verify_release(
             manifest, study, authority=authority, publisher=publishers[0].name, published=published
         )
         n_statements = 0
+    left_out = check_sub_model_evidence(
+        directory,
+        manifest,
+        (manifest, parse(_read(directory, "model.json"), source="model.json")),
+        study,
+        authority=authority,
+        published=published,
+    )
     listed = signature.get("countersignatures")
     countersigned = check_countersignatures(
         () if listed is None else listed.items(),
@@ -182,6 +193,7 @@ def verify_release(
         synthetic_records=manifest["synthetic_records"].integer(),
         receipts=n_receipts,
         statements=n_statements,
+        left_out=left_out,
         countersigned_by=countersigned,
         exact_parameters=peer_statement(study, model.dag).exact if study.model == "peer" else None,
         simulation=manifest["simulation"].boolean(),

@@ -9,6 +9,9 @@ party: in its own part and in everything shared it must be what the party approv
 from the proposal, and never towards weaker noise. Between peers each party makes it from the approvals of all. What a
 declaration cannot change is what a unit holds: its variables, their order, and a compound's impossible combinations.
 
+Where the proposal declares a quorum, the effective study may be that of a sub-model (`sub_model`): the party then compares it
+with what it approved without the parties that are left out. Positions of units are then others than in the proposal.
+
 This module signs nothing, stores nothing and decides nothing about policy.
 """
 
@@ -35,8 +38,9 @@ from verticil.shared.study.canonical import (
     unit_from,
     unit_to_json,
 )
-from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.document import LeftOut, Study, Unit
 from verticil.shared.study.reading import check_not_weaker
+from verticil.shared.study.sub_model import narrowed
 from verticil.shared.study.unit_rules import column_text
 
 __all__ = [
@@ -193,26 +197,34 @@ def check_approval(approval: Approval, proposal: Study, party: str) -> None:
         check_not_weaker(declared.units[index], proposal.units[index])
 
 
-def effective_study(proposal: Study, approvals: Iterable[Approval]) -> Study:
+def effective_study(proposal: Study, approvals: Iterable[Approval], left_out: tuple[LeftOut, ...] = ()) -> Study:
     """The proposal with all parties' declarations. The order of the approvals does not matter.
+
+    Args:
+        proposal: as submitted.
+        approvals: one of each party that is not left out.
+        left_out: in the order of the study's parties.
 
     Raises:
         PeerFault: STUDY_MISMATCH, not exactly one approval of each party, or one that `check_approval` refuses.
         Refusal: DECLARATION_WEAKER.
+        Misuse: STUDY_INVALID, there is no such sub-model.
     """
+    absent = {item.party for item in left_out}
     units: dict[int, Unit] = {}
     parties: list[str] = []
     for approval in approvals:
         check_approval(approval, proposal, approval.party)
         units.update(approval.declarations())
         parties.append(approval.party)
-    if sorted(parties) != sorted(proposal.parties):
+    expected = sorted(party for party in proposal.parties if party not in absent)
+    if sorted(parties) != expected:
         raise PeerFault(
             "STUDY_MISMATCH",
             f"study '{proposal.id}': approvals of {', '.join(sorted(parties)) or 'nobody'}, "
-            f"expected one of each of {', '.join(sorted(proposal.parties))}",
+            f"expected one of each of {', '.join(expected)}",
         )
-    return proposal.with_declaration(units)
+    return narrowed(proposal.with_declaration(units), left_out)
 
 
 def check_own_part(approved: Study, effective: Study, party: str) -> None:
@@ -229,6 +241,17 @@ def check_own_part(approved: Study, effective: Study, party: str) -> None:
     """
     where = f"study '{approved.id}'"
     hint = "the miner tells another study than the one approved; nothing was sent"
+    if effective.left_out:
+        if party in {item.party for item in effective.left_out}:
+            raise PeerFault(
+                "STUDY_MISMATCH", f"{where}: the miner tells a sub-model without '{party}' to it", hint=hint
+            )
+        try:
+            approved = narrowed(approved, effective.left_out)
+        except Misuse as error:
+            raise PeerFault(
+                "STUDY_MISMATCH", f"{where}: a sub-model that was not approved: {error.message}", hint=hint
+            ) from None
     if len(effective.units) != len(approved.units):
         raise PeerFault(
             "STUDY_MISMATCH", f"{where}: {len(effective.units)} units, expected {len(approved.units)}", hint=hint

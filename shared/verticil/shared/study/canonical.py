@@ -24,7 +24,6 @@ from verticil.shared.study import rules
 from verticil.shared.study.document import (
     LinkageRule,
     ParameterRule,
-    QuorumRule,
     ReleaseRule,
     Sampling,
     ShareRule,
@@ -33,6 +32,7 @@ from verticil.shared.study.document import (
     Unit,
 )
 from verticil.shared.study.publication import publish_from, publish_to_json
+from verticil.shared.study.quorum import left_out_from, left_out_to_json, quorum_from_json, quorum_to_json
 from verticil.shared.study.structure_json import Json, is_null, optional, structure_from, structure_to_json
 
 __all__ = [
@@ -188,7 +188,9 @@ def _to_json(study: Study) -> Json:
     if (share := study.share) is not None:
         document["share"] = {"epsilon": share.epsilon, "delta": share.delta, "minimum_count": share.minimum_count}
     if study.quorum is not None:
-        document["quorum"] = {"deadline_seconds": study.quorum.deadline_seconds}
+        document["quorum"] = quorum_to_json(study.quorum)
+    if study.left_out:
+        document["left_out"] = left_out_to_json(study.left_out)
     if study.publish is not None:
         document["publish"] = publish_to_json(study.publish)
     return document
@@ -282,8 +284,9 @@ def _study(table: Table) -> Study:
         ),
         breach=rules.breach_from(table, "breach"),
         share=_share(table.table("share")) if table.has("share") else None,
-        quorum=_quorum(table.table("quorum")) if table.has("quorum") else None,
+        quorum=quorum_from_json(table.table("quorum")) if table.has("quorum") else None,
         publish=publish_from(table),
+        left_out=left_out_from(table, "left_out"),
     )
     for part in (linkage, parameters, release, table):
         part.finish()
@@ -373,12 +376,6 @@ def _share(table: Table) -> ShareRule:
     )
     table.finish()
     return share
-
-
-def _quorum(table: Table) -> QuorumRule:
-    quorum = QuorumRule(deadline_seconds=table.value(int, "deadline_seconds"))
-    table.finish()
-    return quorum
 
 
 def _two_level(table: Table) -> TwoLevel:

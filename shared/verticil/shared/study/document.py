@@ -22,9 +22,11 @@ from verticil.shared.model.constraints import Constraints, CustomNetwork, declar
 from verticil.shared.model.schema import Schema
 
 __all__ = [
+    "Absence",
     "CustomRule",
     "GeneticRule",
     "HillClimbRule",
+    "LeftOut",
     "LinkageRule",
     "OrderRule",
     "ParameterRule",
@@ -45,7 +47,7 @@ class LinkageRule:
     """How the parties find their common people.
 
     Attributes:
-        mode: ``keyed-hash``, ``order-commitment`` or, with a miner, ``dh-psi``; what each reveals to whom is said in
+        mode: ``keyed-hash``, ``order-commitment`` or ``dh-psi``; what each reveals to whom is said in
             `verticil.shared.alignment.disclosure`.
         normalise: steps applied to an id, in order: nfkc, trim, casefold, digits-only.
         minimum_common_records: with fewer, nothing is randomized.
@@ -208,9 +210,27 @@ class ReleaseRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumRule:
-    """When waiting for a party ends: so many seconds after the study was submitted (Model I: loaded) its part must be there."""
+    """When waiting for a party ends, and with how few parties the study then goes on.
+
+    Attributes:
+        deadline_seconds: so long after the study was submitted (Model I: loaded) every party's part must be there.
+        minimum: with so many parties the study goes on as a sub-model (`sub_model`), Model II only; None: with all of them only.
+    """
 
     deadline_seconds: int
+    minimum: int | None = None
+
+
+Absence = Literal["approval", "denial", "linkage"]
+"""Why a party is left out: it had not approved at the deadline; it denied; it had approved and sent no (whole) linkage tags."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A party that a study went on without, and what was missing of it at the deadline."""
+
+    party: str
+    missing: Absence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,6 +278,7 @@ class Study:
         share: Model I: what is done before parameters are shared; None in Model II only.
         quorum: when a study that waits for a party ends; None: on its last valid day.
         publish: who countersigns the release before it is published; None: nobody.
+        left_out: of an effective study that is a sub-model: the parties of the proposal that are not in it; never in a proposal.
     """
 
     id: str
@@ -276,6 +297,7 @@ class Study:
     share: ShareRule | None = None
     quorum: QuorumRule | None = None
     publish: PublishRule | None = None
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def countersignatures_needed(self) -> int:

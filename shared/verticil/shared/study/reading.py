@@ -35,6 +35,7 @@ from verticil.shared.study.document import (
 )
 from verticil.shared.study.domain import Domain, compound, compound_of, single
 from verticil.shared.study.publication import publish_from
+from verticil.shared.study.quorum import quorum_from
 from verticil.shared.study.unit_rules import column_text, subset_in_peer_study
 
 __all__ = ["check_not_weaker", "read_declarations", "read_study"]
@@ -59,8 +60,9 @@ def read_study(path: Path) -> Study:
     table.only(
         "schema", "id", "title", "purpose", "model", "expires", "party", "linkage", "variable",
         "randomization_default", "randomization", "allocate", "breach", "structure", "share", "parameters", "release", "quorum",
-        "publish",
+        "publish", "simulation",
     )  # fmt: skip
+    rules.simulation_seed_from(table, "simulation")
     model = table.choice("model", rules.MODELS, "central")
     rules.check_supported(rules.MODELS, model, where=f"{table.source}: model")
     schema = _schema(table)
@@ -80,7 +82,7 @@ def read_study(path: Path) -> Study:
         release=_release(table.table("release", optional=True)),
         breach=rules.breach_from(table, "breach"),
         share=_share(table, model),
-        quorum=rules.quorum_from(table, "quorum"),
+        quorum=quorum_from(table, "quorum"),
         publish=publish_from(table),
     )
     rules.check(study, source=table.source)

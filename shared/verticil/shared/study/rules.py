@@ -19,8 +19,9 @@ from verticil.shared.channels.privacy import Breach
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import MAX_STATES, Missing, Variable
-from verticil.shared.study.document import QuorumRule, Study
+from verticil.shared.study.document import Study
 from verticil.shared.study.publication import check_publish
+from verticil.shared.study.quorum import check_quorum
 from verticil.shared.study.structure_rules import check_share, check_structure, edge_text, near_hint
 from verticil.shared.study.unit_rules import check_breach, check_units
 from verticil.shared.study.vocabulary import (
@@ -67,7 +68,7 @@ __all__ = [
     "is_party_name",
     "make_variable",
     "near_hint",
-    "quorum_from",
+    "simulation_seed_from",
     "tiers_from",
 ]
 
@@ -75,8 +76,6 @@ _FARTHEST: Final = 1e15
 _NARROWEST: Final = 1e-15
 """Bins must be such that numbers inside can be written."""
 _STUDY_ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-_DURATION: Final = re.compile(r"([1-9][0-9]{0,4})(min|h|d)", re.ASCII)
-_DEADLINE: Final = (60, 3650 * 86_400)
 _PARTY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")  # what a certificate can carry, see transport.identity
 _BIDI_CONTROLS: Final = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
 _INVISIBLE: Final = frozenset(
@@ -108,7 +107,7 @@ def check(study: Study, *, source: str) -> None:
     check_breach(study, source=source)
     check_publish(study, source=source)
     rules.numbers(study)
-    rules.quorum(study)
+    check_quorum(study, source=source)
 
 
 def bin_labels(edges: Sequence[float]) -> tuple[str, ...]:
@@ -176,34 +175,20 @@ def breach_from(table: Table, key: str) -> Breach | None:
         return table.fail(key, str(error))
 
 
-def quorum_from(table: Table, key: str) -> QuorumRule | None:
-    """The rule at `key`, as in ``quorum = {deadline = "72h"}``; an absent key is no rule.
+def simulation_seed_from(table: Table, key: str) -> int | None:
+    """The seed of simulations of a study, as in ``simulation = {seed = 7}``; None: none is named.
 
-    Every party of a study is needed: a model of fewer columns is another study, with approvals of its own.
+    It belongs to the file and not to the study: it enters no digest, and no node of a federation ever sees it.
 
     Raises:
-        Misuse: the table's code; STUDY_UNSUPPORTED, fewer parties than all are asked for.
+        Misuse: the table's code.
     """
-    if not table.has(key):
+    rule = table.table(key, optional=True)
+    rule.only("seed")
+    if not rule.has("seed"):
         return None
-    rule = table.table(key)
-    for fewer in ("min", "parties"):
-        if rule.has(fewer):
-            raise Misuse(
-                "STUDY_UNSUPPORTED",
-                f"{table.source}: {key}.{fewer}: every party of a study is needed in this version",
-                hint="give a deadline alone; without a party that stays away, submit a study of the others' columns",
-            )
-    rule.only("deadline")
-    text = rule.value(str, "deadline")
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        return rule.fail(
-            "deadline",
-            f"got '{text[:40]}', expected a number and one of min, h, d",
-            hint='for example: deadline = "72h"',
-        )
-    return QuorumRule(deadline_seconds=int(found[1]) * {"min": 60, "h": 3600, "d": 86_400}[found[2]])
+    seed = rule.value(int, "seed")
+    return seed if seed >= 0 else rule.fail("seed", f"got {seed}, expected at least 0")
 
 
 def make_variable(
@@ -331,7 +316,7 @@ class _Rules:
         check_supported(MODELS, study.model, where=f"{self.source}: model")
         if not study.parties:
             self.fail("party", "there is no [[party]], expected at least one")
-        for party in study.parties:
+        for party in (*study.parties, *(item.party for item in study.left_out)):
             if not is_party_name(party):
                 self.fail(
                     "party",
@@ -343,13 +328,6 @@ class _Rules:
 
     def linkage(self, study: Study) -> None:
         check_supported(LINKAGE_MODES, study.linkage.mode, where=f"{self.source}: linkage.mode")
-        if study.linkage.mode == "dh-psi" and study.model == "peer":
-            raise Misuse(
-                "STUDY_UNSUPPORTED",
-                f"{self.source}: linkage.mode: 'dh-psi' needs a miner, and a study between peers has none",
-                hint="the peer that compared the blinded lists would learn of each of its people at which parties they are;"
-                " use keyed-hash or order-commitment",
-            )
         self.distinct("linkage.normalise", study.linkage.normalise)
         for step in study.linkage.normalise:
             if step not in NORMALISE_STEPS:
@@ -419,7 +397,3 @@ class _Rules:
                 "release.sampling", f"got '{study.release.sampling[:MAX_TEXT]}', expected one of {', '.join(SAMPLING)}"
             )
         self.within("release.seed", study.release.seed, 0, MAX_SAFE)
-
-    def quorum(self, study: Study) -> None:
-        if study.quorum is not None:
-            self.within("quorum.deadline in seconds", study.quorum.deadline_seconds, *_DEADLINE)

@@ -11,7 +11,6 @@ login, which is why any address but loopback is refused; whoever wants it elsewh
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,6 +24,7 @@ from prometheus_client.registry import Collector
 
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, VerticilError
+from verticil.shared.transport.loopback import listen_address
 
 __all__ = ["Gauge", "Metrics", "Page", "metrics_address"]
 
@@ -177,26 +177,4 @@ def metrics_address(table: Table) -> tuple[str, int] | None:
     Raises:
         Misuse: CONFIG_INVALID, not host:port, or not a loopback address.
     """
-    if not table.has("listen"):
-        table.finish()
-        return None
-    listen = table.value(str, "listen")
-    host, separator, port = listen.rpartition(":")
-    if not (separator and host and port.isdecimal() and int(port) <= 65_535):
-        table.fail("listen", f"got '{listen}', expected host:port", hint="for example 127.0.0.1:9464")
-    bare = host.removeprefix("[").removesuffix("]")
-    if not _is_loopback(bare):
-        table.fail(
-            "listen",
-            f"got '{listen}', expected a loopback address: the page has neither TLS nor a login",
-            hint="listen on 127.0.0.1 and put an authenticating proxy before it",
-        )
-    table.finish()
-    return bare, int(port)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return listen_address(table, hint="listen on 127.0.0.1 and put an authenticating proxy before it")

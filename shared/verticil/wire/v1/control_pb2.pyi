@@ -114,6 +114,7 @@ class PartyStatus(_message.Message):
     REVOKED_AT_FIELD_NUMBER: _builtins.int
     REVOCATION_REASON_FIELD_NUMBER: _builtins.int
     COUNTERSIGNED_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
     party: _builtins.str
     online: _builtins.bool
     """its lease runs"""
@@ -138,6 +139,8 @@ class PartyStatus(_message.Message):
     """ISO 8601: the party took its approval back then; what was published before cannot be recalled"""
     revocation_reason: _builtins.str
     countersigned: _builtins.bool
+    left_out: _builtins.str
+    """what was missing at the deadline when the study went on without it; empty: it is in the study"""
     @_builtins.property
     def failure(self) -> _common_pb2.ErrorDetail:
         """of this party, when it is one that ended the study"""
@@ -163,10 +166,11 @@ class PartyStatus(_message.Message):
         revoked_at: _builtins.str = ...,
         revocation_reason: _builtins.str = ...,
         countersigned: _builtins.bool = ...,
+        left_out: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "approvers", b"approvers", "approvers_needed", b"approvers_needed", "countersigned", b"countersigned", "failure", b"failure", "lease_age_seconds", b"lease_age_seconds", "online", b"online", "party", b"party", "percent", b"percent", "pseudonyms_complete", b"pseudonyms_complete", "revocation_reason", b"revocation_reason", "revoked_at", b"revoked_at", "seen", b"seen", "stage", b"stage", "units_expected", b"units_expected", "units_received", b"units_received", "waiting_for", b"waiting_for"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "approvers", b"approvers", "approvers_needed", b"approvers_needed", "countersigned", b"countersigned", "failure", b"failure", "lease_age_seconds", b"lease_age_seconds", "left_out", b"left_out", "online", b"online", "party", b"party", "percent", b"percent", "pseudonyms_complete", b"pseudonyms_complete", "revocation_reason", b"revocation_reason", "revoked_at", b"revoked_at", "seen", b"seen", "stage", b"stage", "units_expected", b"units_expected", "units_received", b"units_received", "waiting_for", b"waiting_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

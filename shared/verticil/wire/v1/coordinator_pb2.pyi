@@ -122,6 +122,7 @@ class StudyTask(_message.Message):
     FAILURE_FIELD_NUMBER: _builtins.int
     REVIEW_MANIFEST_SHA256_FIELD_NUMBER: _builtins.int
     DELETION_FIELD_NUMBER: _builtins.int
+    SUB_MODEL_FIELD_NUMBER: _builtins.int
     study_digest: _builtins.bytes
     """of the proposal"""
     version: _builtins.int
@@ -150,6 +151,10 @@ class StudyTask(_message.Message):
     def deletion(self) -> _common_pb2.Signed:
         """the miner has deleted this party's randomized columns; body: see verticil.shared.formats.deletion"""
 
+    @_builtins.property
+    def sub_model(self) -> _common_pb2.Signed:
+        """the study went on without parties, and `effective` is that; body: verticil.shared.study.sub_model"""
+
     def __init__(
         self,
         *,
@@ -166,10 +171,11 @@ class StudyTask(_message.Message):
         failure: _common_pb2.ErrorDetail | None = ...,
         review_manifest_sha256: _builtins.bytes = ...,
         deletion: _common_pb2.Signed | None = ...,
+        sub_model: _common_pb2.Signed | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["deletion", b"deletion", "failure", b"failure"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deletion", b"deletion", "failure", b"failure", "sub_model", b"sub_model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "deletion", b"deletion", "effective", b"effective", "effective_digest", b"effective_digest", "failure", b"failure", "proposal", b"proposal", "pseudonyms_complete", b"pseudonyms_complete", "review_manifest_sha256", b"review_manifest_sha256", "state", b"state", "study_digest", b"study_digest", "units_received", b"units_received", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "deletion", b"deletion", "effective", b"effective", "effective_digest", b"effective_digest", "failure", b"failure", "proposal", b"proposal", "pseudonyms_complete", b"pseudonyms_complete", "review_manifest_sha256", b"review_manifest_sha256", "state", b"state", "study_digest", b"study_digest", "sub_model", b"sub_model", "units_received", b"units_received", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

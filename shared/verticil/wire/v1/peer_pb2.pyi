@@ -3,8 +3,10 @@
 isort:skip_file
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from verticil.wire.v1 import common_pb2 as _common_pb2
 import builtins as _builtins
@@ -30,7 +32,17 @@ class _PseudonymListEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Pseudon
     PSEUDONYM_LIST_COMMON: _PseudonymList.ValueType  # 2
     """common to all; from the last party"""
     PSEUDONYM_LIST_COMMITMENT: _PseudonymList.ValueType  # 3
-    """no list: the answering party's Commitment to its row order, serialized; to all parties"""
+    """No list: the answering party's Commitment, serialized, to its row order, or with dh-psi to the common list; to all parties."""
+    PSEUDONYM_LIST_BLINDED: _PseudonymList.ValueType  # 4
+    """Linkage dh-psi. The list of `owner` as the answering party blinded it; to its successor in the ring, and to all parties when
+    every party has blinded it.
+    """
+    PSEUDONYM_LIST_STEPS: _PseudonymList.ValueType  # 5
+    """BlindedSteps of that list, serialized; to whom the list is for"""
+    PSEUDONYM_LIST_POSITIONS: _PseudonymList.ValueType  # 6
+    """Where the common people stand in the list of `owner` as the answering party got it: a uint32, little-endian, for each, in the
+    common order; to its predecessor in the ring.
+    """
 
 class PseudonymList(_PseudonymList, metaclass=_PseudonymListEnumTypeWrapper): ...
 
@@ -40,7 +52,17 @@ PSEUDONYM_LIST_RUNNING: PseudonymList.ValueType  # 1
 PSEUDONYM_LIST_COMMON: PseudonymList.ValueType  # 2
 """common to all; from the last party"""
 PSEUDONYM_LIST_COMMITMENT: PseudonymList.ValueType  # 3
-"""no list: the answering party's Commitment to its row order, serialized; to all parties"""
+"""No list: the answering party's Commitment, serialized, to its row order, or with dh-psi to the common list; to all parties."""
+PSEUDONYM_LIST_BLINDED: PseudonymList.ValueType  # 4
+"""Linkage dh-psi. The list of `owner` as the answering party blinded it; to its successor in the ring, and to all parties when
+every party has blinded it.
+"""
+PSEUDONYM_LIST_STEPS: PseudonymList.ValueType  # 5
+"""BlindedSteps of that list, serialized; to whom the list is for"""
+PSEUDONYM_LIST_POSITIONS: PseudonymList.ValueType  # 6
+"""Where the common people stand in the list of `owner` as the answering party got it: a uint32, little-endian, for each, in the
+common order; to its predecessor in the ring.
+"""
 Global___PseudonymList: _TypeAlias = PseudonymList  # noqa: Y015
 
 @_typing.final
@@ -138,25 +160,82 @@ class GetStudyDigestReply(_message.Message):
 Global___GetStudyDigestReply: _TypeAlias = GetStudyDigestReply  # noqa: Y015
 
 @_typing.final
+class BlindedStep(_message.Message):
+    """A list on its way round the ring (linkage dh-psi), after one party blinded it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIZE_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    STATEMENT_FIELD_NUMBER: _builtins.int
+    size: _builtins.int
+    """bytes"""
+    sha256: _builtins.bytes
+    @_builtins.property
+    def statement(self) -> _common_pb2.Signed:
+        """body: see verticil.shared.alignment.statements.blinded_body"""
+
+    def __init__(
+        self,
+        *,
+        size: _builtins.int = ...,
+        sha256: _builtins.bytes = ...,
+        statement: _common_pb2.Signed | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["statement", b"statement"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sha256", b"sha256", "size", b"size", "statement", b"statement"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BlindedStep: _TypeAlias = BlindedStep  # noqa: Y015
+
+@_typing.final
+class BlindedSteps(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STEPS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___BlindedStep]:
+        """the owner's own first"""
+
+    def __init__(
+        self,
+        *,
+        steps: _abc.Iterable[Global___BlindedStep] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["steps", b"steps"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BlindedSteps: _TypeAlias = BlindedSteps  # noqa: Y015
+
+@_typing.final
 class GetPseudonymsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     EFFECTIVE_DIGEST_FIELD_NUMBER: _builtins.int
     LIST_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
     effective_digest: _builtins.bytes
     list: Global___PseudonymList.ValueType
     offset: _builtins.int
+    owner: _builtins.int
+    """of a blinded list: whose records, by position in the study"""
     def __init__(
         self,
         *,
         effective_digest: _builtins.bytes = ...,
         list: Global___PseudonymList.ValueType = ...,
         offset: _builtins.int = ...,
+        owner: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["effective_digest", b"effective_digest", "list", b"list", "offset", b"offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["effective_digest", b"effective_digest", "list", b"list", "offset", b"offset", "owner", b"owner"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import Final
 
+from verticil.party.alignment.workshop import Workshop
 from verticil.party.control import approval
 from verticil.party.control.site import AUTOMATIC
 from verticil.party.control.state import StudyRecord, stamp
@@ -26,7 +27,7 @@ from verticil.party.exchange.randomization import agreement
 from verticil.party.peer.calls import PeerFailedError, WaitedForError, all_of
 from verticil.party.peer.session import Facts, Plan, Step, plan
 from verticil.party.peer.shelf import Kind, LostError
-from verticil.party.peer.steps import alignment, columns, learning, publication
+from verticil.party.peer.steps import alignment, columns, learning, publication, ring
 from verticil.party.peer.steps.turn import Data, Turn, Work
 from verticil.party.peer.structure import known_structure
 from verticil.shared.errors import PeerFault, Refusal, VerticilError, from_code
@@ -161,8 +162,9 @@ class PeerStudy:
             failure=record.failure.code if record.failure is not None else record.task.failure,
             approvals=named[Kind.APPROVAL],
             agreed=agreed,
-            committing=proposal.linkage.mode == "order-commitment",
-            listed=bool(named[Kind.RUNNING] or named[Kind.COMMITMENT]),
+            committing=proposal.linkage.mode != "keyed-hash",
+            listed=bool(named[Kind.RUNNING] or named[Kind.COMMITMENT])
+            or len(named[Kind.BLINDED] & named[Kind.STEPS]) == len(proposal.parties),
             common=bool(named[Kind.COMMON]) and record.n_common is not None,
             structure=structure is not None,
             wanted=columns.wanted_units(study, me, structure) if agreed else frozenset(),
@@ -213,6 +215,7 @@ class PeerStudy:
         self._data.drop()
 
         def clear() -> None:
+            Workshop(self._site.config.state_directory, record.digest).drop()
             for sha256 in self._site.state.clear(record.digest):
                 self._work.node.spool.discard(sha256)
             published = self._site.state.study(record.digest).task.state == State.PUBLISHED
@@ -323,8 +326,12 @@ class PeerStudy:
     async def _carry_on(self, step: Step, record: StudyRecord, facts: Facts) -> str | None:
         work, turn = self._work, await asyncio.to_thread(self._turn, record)
         match step:
+            case Step.LIST if turn.study.linkage.mode == "dh-psi":
+                await ring.blind_lists(work, self._data, turn)
             case Step.LIST:
                 await alignment.make_running_list(work, self._data, turn)
+            case Step.COMMON if turn.study.linkage.mode == "dh-psi":
+                await ring.find_common_people(work, self._data, turn)
             case Step.COMMON:
                 await alignment.take_common_list(work, self._data, turn)
             case Step.RANDOMIZE:

@@ -14,7 +14,7 @@ from verticil.party.control.holdings import Holding
 from verticil.party.control.state import StudyRecord
 from verticil.party.exchange.delivery import Node
 from verticil.party.exchange.randomization import Agreed
-from verticil.party.peer import lists
+from verticil.party.peer import blinded, lists
 from verticil.party.peer.calls import Peers
 from verticil.party.peer.shelf import Kind, Shelf
 from verticil.shared.errors import PeerFault, VerticilError
@@ -148,6 +148,8 @@ class Data:
                     return lists.ordered_rows(
                         holding.row_order.root, holding.order, shelf.read(turn.digest, Kind.COMMON)
                     )
+                if turn.study.linkage.mode == "dh-psi":
+                    return blinded.common_rows(holding.order, shelf.read(turn.digest, Kind.COMMON))
                 return lists.accepted_rows(
                     holding.pseudonyms,
                     holding.order,

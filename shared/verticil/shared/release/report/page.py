@@ -20,10 +20,11 @@ import numpy as np
 from verticil.shared.formats.json_document import Json
 from verticil.shared.formats.model_json import STRUCTURE_STATEMENT
 from verticil.shared.formats.privacy_statement import PRIOR, ColumnStatement, PrivacyStatement, privacy_statement
-from verticil.shared.release.content import FILES, ReleaseContent
+from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.report import layout, probabilities, projection, wording
 from verticil.shared.release.report.peer import peer_section
 from verticil.shared.release.report.remarks import remarks
+from verticil.shared.study.sub_model import left_out_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -173,6 +174,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "strengths": bool(edges) and all(edge.strength is not None for edge in edges),
         "custom": _custom(content),
         "drawing": drawing,
+        "left_out": [left_out_words(item) for item in study.left_out],
         "parents": [
             (
                 node.full_name,
@@ -190,7 +192,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "configurations": probabilities.count_rows(content),
         "remarks": remarks(content.study, network, content.marginals, content.n_common),
         "projection": projection.summarize(content),
-        "files": FILES,
+        "files": content.files,
         "facts": _facts(content),
     }
 

@@ -1,0 +1,186 @@
+"""A study on tables at hand as containers: the nodes' folders, a compose file beside them, and what brings them up.
+
+`lay_out_containers` writes one folder per node (as `provision` makes them, with its table in it) and ``compose.yaml``: a
+miner, a container for each party and the analyst's, confined as in deploy/compose.yaml. Each mounts its own node's folder and
+nothing else; each party shares a network with the miner and with nobody else; no network reaches the outside. `bring_up` needs an
+engine and the image of deploy/Dockerfile, named verticil:VERSION; it takes the containers down again, whatever happens.
+
+The certificates are a demonstration's (marked, valid for a day): approval is automatic under them, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from verticil.cli.files import write_new
+from verticil.shared.errors import Misuse, PeerFault
+from verticil.shared.study.document import Study
+from verticil.simulation.in_process import Tables
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, provision
+from verticil.simulation.tables import lay_out
+
+__all__ = ["bring_up", "engine", "image", "lay_out_containers"]
+
+_PORT: Final = 8443
+
+
+def image() -> str:
+    """The image that the nodes run: of this version of the program."""
+    return f"verticil:{version('verticil')}"
+
+
+def lay_out_containers(
+    folder: Path, study_toml: Path, study: Study, tables: Tables, *, id_column: str, seed: int | None
+) -> Provisioned:
+    """Write ``folder/federation`` and ``folder/compose.yaml``. Starts nothing.
+
+    Args:
+        folder: exists, and holds neither.
+        study_toml: the study's file, for the analyst.
+        study: what was read from it.
+        tables, id_column: as for `verticil.simulation.simulate`; files are copied into the parties' folders.
+        seed: derive site secrets and linkage key from it (the manifest says so); None: random.
+
+    Raises:
+        Misuse: STUDY_UNSUPPORTED for a study between peers; USAGE, a party has no table.
+        DataFault: a table cannot be read; DISK_FULL.
+    """
+    if study.model != "central":
+        hint = "simulate it in one process: --on local"
+        raise Misuse("STUDY_UNSUPPORTED", f"study '{study.id}': model '{study.model}' in containers", hint=hint)
+    root = folder / "federation"
+    sites = []
+    with tempfile.TemporaryDirectory(prefix="verticil-tables-") as temporary:
+        for site in lay_out(Path(temporary), study, tables, id_column=id_column):
+            place = root / site.name / f"table{site.table.suffix}"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(site.table, place)
+            sites.append(dataclasses.replace(site, table=place))
+    made = provision(
+        root,
+        federation="simulation",
+        sites=sites,
+        limits=OPEN_LIMITS,
+        endpoint=f"miner:{_PORT}",
+        listen=f"0.0.0.0:{_PORT}",
+        hosts=("miner", "localhost", "127.0.0.1"),
+        seed=seed,
+    )
+    shutil.copyfile(study_toml, made.analyst / "study.toml")
+    write_new(folder / "compose.yaml", _compose(study.parties, seeded=seed is not None))
+    return made
+
+
+def engine() -> tuple[str, ...]:
+    """The compose command of this machine, when it can start the nodes' image.
+
+    Raises:
+        Misuse: USAGE, there is no such command, or no image, or no engine runs.
+    """
+    commands = (("docker", "compose"), ("docker-compose",))
+    found = next((command for command in commands if _run(*command, "version") == 0), None)
+    if found is None:
+        hint = "install Docker with compose, or only write the files: --prepare"
+        raise Misuse("USAGE", "docker compose: no such command", hint=hint)
+    if _run("docker", "image", "inspect", image()):
+        hint = f"in the project's folder: docker build -f deploy/Dockerfile -t {image()} . ; or only write the files: --prepare"
+        raise Misuse("USAGE", f"image '{image()}': not there, or no engine runs", hint=hint)
+    return found
+
+
+def bring_up(folder: Path, compose: Sequence[str]) -> Path:
+    """Run the containers of ``folder/compose.yaml`` until the analyst has the verified release.
+
+    Args:
+        folder: of `lay_out_containers`.
+        compose: of `engine`.
+
+    Returns:
+        The release's folder; the authority's certificate lies beside it.
+
+    Raises:
+        PeerFault: NOT_READY, the containers ended without a release; what they said stands on standard error.
+    """
+    command = [*compose, "--file", str(folder / "compose.yaml"), "--project-name", f"verticil-{os.getpid()}"]
+    try:
+        code = _run(*command, "up", "--exit-code-from", "analyst", shown=True)
+    finally:
+        _run(*command, "down", "--volumes")
+    release = folder / "federation" / "analyst" / "release"
+    if code or not release.is_dir():
+        problem = f"the containers ended with exit code {code} and without a release"
+        raise PeerFault("NOT_READY", problem, hint=f"what they said stands above; the nodes' folders are in {folder}")
+    return release
+
+
+def _run(*command: str, shown: bool = False) -> int:
+    """The exit code of a command; 127: there is none of that name. What it says goes to standard error, or nowhere."""
+    output = sys.stderr.fileno() if shown else subprocess.DEVNULL
+    try:
+        return subprocess.run(command, stdout=output, stderr=output, check=False).returncode  # noqa: S603 (no shell, our words)
+    except FileNotFoundError:
+        return 127
+
+
+def _compose(parties: Sequence[str], *, seeded: bool) -> str:
+    """The compose file; names of parties are safe in YAML and as services (`is_party_name`)."""
+    miner = ["miner", "run", "--config", "/federation/miner/miner.toml", *(["--seed-derived"] if seeded else [])]
+    services = _service("miner", miner, networks=[*parties, "analyst"], after={})
+    for name in parties:
+        command = ["party", "run", "--config", f"/federation/{name}/party.toml"]
+        services += _service(name, command, networks=[name], after={"miner": "service_healthy"})
+    services += _service(
+        "analyst",
+        ["--folder", "/federation/analyst"],
+        networks=["analyst"],
+        after={"miner": "service_healthy"},
+        program=["python3", "-m", "verticil.simulation.analyst"],
+    )
+    networks = "".join(f"  {name}: {{ internal: true }}\n" for name in (*parties, "analyst"))
+    return f"{_HEAD.format(image=image(), user=f'{os.getuid()}:{os.getgid()}')}{services}\nnetworks:\n{networks}"
+
+
+def _service(
+    name: str, command: Sequence[str], *, networks: Sequence[str], after: Mapping[str, str], program: Sequence[str] = ()
+) -> str:
+    lines = [f"  {name}:", "    <<: *node"]
+    if program:
+        lines.append(f"    entrypoint: [{', '.join(program)}]")
+    lines += [
+        f"    command: [{', '.join(command)}]",
+        f'    volumes: ["./federation/{name}:/federation/{name}"]',
+        f"    networks: [{', '.join(networks)}]",
+    ]
+    if after:
+        conditions = ", ".join(f"{other}: {{ condition: {condition} }}" for other, condition in after.items())
+        lines.append(f"    depends_on: {{ {conditions} }}")
+    if not program:
+        config = command[command.index("--config") + 1]
+        lines.append(f"    healthcheck: {{ test: [CMD, verticil, healthcheck, --config, {config}], {_PROBE} }}")
+    return "\n".join(lines) + "\n"
+
+
+_PROBE: Final = "interval: 10s, timeout: 10s, retries: 3, start_period: 30s"
+_HEAD: Final = """# One study as containers, by `verticil study run --on compose`. The tables and all nodes' keys lie beside it.
+version: "3.8"
+
+x-node: &node
+  image: {image}
+  user: "{user}"
+  read_only: true
+  cap_drop: [ALL]
+  security_opt: ["no-new-privileges:true"]
+  tmpfs: [/tmp]
+  stop_grace_period: 30s
+
+services:
+"""

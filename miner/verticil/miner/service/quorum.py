@@ -1,0 +1,104 @@
+"""What becomes of a study at its deadline while it waits for parties: a sub-model without them, or a named failure.
+
+`verticil.shared.study.sub_model` says which absences can be left out, and why no others. Here stands when: at the deadline and
+not before, even where everybody else has long been there, because until then the analyst can still cancel and ask anew; a denial
+that the quorum bears is an absence like any other. The parties that remain have the declared time once more, from the decision.
+There is one decision at most; whoever is missing after it ends the study.
+
+The decision is one transaction (`verticil.miner.storage.absences`), made from facts alone: a miner that dies before it decides
+again from the facts that it then finds, one that dies after it goes on with the sub-model. All functions block.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+from verticil.miner.service import standing
+from verticil.miner.storage.records import StudyRecord
+from verticil.shared.errors import Misuse, Refusal
+from verticil.shared.study import approval, canonical
+from verticil.shared.study.document import Absence, LeftOut, Study
+from verticil.shared.study.states import State
+from verticil.shared.study.sub_model import SubModel, left_out_words, obstacle, parse_sub_model, sub_model_body
+
+if TYPE_CHECKING:
+    from verticil.miner.service.session import Session
+
+__all__ = ["at_deadline", "bears", "left_out", "refuse_left_out"]
+
+
+def left_out(record: StudyRecord) -> tuple[LeftOut, ...]:
+    """The parties that the study went on without."""
+    return () if record.sub_model is None else parse_sub_model(record.sub_model.body).left_out
+
+
+def refuse_left_out(record: StudyRecord, party: str) -> Refusal | None:
+    """What a party is told that the study went on without; None: it is in it."""
+    for item in left_out(record):
+        if item.party == party:
+            return Refusal(
+                "PARTY_LEFT_OUT",
+                f"study '{record.study_id}': it went on at {record.decided_at} without {left_out_words(item)}",
+                hint="nothing more is taken from this party for it; to take part, have the study submitted under a new id",
+            )
+    return None
+
+
+def bears(study: Study, record: StudyRecord, party: str) -> bool:
+    """Whether a study that waits for approvals can still go on when this party denies it too."""
+    return not record.effective_digest and obstacle(study, {*record.declined, party}) is None
+
+
+def at_deadline(session: Session, record: StudyRecord) -> bool:
+    """Go on without the parties that are missing when the deadline has passed, or fail; whether a fact was added."""
+    study, stage = session.current(record), session.state(record)
+    absent = standing.overdue(study, record, stage, session.clock())
+    if not absent:
+        return False
+    why = _obstacle(study, record, stage, absent)
+    if why is None:
+        try:
+            return _decide(session, record, absent)
+        except Misuse as error:
+            why = error.message
+    end = standing.deadline(study, record)
+    return session.catalogue.fail(record.digest, standing.deadline_passed(end, stage, absent, no_sub_model=why))
+
+
+def _obstacle(study: Study, record: StudyRecord, stage: State, absent: Mapping[str, str]) -> str | None:
+    """Why there is no sub-model without these; None: there is one; empty: the study does not ask for any."""
+    if study.quorum is None or study.quorum.minimum is None:
+        return ""
+    if record.sub_model is not None:
+        return "it is one already, and nobody is left out twice"
+    if stage not in {State.AWAITING_APPROVAL, State.ALIGNING} or record.n_common is not None:
+        return "the common list is fixed, and a second one would tell who is missing from the first"
+    if stage is State.ALIGNING and study.linkage.mode == "dh-psi":
+        return "linkage 'dh-psi' has begun, and needs the keys of all who began it"
+    return obstacle(study, set(absent))
+
+
+def _decide(session: Session, record: StudyRecord, absent: Mapping[str, str]) -> bool:
+    proposal = session.proposal(record)
+    gone = tuple(
+        LeftOut(party=party, missing=cast("Absence", absent[party])) for party in proposal.parties if party in absent
+    )
+    given = [approval.parse_approval(record.approvals[party].body) for party in proposal.parties if party not in absent]
+    effective = approval.effective_study(proposal, given, gone)
+    now = session.clock().astimezone(dt.UTC).replace(microsecond=0)
+    statement = SubModel(
+        proposal_digest=record.digest,
+        effective_digest=canonical.digest(effective),
+        left_out=gone,
+        decided_at=now,
+    )
+    return session.catalogue.absences.decide(
+        record.digest,
+        version=record.version,
+        effective=canonical.to_bytes(effective),
+        digest=statement.effective_digest,
+        statement=session.sign(sub_model_body(statement)),
+        at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    )

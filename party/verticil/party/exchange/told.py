@@ -1,0 +1,110 @@
+"""What the miner tells of a study, as this party takes it in: checked for what can be checked before anything is decided.
+
+A sub-model counts when the miner signed a statement of exactly the effective study that is told with it. Whether it is one that
+was approved here, and still meets the site's policy, is checked before each step (`randomization.agreement`).
+A proposal never names parties that are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from verticil.party.control.approval import parsed
+from verticil.party.control.state import Task
+from verticil.party.evidence.audit import Event, What
+from verticil.shared.errors import PeerFault
+from verticil.shared.study.document import Study
+from verticil.shared.study.states import State
+from verticil.shared.study.sub_model import check_sub_model, left_out_words, parse_sub_model
+from verticil.shared.transport.errors_on_wire import from_detail
+from verticil.shared.transport.identity import Role
+from verticil.shared.transport.signing import verify_signed
+from verticil.wire.v1 import coordinator_pb2
+
+__all__ = ["sub_model_event", "task_of", "understood"]
+
+_STATES: Final = frozenset(int(state) for state in State)
+_LARGEST_VERSION: Final = 2**63 - 1
+
+
+def understood(told: coordinator_pb2.StudyTask, party: str, *, authority: bytes) -> Study:
+    """The proposal of a study that this party can serve; blocks.
+
+    Args:
+        told: by the miner.
+        party: this one.
+        authority: the federation's, PEM.
+
+    Raises:
+        PeerFault: STUDY_MISMATCH, MESSAGE_INVALID, PARTY_UNKNOWN, IDENTITY_REFUSED, CERTIFICATE_INVALID.
+    """
+    if hashlib.sha256(told.proposal).digest() != told.study_digest:
+        raise PeerFault("STUDY_MISMATCH", "the proposal does not have the digest that is told")
+    if told.state not in _STATES or told.version > _LARGEST_VERSION:
+        raise PeerFault("MESSAGE_INVALID", f"state {told.state}, version {told.version}: no such task")
+    study = parsed(told.proposal)
+    if party not in study.parties:
+        raise PeerFault("PARTY_UNKNOWN", f"study '{study.id}': this party is not in it")
+    if study.model != "central":
+        raise PeerFault("STUDY_MISMATCH", f"study '{study.id}': its operators load it, no miner tells it")
+    if study.left_out:
+        raise PeerFault(
+            "STUDY_MISMATCH", f"study '{study.id}': a proposal that leaves parties out, expected their columns"
+        )
+    _check_sub_model(told, study, authority=authority)
+    return study
+
+
+def _check_sub_model(told: coordinator_pb2.StudyTask, study: Study, *, authority: bytes) -> None:
+    effective = parsed(told.effective) if told.effective else None
+    if effective is None or not effective.left_out:
+        return
+    if not told.HasField("sub_model"):
+        raise PeerFault(
+            "STUDY_MISMATCH",
+            f"study '{study.id}': the miner tells a sub-model without a signed statement of it",
+            hint="nothing was sent for it",
+        )
+    found = parse_sub_model(told.sub_model.body)
+    verify_signed(
+        told.sub_model, authority, role=Role.MINER, at=found.decided_at
+    )  # it outlives the miner's certificate
+    check_sub_model(
+        found,
+        proposal_digest=told.study_digest,
+        effective=effective,
+        effective_digest=told.effective_digest,
+    )
+
+
+def task_of(told: coordinator_pb2.StudyTask) -> Task:
+    """What is stored of it."""
+    return Task(
+        digest=told.study_digest,
+        version=told.version,
+        state=told.state,
+        proposal=told.proposal,
+        effective=told.effective,
+        effective_digest=told.effective_digest,
+        approved=told.approved,
+        pseudonyms_complete=told.pseudonyms_complete,
+        alignment_confirmed=told.alignment_confirmed,
+        units_received=tuple(told.units_received),
+        failure=from_detail(told.failure).code if told.HasField("failure") else "",
+    )
+
+
+def sub_model_event(told: coordinator_pb2.StudyTask, study_id: str) -> Event | None:
+    """The line for the audit log of a sub-model that is told; None: all parties are in the study."""
+    if not told.HasField("sub_model"):
+        return None
+    gone = parse_sub_model(told.sub_model.body).left_out
+    return Event(
+        what=What.SUB_MODEL,
+        who="miner",
+        study=told.study_digest,
+        study_id=study_id,
+        peer_event=hashlib.sha256(told.sub_model.body).digest(),
+        detail="; ".join(f"without {left_out_words(item)}" for item in gone),
+    )

@@ -1,0 +1,205 @@
+"""The sub-model of a study: what it becomes when a declared quorum goes on without a party that stays away.
+
+Which absences can be left out, and which cannot
+- A party that had not approved at the deadline, or had denied: nothing of it had left its site.
+- One that had approved, and had sent no (whole) linkage tags: nobody had asked yet which people all parties have in common. Under
+  ``dh-psi`` it cannot be left out there: every list has to go through every party's key, so the round ends with its first gap.
+- Once the common list is fixed nobody is left out any more, and a missing part ends the study by name (DEADLINE_PASSED): a second
+  common list, of fewer parties, would differ from the first by just the people whom the absent party does not have, and every
+  party would learn who they are. For the same reason there is one sub-model of a study at most, and never beside the full one.
+
+What is approved. `quorum.min` is part of the proposal, so whoever signs its digest says yes to every sub-model with at least so
+many parties that it is in itself. Each remaining party checks the sub-model all the same as if it were proposed anew: its policy
+(`minimum_parties` and the others), its own columns, the number of common people.
+
+What a sub-model is. The effective study without the left-out parties, their variables and units, and with their names
+(`Study.left_out`); nothing else changes. Where the study's ``structure`` says anything about a variable of theirs (a required
+or forbidden edge, a tier, a custom network, given parents) there is none: what the analyst meant would not be what is learned.
+
+How it is fixed. At one moment, before any common list, by the miner, who signs a statement of it: proposal, effective study,
+who was left out and why, and when. The statement is kept with the effective study in one transaction, told to the parties,
+and goes into the release's manifest. It is the miner's word that the party was missing; nobody else can know.
+
+Pure functions of values; no clock, no files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, cast
+
+from verticil.shared.errors import GateFailed, Misuse, PeerFault
+from verticil.shared.formats.json_document import Node, parse
+from verticil.shared.model.schema import Schema
+from verticil.shared.study import canonical, rules
+from verticil.shared.study.document import Absence, LeftOut, Study
+
+__all__ = ["SubModel", "check_sub_model", "left_out_words", "narrowed", "obstacle", "parse_sub_model", "sub_model_body"]
+
+_FORM: Final = "verticil/sub-model/v1"
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+_WORDS: Final = {
+    "approval": "had not approved it",
+    "denial": "had denied it",
+    "linkage": "had sent no linkage tags",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubModel:
+    """What the miner states of a sub-model.
+
+    Attributes:
+        proposal_digest: of the study as submitted.
+        effective_digest: of the sub-model's effective study.
+        left_out: as in that study.
+        decided_at: UTC, whole seconds.
+    """
+
+    proposal_digest: bytes
+    effective_digest: bytes
+    left_out: tuple[LeftOut, ...]
+    decided_at: dt.datetime
+
+
+def left_out_words(item: LeftOut) -> str:
+    """A left-out party for people.
+
+    >>> left_out_words(LeftOut(party="bank", missing="approval"))
+    "party 'bank' (at the deadline it had not approved it)"
+    """
+    return f"party '{item.party}' (at the deadline it {_WORDS[item.missing]})"
+
+
+def obstacle(study: Study, absent: Collection[str]) -> str | None:
+    """Why a study cannot go on without these parties; None: it can.
+
+    Args:
+        study: as proposed.
+        absent: parties of it, at least one.
+    """
+    if study.quorum is None or study.quorum.minimum is None:
+        return "the study declares no quorum.min"
+    remaining = len(study.parties) - len(absent)
+    if remaining < study.quorum.minimum:
+        return f"{remaining} parties would remain, fewer than quorum.min = {study.quorum.minimum}"
+    owners = {variable.name: variable.owner for variable in study.schema.variables if variable.owner in absent}
+    for key, names in _named(study):
+        for name in names:
+            if name in owners:
+                return f"structure.{key} names '{name}', a column of party '{owners[name]}'"
+    return None
+
+
+def _named(study: Study) -> list[tuple[str, list[str]]]:
+    """What the study says of variables by name, beside declaring them."""
+    rule = study.structure
+    found = [
+        ("required", [name for edge in rule.required for name in edge]),
+        ("forbidden", [name for edge in rule.forbidden for name in edge]),
+        ("tiers", [name for tier in rule.tiers for name in tier]),
+        ("parents", [child for child, _ in rule.parents or ()]),
+    ]
+    if (custom := rule.custom) is not None:
+        found.append(("custom", [custom.target, *custom.sensitive, *(custom.hide_from or ())]))
+    return found
+
+
+def narrowed(study: Study, left_out: tuple[LeftOut, ...]) -> Study:
+    """The study without these parties.
+
+    Args:
+        study: as proposed, or with the declarations of parties.
+        left_out: parties of it, in its order; nobody: the study as it is.
+
+    Raises:
+        Misuse: STUDY_INVALID, there is no such sub-model (`obstacle` says why), or it breaks a rule for studies.
+    """
+    if not left_out:
+        return study
+    absent = {item.party for item in left_out}
+    where = f"study '{study.id}' without {', '.join(sorted(absent))}"
+    if study.left_out or [party for party in study.parties if party in absent] != [item.party for item in left_out]:
+        raise Misuse("STUDY_INVALID", f"{where}: these are not parties of it, each once and in its order")
+    if (why := obstacle(study, absent)) is not None:
+        raise Misuse("STUDY_INVALID", f"{where}: there is no such sub-model: {why}")
+    found = dataclasses.replace(
+        study,
+        parties=tuple(party for party in study.parties if party not in absent),
+        schema=Schema(variables=tuple(item for item in study.schema.variables if item.owner not in absent)),
+        units=tuple(unit for unit in study.units if unit.owner not in absent),
+        left_out=left_out,
+    )
+    rules.check(found, source=where)
+    return found
+
+
+def sub_model_body(found: SubModel) -> bytes:
+    """The canonical JSON (RFC 8785) that the miner signs.
+
+    >>> at = dt.datetime(2026, 11, 21, 10, tzinfo=dt.UTC)
+    >>> told = SubModel(proposal_digest=bytes(32), effective_digest=bytes(32), decided_at=at,
+    ...     left_out=(LeftOut(party="bank", missing="linkage"),))
+    >>> parse_sub_model(sub_model_body(told)) == told
+    True
+    """
+    return canonical.canonical_json(
+        {
+            "form": _FORM,
+            "proposal_sha256": found.proposal_digest.hex(),
+            "effective_sha256": found.effective_digest.hex(),
+            "left_out": [{"party": item.party, "missing": item.missing} for item in found.left_out],
+            "decided_at": found.decided_at.astimezone(dt.UTC).strftime(_TIME),
+        }
+    )
+
+
+def parse_sub_model(body: bytes) -> SubModel:
+    """Read what `sub_model_body` wrote; the signature is checked by the caller.
+
+    Raises:
+        PeerFault: MESSAGE_INVALID.
+    """
+    try:
+        found = _read(parse(body, source="sub-model"))
+    except (GateFailed, ValueError) as error:
+        problem = error.message if isinstance(error, GateFailed) else "a digest or a time is not one"
+        raise PeerFault("MESSAGE_INVALID", f"statement of a sub-model: {problem}") from None
+    if sub_model_body(found) != body:
+        raise PeerFault("MESSAGE_INVALID", "statement of a sub-model: not in canonical form")
+    return found
+
+
+def check_sub_model(found: SubModel, *, proposal_digest: bytes, effective: Study, effective_digest: bytes) -> None:
+    """Check that a statement is of this effective study.
+
+    Raises:
+        PeerFault: STUDY_MISMATCH.
+    """
+    told = (found.proposal_digest, found.effective_digest, found.left_out)
+    if told != (proposal_digest, effective_digest, effective.left_out) or not found.left_out:
+        raise PeerFault(
+            "STUDY_MISMATCH",
+            f"study '{effective.id}': the miner's statement of the sub-model is about another one than is told with it",
+            hint="nothing was sent for it",
+        )
+
+
+def _read(node: Node) -> SubModel:
+    if (form := node["form"].text()) != _FORM:
+        node["form"].fail(f"got '{form[:80]}', expected '{_FORM}'")
+    return SubModel(
+        proposal_digest=bytes.fromhex(node["proposal_sha256"].text()),
+        effective_digest=bytes.fromhex(node["effective_sha256"].text()),
+        left_out=tuple(_left_out(item) for item in node["left_out"].items()),
+        decided_at=dt.datetime.strptime(node["decided_at"].text(), _TIME).replace(tzinfo=dt.UTC),
+    )
+
+
+def _left_out(node: Node) -> LeftOut:
+    if (missing := node["missing"].text()) not in _WORDS:
+        node["missing"].fail(f"expected one of {', '.join(_WORDS)}")
+    return LeftOut(party=node["party"].text(), missing=cast("Absence", missing))

@@ -1,0 +1,454 @@
+"""The page of ``verticil party ui``: what it says in every state of a study, whom it refuses, and that it only reads."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import datetime as dt
+import hashlib
+import http.client
+import json
+import re
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from verticil.cli.main import main
+from verticil.party.config import load_party
+from verticil.party.control.database import FILE_NAME, Database
+from verticil.party.control.site import Site, init_state
+from verticil.party.control.state import Artifact, Heartbeat, Task, stamp
+from verticil.party.front.inbox import show
+from verticil.party.page.server import PageServer
+from verticil.shared.errors import DataFault, Misuse, PeerFault
+from verticil.shared.model.schema import Schema
+from verticil.shared.study import canonical
+from verticil.shared.study.document import Study
+from verticil.shared.study.states import State
+
+NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
+N = 120
+CANARY_ID, CANARY_VALUE = "canary-4711-id", "kanarienvogel-77"
+MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)> & \"q\" 'q' {{ 7 * 7 }}"
+FEDERATION = f"""schema = 1
+name = "trial"
+ca_certificate = "ca.crt"
+ca_sha256 = "{"0" * 64}"
+[miner]
+endpoint = "localhost:1"
+"""
+PARTY = """schema = 1
+name = "clinic"
+federation = "federation.toml"
+state_directory = "state"
+[identity]
+certificate = "clinic.crt"
+key = "clinic.key"
+[linkage]
+key = "linkage.key"
+[dataset.people]
+path = "people.csv"
+id = "id"
+[policy]
+max_epsilon_per_column = 3.0
+max_epsilon_per_study = 6.0
+max_epsilon_lifetime = 8.0
+minimum_common_records = 50
+recipients = ["miner"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+    (tmp_path / "party.toml").write_text(PARTY)
+    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
+    (tmp_path / "linkage.key").chmod(0o600)
+    rows = [f"p{i},{i % 100},{'yes' if i % 3 else 'no'},{CANARY_VALUE}" for i in range(N)]
+    (tmp_path / "people.csv").write_text("\n".join(["id,age,smoker,note", f"{CANARY_ID},50,no,x", *rows]) + "\n")
+    init_state(tmp_path / "state", site_secret=b"s" * 32)
+    return tmp_path
+
+
+def opened(folder: Path) -> Site:
+    return Site.open(load_party(folder / "party.toml"))
+
+
+def offer(site: Site, study: Study, state: State = State.AWAITING_APPROVAL) -> bytes:
+    """What the daemon does when the miner tells of a study, or of its new state."""
+    digest = canonical.digest(study)
+    task = Task(
+        digest=digest, version=1, state=int(state), proposal=canonical.to_bytes(study), effective=b"", effective_digest=b"",
+        approved=False, pseudonyms_complete=False, alignment_confirmed=False, units_received=(), failure="",
+    )  # fmt: skip
+    site.state.remember(task, study.id, NOW)
+    return digest
+
+
+def send(site: Site, study: Study) -> bytes:
+    """Approve a study and send its first column, of which the receipt comes."""
+    digest = offer(site, study)
+    record = site.state.study(digest)
+    verdict = site.approve(record, "officer", NOW)
+    release = verdict.review.releases[0]
+    tag = verdict.review.assessments[0].version_tag
+    sha256 = hashlib.sha256(b"column").digest()
+    facts = release.to_json()
+    artifact = Artifact(unit=0, effective_digest=digest, sha256=sha256, size=12_345, facts=facts, version_tag=tag)
+    site.state.store_artifacts(digest, [artifact])
+    site.ledger.record(
+        release, version_tag=tag, policy=site.config.policy, study_digest=digest, study_id=study.id, unit=0, recipient="miner",
+        artifact_sha256=sha256, size=12_345, at=NOW,
+    )  # fmt: skip
+    site.state.receipted(digest, 0, b"receipt")
+    return digest
+
+
+def named(study: Study, name: str, **change: object) -> Study:
+    return dataclasses.replace(study, id=name, title=f"Title of {name}", **change)  # type: ignore[arg-type]
+
+
+class Page(HTMLParser):
+    """What is on a page: its text, its elements, where its links lead."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.handlers: list[str] = []
+        self.links: list[str] = []
+        self._words: list[str] = []
+        self.feed(html)
+        self.html = html
+        self.text = " ".join(" ".join(self._words).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.handlers += [name for name, _ in attrs if name.startswith("on") or name == "style"]
+        self.links += [value or "" for name, value in attrs if name in ("href", "src", "action", "srcset")]
+
+    def handle_data(self, data: str) -> None:
+        self._words.append(data)
+
+
+class Visitor:
+    """Asks a page as a browser does; the token is that of `server` unless the path is given whole."""
+
+    def __init__(self, server: PageServer) -> None:
+        self.server = server
+        self.root = server.url.removeprefix(f"http://{server.place}")
+
+    def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], str]:
+        connection = http.client.HTTPConnection(*self.server.server_address[:2], timeout=10)
+        with contextlib.closing(connection):
+            connection.putrequest(method, path, skip_host="Host" in headers)
+            for name, value in headers.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read().decode()
+
+    def page(self, path: str = "", status: int = 200) -> Page:
+        found, _, html = self.ask(self.root + path)
+        assert found == status, html
+        return Page(html)
+
+
+@pytest.fixture
+def visitor(folder: Path) -> Iterator[Visitor]:
+    with PageServer(folder / "party.toml", ("127.0.0.1", 0), clock=lambda: NOW) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield Visitor(server)
+        server.shutdown()
+        thread.join()
+
+
+# ---- what it says
+
+
+def test_feature_39_nothing_pending_says_so_and_what_blocks(folder: Path, visitor: Visitor) -> None:
+    page = visitor.page()
+    assert "Nothing waits for a decision here." in page.text
+    assert "No study was ever asked of this site." in page.text
+    assert "ε 0.00 spent, 8.00 left" in page.text
+    assert "The daemon does not run (it never ran)" in page.text
+    assert f"verticil party run --config {folder / 'party.toml'}" in page.text
+    with opened(folder) as site:
+        site.state.beat(Heartbeat(pid=1, at=stamp(NOW), connected=True, problem=""))
+    assert "running, connected to the miner" in visitor.page().text
+
+
+def test_feature_39_a_pending_study_is_said_in_the_words_of_show(
+    folder: Path, visitor: Visitor, release_study: Study
+) -> None:
+    limited = PARTY.replace("max_epsilon_per_study = 6.0", "max_epsilon_per_study = 3.0")
+    (folder / "party.toml").write_text(limited)
+    with opened(folder) as site:
+        digest = offer(site, release_study)
+    facts = show(load_party(folder / "party.toml"), digest.hex(), at=NOW)
+    overview, page = visitor.page(), visitor.page(f"study/{digest.hex()}")
+    assert "Hearts and incomes" in overview.text
+    assert "ε 4.02 for each person" in overview.text  # 2 + ln 7.5, rounded up
+    assert "0 of 1 approvals given" in overview.text
+    text = page.text.replace("\N{NO-BREAK SPACE}", " ").lower()
+    for column in facts["columns"]:
+        assert len(column["words"]) >= 1
+        for sentence in column["words"]:
+            assert sentence.lower() in text
+    assert facts["total_words"].lower() in text
+    (objection,) = facts["objections"]
+    for shown in (overview, page):
+        assert f"Against it: {objection}" in shown.text
+    assert f"verticil party approve {digest.hex()[:16]} --config {folder / 'party.toml'}" in page.text
+    assert "What is published cannot be recalled" in page.text
+    assert "Nobody has decided here yet." in page.text
+
+
+def test_feature_39_every_state_of_a_study_is_told(folder: Path, visitor: Visitor, release_study: Study) -> None:
+    with opened(folder) as site:
+        sent = send(site, named(release_study, "running"))
+        offer(site, named(release_study, "running"), State.UPLOADING)
+        site.state.show(sent, "uploading", 63, at=NOW)
+        denied = offer(site, named(release_study, "denied"))
+        site.deny(site.state.study(denied), "officer", "too much", NOW)
+        failed = offer(site, named(release_study, "failed"), State.ALIGNING)
+        site.state.fail(failed, PeerFault("ALIGNMENT_MISMATCH", "the lists differ", hint="ask the others"), NOW)
+        published = offer(site, named(release_study, "published"), State.PUBLISHED)
+    page = visitor.page()
+    for words in (
+        "uploading 63 % 63 %",
+        "denied here",
+        "ALIGNMENT_MISMATCH: the lists differ",
+        "failed here",
+        "published",
+    ):
+        assert words in page.text
+    page = visitor.page(f"study/{sent.hex()}")
+    assert "age miner 12.1 KiB 2.00 2.00 2026-11-21 10:00:00 1 receipt signed" in page.text
+    assert "approved officer 2026-11-21 10:00:00 valid until 2099-12-31" in page.text
+    assert f"verticil party revoke {sent.hex()[:16]} --reason WHY" in page.text
+    assert "denied officer 2026-11-21 10:00:00 too much" in visitor.page(f"study/{denied.hex()}").text
+    assert "Ask the others." in visitor.page(f"study/{failed.hex()}").text
+    assert "Decide, in a terminal" not in visitor.page(f"study/{published.hex()}").text
+    assert "running age miner 2.00 2.00 12.1 KiB 1" in visitor.page("ledger").text
+    assert "ε 2.00 spent, 6.00 left" in visitor.page("ledger").text
+    with opened(folder) as site:
+        site.revoke(site.state.study(sent), "officer", "consent withdrawn", NOW)
+    page = visitor.page(f"study/{sent.hex()}")
+    assert "revoked officer 2026-11-21 10:00:00 consent withdrawn" in page.text
+    assert "verticil party revoke" not in page.text
+
+
+def test_feature_39_the_audit_log_is_verified_and_its_first_bad_line_named(
+    folder: Path, visitor: Visitor, release_study: Study
+) -> None:
+    with opened(folder) as site:
+        send(site, release_study)
+        denied = offer(site, named(release_study, "denied"))
+        site.deny(site.state.study(denied), "officer", "too much", NOW)
+    page = visitor.page("audit")
+    n_lines = int(re.findall(r"The log holds\. (\d+) lines", page.text)[0])
+    assert n_lines >= 2
+    assert "denial officer denied too much" in page.text
+    log = folder / "state" / "audit.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join([*lines[:1], lines[1].replace('"officer"', '["<b>", {"columns": 7}]'), *lines[2:]]))
+    for shown in (visitor.page("audit"), visitor.page()):
+        assert "audit.jsonl: line 2: it was changed" in shown.text
+        assert "b" not in shown.tags
+    assert "does not hold" in visitor.page().text
+
+
+def test_feature_39_what_cannot_be_shown_is_an_error_with_a_hint(folder: Path, visitor: Visitor) -> None:
+    assert "STUDY_UNKNOWN" in visitor.page("study/" + "0" * 64, status=404).text
+    assert "no such page" in visitor.page("study/../../etc/passwd", status=404).text
+    (folder / "party.toml").write_text(PARTY.replace("[policy]", "[polisy]"))
+    assert "CONFIG_INVALID" in visitor.page(status=503).text
+    (folder / "party.toml").write_text(PARTY)
+    (folder / "state" / FILE_NAME).unlink()
+    assert "STATE_CORRUPT" in visitor.page(status=503).text
+
+
+# ---- what it never says
+
+
+def test_feature_39_markup_in_any_text_stays_text(folder: Path, visitor: Visitor, release_study: Study) -> None:
+    variables = tuple(
+        dataclasses.replace(variable, labels=(MARKUP, "yes")) if variable.name == "smoker" else variable
+        for variable in release_study.schema.variables
+    )
+    study = dataclasses.replace(release_study, title=MARKUP, purpose=MARKUP, schema=Schema(variables=variables))
+    with opened(folder) as site:
+        digest = offer(site, study)
+        pages = [visitor.page(), visitor.page(f"study/{digest.hex()}")]
+        site.deny(site.state.study(digest), MARKUP, MARKUP, NOW)
+        failed = offer(site, dataclasses.replace(study, id="failed"))
+        site.state.fail(failed, DataFault("DATA_UNREADABLE", MARKUP, hint=MARKUP), NOW)
+    pages += [visitor.page(path) for path in ("", f"study/{digest.hex()}", f"study/{failed.hex()}", "ledger", "audit")]
+    assert sum(MARKUP in page.text for page in pages) >= 6  # whole, as text
+    for page in pages:
+        assert not page.tags & {"script", "img", "iframe", "object", "embed", "form", "link", "base", "svg"}
+        assert page.handlers == []
+        assert all(
+            re.fullmatch(r"#content|(\.\./|\./)?((study/[0-9a-f]{64}|ledger|audit)(#\w+)?)?", link)
+            for link in page.links
+        )
+        assert "http" not in page.html.replace("http-equiv", "")
+
+
+def test_feature_39_no_data_value_no_record_id_no_secret(folder: Path, visitor: Visitor, release_study: Study) -> None:
+    with opened(folder) as site:
+        digest = send(site, release_study)
+        secrets_of_the_site = (site.site_secret, site.linkage_key)
+    (folder / "people.csv").unlink()  # it is not even read
+    html = "".join(visitor.page(path).html for path in ("", f"study/{digest.hex()}", "ledger", "audit"))
+    for canary in (CANARY_ID, CANARY_VALUE, "p17", *(secret.hex() for secret in secrets_of_the_site)):
+        assert canary not in html
+    assert "Hearts and incomes" in html
+
+
+# ---- whom it refuses
+
+
+def test_feature_39_only_the_whole_address_opens_it(visitor: Visitor) -> None:
+    token = visitor.root.strip("/")
+    assert len(token) >= 43  # 256 bits
+    for path in (
+        "/",
+        "/ledger",
+        f"/{token}",
+        f"/{token[:-1]}/",
+        f"/{token}x/",
+        f"/?{token}/",
+        f"//{token[1:]}/",
+        "/%00/",
+    ):
+        status, _, text = visitor.ask(path)
+        assert (status, token in text) == (403, False), path
+    assert visitor.ask(visitor.root)[0] == 200
+
+
+def test_feature_39_another_host_name_is_refused(visitor: Visitor) -> None:
+    """A name on the Internet that was made to mean 127.0.0.1, even with the token."""
+    port = visitor.server.server_port
+    for host in (
+        "evil.example",
+        f"evil.example:{port}",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        f"127.0.0.1:{port}.evil.example",
+        "",
+    ):
+        assert visitor.ask(visitor.root, Host=host)[0] == 421, host
+    assert visitor.ask(visitor.root, Host=f"localhost:{port}")[0] == 200
+
+
+def test_feature_39_nothing_but_reading_is_answered(visitor: Visitor) -> None:
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "BREW"):
+        status, headers, text = visitor.ask(visitor.root, method)
+        assert (status, headers["Allow"]) == (405, "GET, HEAD"), method
+        assert "only be read" in text
+
+
+def test_feature_39_every_answer_tells_the_browser_to_keep_and_load_nothing(visitor: Visitor) -> None:
+    answers = [visitor.ask(path) for path in (visitor.root, visitor.root + "nowhere", "/")]
+    answers += [visitor.ask(visitor.root, "HEAD"), visitor.ask(visitor.root, Host="evil.example")]
+    for _, headers, _ in answers:
+        policy = headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; style-src 'sha256-")
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
+        assert headers["Referrer-Policy"] == "no-referrer"
+        assert "Set-Cookie" not in headers
+        assert headers["Server"].strip() == "verticil"
+    assert answers[3][0] == 200
+    assert answers[3][2] == ""  # HEAD
+    style = re.findall(r"<style>(.*?)</style>", answers[0][2], re.DOTALL)[0]
+    digest = hashlib.sha256(style.encode()).digest()
+    assert base64.b64encode(digest).decode() in answers[0][1]["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:8899", "192.0.2.7:8899", "[::]:8899", "localhost:8899", "example.org:80"])
+def test_feature_39_any_address_but_loopback_is_refused(
+    folder: Path, listen: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["party", "ui", "--listen", listen, "--config", str(folder / "party.toml"), "--format", "json"]) == 2
+    assert "loopback" in json.loads(capsys.readouterr().out)["error"]["message"]
+    (folder / "party.toml").write_text(PARTY + f'[ui]\nlisten = "{listen}"\n')
+    with pytest.raises(Misuse, match=r"ui\.listen.*loopback"):
+        load_party(folder / "party.toml")
+
+
+def test_feature_39_party_toml_says_where_it_listens(folder: Path, visitor: Visitor) -> None:
+    assert load_party(folder / "party.toml").page == ("127.0.0.1", 8899)
+    (folder / "party.toml").write_text(PARTY + '[ui]\nlisten = "[::1]:0"\n')
+    assert load_party(folder / "party.toml").page == ("::1", 0)
+    with pytest.raises(Misuse, match="cannot listen"):
+        PageServer(folder / "party.toml", ("127.0.0.1", visitor.server.server_port))
+
+
+# ---- that it only reads
+
+
+def test_feature_39_looking_changes_no_byte_of_the_state(folder: Path, visitor: Visitor, release_study: Study) -> None:
+    with opened(folder) as site:
+        digest = send(site, release_study)
+
+    def state() -> dict[str, bytes]:
+        side_files = {FILE_NAME + "-wal", FILE_NAME + "-shm"}  # SQLite's own; without a writer they are empty of data
+        files = (path for path in folder.rglob("*") if path.is_file() and path.name not in side_files)
+        return {str(path): path.read_bytes() for path in files}
+
+    before = state()
+    for path in ("", f"study/{digest.hex()}", "ledger", "audit"):
+        visitor.page(path)
+    assert state() == before
+    wal = folder / "state" / (FILE_NAME + "-wal")
+    assert not wal.exists() or wal.stat().st_size == 0
+    with Site.look(load_party(folder / "party.toml")) as site:
+        assert (site.site_secret, site.linkage_key) == (b"", b"")
+        with pytest.raises(DataFault, match="READONLY"):
+            site.state.show(digest, "x", at=NOW)
+    assert state() == before
+
+
+def test_feature_39_it_shows_what_a_running_daemon_has_just_written(
+    folder: Path, visitor: Visitor, release_study: Study
+) -> None:
+    with opened(folder) as site:  # open all the while, as the daemon's is
+        digest = send(site, release_study)
+        site.state.show(digest, "uploading", 12, at=NOW)
+        offer(site, release_study, State.UPLOADING)
+        assert "12 %" in visitor.page().text
+        with site.database.transaction():  # a write transaction keeps no reader waiting, and is not seen before its end
+            site.state.show(digest, "uploading", 77, at=NOW)
+            assert "77 %" not in visitor.page().text
+        assert "77 %" in visitor.page().text
+
+
+def test_feature_39_an_older_state_is_not_upgraded_by_looking(folder: Path, visitor: Visitor) -> None:
+    with Database(folder / "state") as database:
+        database.write("PRAGMA user_version = 3")
+    assert "schema version 3, expected 4" in visitor.page(status=503).text
+
+
+def test_feature_39_the_command_serves_until_it_is_ended(folder: Path) -> None:
+    arguments = ["party", "ui", "--listen", "127.0.0.1:0", "--config", str(folder / "party.toml"), "--format", "json"]
+    command = [sys.executable, "-m", "verticil.cli", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["url"]
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            assert "Nothing waits for a decision here." in answer.read().decode()
+        process.terminate()
+        rest, errors = process.communicate(timeout=20)
+    assert (process.returncode, json.loads(rest), errors) == (0, {"party": "clinic", "stopped": True}, "")
