@@ -17,7 +17,6 @@ from typing import Final, Literal, NoReturn
 
 from verticil.shared.channels.privacy import Breach
 from verticil.shared.config import Table
-from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import MAX_STATES, Missing, Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.publication import check_publish
