@@ -170,10 +170,8 @@ def release_study() -> Study:
     return _study()
 
 
-@pytest.fixture(scope="session")
-def release_content(release_study: Study) -> ReleaseContent:
-    """A whole release of `release_study`, its numbers random, as a simulation makes it: without receipts."""
-    schema, n = release_study.schema, 400
+def _release_content(study: Study) -> ReleaseContent:
+    schema, n = study.schema, 400
     network = random_network(schema.variables, ((), (0,), (0, 1), (), (2,)), seed=1)
     generator = np.random.default_rng(2)
     codes = tuple(generator.integers(0, variable.n_states, n).astype(np.uint8) for variable in schema.variables)
@@ -193,11 +191,17 @@ def release_content(release_study: Study) -> ReleaseContent:
             )
         )  # fmt: skip
     return ReleaseContent(
-        study=release_study, study_digest="ab" * 32, effective_digest=canonical.digest(release_study).hex(),
+        study=study, study_digest="ab" * 32, effective_digest=canonical.digest(study).hex(),
         network=network, marginals=tuple(marginals), synthetic=pd.DataFrame(columns), codes=codes, n_common=1234,
         receipts=(), provenance={"numpy": "2.0.0"}, search={"method": "genetic", "seed": 7, "fitness": 0.25},
         simulation=True, seed_derived=False, published_at=dt.datetime(2026, 11, 21, 10, 0, 0, tzinfo=dt.UTC),
     )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def release_content(release_study: Study) -> ReleaseContent:
+    """A whole release of `release_study`, its numbers random, as a simulation makes it: without receipts."""
+    return _release_content(release_study)
 
 
 def _peer_study(**changes: object) -> Study:

@@ -56,7 +56,8 @@ release = { synthetic_records = 500, seed = 7 }
 """
 PARTIES = ("clinic", "insurer")
 NODES = ("miner", *PARTIES)
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 600.0
+"""Nothing waits so long; it names a hang, on a machine that does ten other things, too."""
 
 
 @dataclass(kw_only=True)

@@ -15,7 +15,7 @@ from verticil.cli.main import main
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
     ("model", "done"),
     [

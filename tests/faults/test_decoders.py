@@ -68,8 +68,10 @@ from verticil.shared.release.joint import parse_statement, statement_body
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import approval_body, parse_approval
+from verticil.shared.study.document import LeftOut
 from verticil.shared.study.pairs import parse_structure, structure_body
 from verticil.shared.study.reading import read_declarations, read_study
+from verticil.shared.study.sub_model import SubModel, parse_sub_model, sub_model_body
 from verticil.shared.transport.authority import create_authority, issue, open_authority
 from verticil.shared.transport.chunks import ChunkReader, make_chunks, plain_data
 from verticil.shared.transport.errors_on_wire import from_detail
@@ -210,6 +212,11 @@ def make_decoders(
         )
     )
 
+    left_out = (LeftOut(party="bank", missing="linkage"),)
+    sub_model = sub_model_body(
+        SubModel(proposal_digest=bytes(32), effective_digest=bytes(32), left_out=left_out, decided_at=now)
+    )
+
     release = folder / "release"
     write_release(release, dataclasses.replace(release_content, published_at=now))
     sign_release(release, signer, ca_certificate=ca)
@@ -268,6 +275,7 @@ def make_decoders(
             lambda data: canonical.parse(data, source="x", limit=10**6), canonical.to_bytes(release_study)
         ),
         "party.control.approval.parsed": Decoder(parsed, canonical.to_bytes(release_study)),
+        "shared.study.sub_model.parse_sub_model": Decoder(parse_sub_model, sub_model),
         "shared.study.pairs.parse_structure": Decoder(
             lambda data: parse_structure(data, peers, effective),
             structure_body(effective, case.structure.dag.parents, {"method": "genetic"}),
@@ -396,6 +404,7 @@ NAMES = (
     "shared.study.canonical.from_bytes between peers",
     "shared.study.canonical.parse",
     "party.control.approval.parsed",
+    "shared.study.sub_model.parse_sub_model",
     "shared.study.pairs.parse_structure",
     "shared.study.reading.read_study",
     "shared.study.reading.read_declarations",
@@ -628,6 +637,12 @@ def test_what_fuzzing_has_found(name: str, damage: Callable[[bytes], bytes], dec
     assert damage(decoder.example) != decoder.example
     with pytest.raises(VerticilError):
         decoder.decode(damage(decoder.example))
+
+
+def test_what_fuzzing_has_found_in_an_audit_log(decoders: dict[str, Decoder]) -> None:
+    """A line that is nested too deeply is no event, and hides none."""
+    log = decoders["party.evidence.audit.entries"]
+    assert log.decode(b"[" * 2000 + b"\n" + log.example) == log.decode(log.example)
 
 
 @pytest.mark.parametrize("name", NAMES)

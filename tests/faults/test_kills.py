@@ -27,7 +27,7 @@ def where(study: Any) -> str:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("first", range(0, 100, 4))
 async def test_feature_9_random_kills_lose_nothing(
     first: int, federation: Any, in_the_table: Callable[..., None]
@@ -49,7 +49,7 @@ async def test_feature_9_random_kills_lose_nothing(
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("victim", NODES)
 @pytest.mark.parametrize("seconds", [3, 60])
 async def test_feature_20_a_node_that_is_stopped_for_a_while_goes_on(

@@ -25,7 +25,7 @@ from verticil.simulation.chaos.sameness import differences, essence
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import Provisioned, copied
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1500)]
 BYTES = 120_000
 """About what a party sends in one study."""
 

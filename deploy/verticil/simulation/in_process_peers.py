@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from verticil.shared.transport.peer import Peer, PeerService
     from verticil.simulation.provision import Provisioned
 
-__all__ = ["WrapPeer", "run_peers"]
+__all__ = ["WrapPeer", "run_peers", "serving_miner"]
 
 WrapPeer: TypeAlias = "Callable[[str, str, Peer], Peer]"
 """For tests: put something between a party (first) and a peer that it asks (second)."""
@@ -95,7 +95,7 @@ async def run_peers(
     async with contextlib.AsyncExitStack() as stack:
         miner = None
         if study.structure.parents is None or RELAY in made.peers.values():
-            miner = await stack.enter_async_context(_miner(made, now))
+            miner = await stack.enter_async_context(serving_miner(made, now))
         tasks = _parties(made, miner, stop, seeded=seeded, wrap=wrap, wrap_peer=wrap_peer, clock=now)
         try:
             while not (await asyncio.to_thread(standing, made.parties, digest)).published:
@@ -118,7 +118,8 @@ async def run_peers(
 
 
 @contextlib.asynccontextmanager
-async def _miner(made: Provisioned, clock: Callable[[], dt.datetime]) -> AsyncGenerator[MinerNode]:
+async def serving_miner(made: Provisioned, clock: Callable[[], dt.datetime]) -> AsyncGenerator[MinerNode]:
+    """The miner of provisioned folders, in this event loop, until the context ends."""
     from verticil.miner.config import load_miner
     from verticil.miner.service.learning import InlineLearning
     from verticil.miner.service.node import MinerNode

@@ -245,7 +245,7 @@ def _follow(rest: bytes, head: Head) -> Head | None:
 def _hash_of(line: bytes) -> bytes:
     try:
         return bytes.fromhex(str(json.loads(line)["hash"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return hashlib.sha256(line).digest()  # of a line that is none: the chain goes on from what it is
 
 
@@ -314,7 +314,7 @@ def _broken(name: str, line: int, problem: str) -> GateFailed:
 def entries(data: bytes) -> Iterator[Mapping[str, object]]:
     """The whole lines of a log that are JSON objects."""
     for line in data.split(b"\n")[:-1]:
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             entry = cast("object", json.loads(line))
             if isinstance(entry, dict):
                 yield cast("dict[str, object]", entry)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -27,6 +28,8 @@ __all__ = ["ReleaseSource", "fetch_release"]
 ATTEMPTS: Final = 5
 """Tries per file without a single new byte before giving up."""
 MANIFEST_LIMIT: Final = 64 * 2**20
+_FILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+"""Of a file of a release. Whoever wrote the manifest may mean harm: no path, no NUL, nothing that a disk cannot name."""
 
 
 class ReleaseSource(Protocol):
@@ -80,10 +83,10 @@ def _listed(manifest: bytes) -> dict[str, str]:
     try:
         files = cast("dict[str, dict[str, object]]", json.loads(manifest)["files"])
         listed = {name: str(entry["sha256"]) for name, entry in files.items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise PeerFault("ARTIFACT_INVALID", "manifest.json: not a manifest") from None
     for name in listed:
-        if Path(name).name != name or name.startswith("."):
+        if not _FILE_NAME.fullmatch(name):
             raise PeerFault("ARTIFACT_INVALID", "manifest.json: lists a path, expected plain file names")
     return listed
 
