@@ -18,6 +18,7 @@ import io
 import json
 import re
 import resource
+import tempfile
 import time
 import zlib
 from collections.abc import Callable, Mapping
@@ -46,6 +47,15 @@ from verticil.party.decision.approvers import ApproverKey
 from verticil.party.evidence.audit import AuditLog, Event, What
 from verticil.party.records.keyfile import read_key
 from verticil.party.records.linkage import common_from_bitmap
+from verticil.shared.carried.bundle import look
+from verticil.shared.carried.bundle import pack as pack_bundle
+from verticil.shared.carried.bundle import unpack as unpack_bundle
+from verticil.shared.carried.journal import Journal, load_journal, store_journal
+from verticil.shared.carried.pouch import Pouch, parse_entry
+from verticil.shared.carried.statement import Reference
+from verticil.shared.carried.statement import Statement as CarriedStatement
+from verticil.shared.carried.statement import parse_statement as parse_carried_statement
+from verticil.shared.carried.statement import statement_body as carried_statement_body
 from verticil.shared.config import load_federation, read_toml
 from verticil.shared.errors import VerticilError
 from verticil.shared.evidence.chain import entries
@@ -79,7 +89,7 @@ from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.pki import load_credentials, load_private_key, read_certificates, read_private_file
 from verticil.shared.transport.signing import SigningKey, verify_signed
 from verticil.simulation.provision import OPEN_LIMITS, Site, provision
-from verticil.wire.v1 import common_pb2
+from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
 
 EXEMPT: Mapping[str, str] = {
     "shared.errors.from_code": "takes a code, not a document; from_detail is fuzzed",
@@ -255,6 +265,7 @@ def make_decoders(
             lambda data: hpke.open_sealed(data, recipient=to, sender=of.public_key(), info=b"i", aad=b"a"),
             hpke.seal(b"message", recipient=to.public_key(), sender=of, info=b"i", aad=b"a"),
         ),
+        **_of_carried(folder, SigningKey.load(node / "pki" / "clinic.sign", node / "pki" / "clinic.crt"), now),
         "shared.formats.artifact.unpack": Decoder(
             lambda data: unpack(data, 5, 1000), pack(np.arange(1000, dtype=np.uint8) % 5, 5)
         ),
@@ -389,9 +400,51 @@ def make_decoders(
     }
 
 
+def _of_carried(folder: Path, key: SigningKey, now: dt.datetime) -> dict[str, Decoder]:
+    """Those of files that are carried by hand."""
+    place, journal = folder / "pouch", folder / "journal"
+    place.mkdir()
+    journal.mkdir()
+    pouch = Pouch(place)
+    for unit, payload in enumerate((b"", b"randomized" * 9)):
+        pouch.add(carried_pb2.CarriedEntry(column=coordinator_pb2.BeginUploadRequest(unit=unit)), payload)
+    pouch.keep()
+    made = Reference(number=2, sha256=bytes(32))
+    carried = CarriedStatement(
+        federation="fuzz", direction="to-miner", party="clinic", number=3, answers=made, made_at=now, protocol=2,
+        sealed=False, size=0, pieces=(),
+    )  # fmt: skip
+    bundle = folder / "3.bundle"
+    pack_bundle(pouch, bundle, carried, sign=key.sign, cover=None, before=lambda _: None)
+    statement, _ = look(bundle)
+    store_journal(journal, Journal(told={}).with_made(made, (("withdrawal", bytes(32)),)))
+    (kept,) = journal.iterdir()
+
+    def unpacked(path: Path) -> object:
+        with tempfile.TemporaryDirectory(dir=folder) as fresh:
+            return unpack_bundle(path, Path(fresh) / "in", cover=None)
+
+    return {
+        "shared.carried.bundle.unpack": Decoder(_file(folder, bundle.name, unpacked), bundle.read_bytes()),
+        "shared.carried.journal.load_journal": Decoder(
+            _file(journal, kept.name, lambda path: load_journal(path.parent)), kept.read_bytes()
+        ),
+        "shared.carried.pouch.Pouch.read": Decoder(
+            _file(place, "entries", lambda path: Pouch.read(path.parent)), (place / "entries").read_bytes()
+        ),
+        "shared.carried.pouch.parse_entry": Decoder(parse_entry, next(iter(pouch)).entry.SerializeToString()),
+        "shared.carried.statement.parse_statement": Decoder(parse_carried_statement, carried_statement_body(statement)),
+    }
+
+
 NAMES = (
     "party.custody.sealing.read_head",
     "shared.relay.hpke.open_sealed",
+    "shared.carried.bundle.unpack",
+    "shared.carried.journal.load_journal",
+    "shared.carried.pouch.Pouch.read",
+    "shared.carried.pouch.parse_entry",
+    "shared.carried.statement.parse_statement",
     "shared.formats.artifact.unpack",
     "shared.formats.deletion.parse_deletion",
     "shared.formats.json_document.parse",
@@ -641,7 +694,7 @@ def test_what_fuzzing_has_found(name: str, damage: Callable[[bytes], bytes], dec
 
 def test_what_fuzzing_has_found_in_an_audit_log(decoders: dict[str, Decoder]) -> None:
     """A line that is nested too deeply is no event, and hides none."""
-    log = decoders["party.evidence.audit.entries"]
+    log = decoders["shared.evidence.chain.entries"]
     assert log.decode(b"[" * 2000 + b"\n" + log.example) == log.decode(log.example)
 
 

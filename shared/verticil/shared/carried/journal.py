@@ -123,7 +123,7 @@ def load_journal(folder: Path) -> Journal:
         )
     except FileNotFoundError:
         return Journal(told={})
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DataFault("STATE_CORRUPT", f"{path}: cannot be read", hint="restore the newest backup") from None
 
 
