@@ -41,7 +41,7 @@ LAYERS = {
     "verticil.shared.study.draft": 3,
     "verticil.shared.formats": 2,
     "verticil.shared.formats.tables": 3,
-    "verticil.shared.transport.identity": 2,
+    "verticil.shared.identity.identity": 2,
     "verticil.shared.transport.chunks": 2,
     "verticil.party.control.policy": 2,
     "verticil.party.decision.words": 1,

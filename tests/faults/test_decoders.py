@@ -63,6 +63,10 @@ from verticil.shared.evidence.chain import verify as verify_audit
 from verticil.shared.formats import json_document, model_json
 from verticil.shared.formats.artifact import pack, unpack
 from verticil.shared.formats.deletion import Deletion, deletion_body, parse_deletion
+from verticil.shared.identity.authority import create_authority, issue, open_authority
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import load_credentials, load_private_key, read_certificates, read_private_file
+from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.membership.installation import install, read_fingerprint
 from verticil.shared.membership.register import sign_request
 from verticil.shared.membership.request import create_request, parse_request, read_request
@@ -82,12 +86,8 @@ from verticil.shared.study.document import LeftOut
 from verticil.shared.study.pairs import parse_structure, structure_body
 from verticil.shared.study.reading import read_declarations, read_study
 from verticil.shared.study.sub_model import SubModel, parse_sub_model, sub_model_body
-from verticil.shared.transport.authority import create_authority, issue, open_authority
 from verticil.shared.transport.chunks import ChunkReader, make_chunks, plain_data
 from verticil.shared.transport.errors_on_wire import from_detail
-from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.pki import load_credentials, load_private_key, read_certificates, read_private_file
-from verticil.shared.transport.signing import SigningKey, verify_signed
 from verticil.simulation.provision import OPEN_LIMITS, Site, provision
 from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
 
@@ -95,10 +95,10 @@ EXEMPT: Mapping[str, str] = {
     "shared.errors.from_code": "takes a code, not a document; from_detail is fuzzed",
     "party.control.ledger.Release.from_json": "reads the site's own database, written by itself",
     "party.peer.shelf.Shelf.read": "reads files whose SHA-256 stands in the site's own database",
-    "miner.service.job.LearningJob.from_json": "reads a line that the miner itself wrote to its child",
-    "miner.service.structure_job.StructureJob.from_json": "the same",
+    "miner.work.job.LearningJob.from_json": "reads a line that the miner itself wrote to its child",
+    "miner.work.structure_job.StructureJob.from_json": "the same",
     "miner.storage.alignment.read_list": "maps a file whose size and SHA-256 were checked before",
-    "shared.transport.authority.open_authority": "the authority's own folder; reads with read_certificates and load_private_key",
+    "shared.identity.authority.open_authority": "the authority's own folder; reads with read_certificates and load_private_key",
     "shared.membership.register.entries": "the authority's own register, whose certificates it verifies",
     "simulation.peers.load_everywhere": "reads with read_study",
     "cli.party.load": "reads with read_study",
@@ -343,22 +343,22 @@ def make_decoders(
             _parse_proto(common_pb2.ErrorDetail, from_detail),
             common_pb2.ErrorDetail(code="DISK_FULL", message="full", hint="room").SerializeToString(),
         ),
-        "shared.transport.identity.Identity.parse": Decoder(
+        "shared.identity.identity.Identity.parse": Decoder(
             lambda data: _value_error_is_fine(Identity.parse, data.decode("utf-8", errors="surrogateescape")),
             identity.uri.encode(),
         ),
-        "shared.transport.pki.read_certificates": Decoder(
+        "shared.identity.pki.read_certificates": Decoder(
             _file(folder, "clinic.signed", read_certificates), answer.read_bytes()
         ),
-        "shared.transport.pki.read_private_file": Decoder(
+        "shared.identity.pki.read_private_file": Decoder(
             _file(node / "pki", "clinic.key", lambda path: read_private_file(path, what="key")),
             (node / "pki" / "clinic.key").read_bytes(),
         ),
-        "shared.transport.pki.load_private_key": Decoder(
+        "shared.identity.pki.load_private_key": Decoder(
             _file(node / "pki", "clinic.key", lambda path: load_private_key(path, what="key")),
             (node / "pki" / "clinic.key").read_bytes(),
         ),
-        "shared.transport.pki.load_credentials": Decoder(
+        "shared.identity.pki.load_credentials": Decoder(
             _file(
                 node / "pki",
                 "clinic.crt",
@@ -366,11 +366,11 @@ def make_decoders(
             ),
             (node / "pki" / "clinic.crt").read_bytes(),
         ),
-        "shared.transport.signing.SigningKey.load": Decoder(
+        "shared.identity.signing.SigningKey.load": Decoder(
             _file(node / "pki", "clinic.sign", lambda path: SigningKey.load(path, path.with_suffix(".crt"))),
             (node / "pki" / "clinic.sign").read_bytes(),
         ),
-        "shared.transport.signing.verify_signed": Decoder(
+        "shared.identity.signing.verify_signed": Decoder(
             _parse_proto(common_pb2.Signed, lambda signed: verify_signed(signed, ca, role=Role.MINER)),
             common_pb2.Signed(
                 body=signed.body, signature=signed.signature, certificate=signed.certificate
@@ -474,13 +474,13 @@ NAMES = (
     "shared.transport.chunks.plain_data of a zlib stream",
     "shared.transport.chunks.ChunkReader.read",
     "shared.transport.errors_on_wire.from_detail",
-    "shared.transport.identity.Identity.parse",
-    "shared.transport.pki.read_certificates",
-    "shared.transport.pki.read_private_file",
-    "shared.transport.pki.load_private_key",
-    "shared.transport.pki.load_credentials",
-    "shared.transport.signing.SigningKey.load",
-    "shared.transport.signing.verify_signed",
+    "shared.identity.identity.Identity.parse",
+    "shared.identity.pki.read_certificates",
+    "shared.identity.pki.read_private_file",
+    "shared.identity.pki.load_private_key",
+    "shared.identity.pki.load_credentials",
+    "shared.identity.signing.SigningKey.load",
+    "shared.identity.signing.verify_signed",
     "party.control.secret.read_secret",
     "party.records.keyfile.read_key",
     "shared.evidence.chain.verify",
@@ -672,13 +672,13 @@ FOUND: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
         "shared.study.reading.read_study",
         lambda text: re.sub(rb"generations = \d+", b"generations = 1" + b"0" * 400, text),
     ),
-    ("shared.transport.pki.load_private_key", _other_curve),
+    ("shared.identity.pki.load_private_key", _other_curve),
     (
-        "shared.transport.signing.verify_signed",
+        "shared.identity.signing.verify_signed",
         lambda raw: raw.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x03"),
     ),
     (
-        "shared.transport.pki.load_credentials",
+        "shared.identity.pki.load_credentials",
         lambda _: b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n",
     ),
 )

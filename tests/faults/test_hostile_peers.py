@@ -28,11 +28,11 @@ from google.protobuf.message_factory import GetMessageClass
 
 from verticil.shared.config import load_federation
 from verticil.shared.errors import VerticilError
+from verticil.shared.identity.pki import Credentials, load_credentials
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.client import CLIENT_OPTIONS, ERROR_KEY, Connection
-from verticil.shared.transport.pki import Credentials, load_credentials
-from verticil.shared.transport.remote import GrpcControl, GrpcCoordinator
+from verticil.shared.transport.calling.client import CLIENT_OPTIONS, ERROR_KEY, Connection
+from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator
 from verticil.simulation.provision import Provisioned, copied, set_endpoint
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 

@@ -40,17 +40,17 @@ from verticil.party.peer.service import Answers
 from verticil.party.peer.shelf import Shelf
 from verticil.shared.config import load_federation
 from verticil.shared.errors import CODES, PeerFault, VerticilError
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import Credentials, load_credentials, utc_now
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.release.joint import software_text
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.transport.access import ROLES
-from verticil.shared.transport.client import Connection, dial_peer
-from verticil.shared.transport.identity import Identity, Role
+from verticil.shared.transport.calling.client import Connection, dial_peer
+from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator, GrpcPeer
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
-from verticil.shared.transport.pki import Credentials, load_credentials, utc_now
-from verticil.shared.transport.remote import GrpcControl, GrpcCoordinator, GrpcPeer
-from verticil.shared.transport.server import RpcServer, bind_control, bind_coordinator, bind_peer
-from verticil.shared.transport.signing import SigningKey
+from verticil.shared.transport.serving.server import RpcServer, bind_control, bind_coordinator, bind_peer
 from verticil.simulation.chaos.drill import charged
 from verticil.simulation.chaos.sameness import differences, essence
 from verticil.simulation.in_process import run_federation

@@ -21,8 +21,8 @@ from verticil.miner.carried.desk import CarriedDesk
 from verticil.miner.carried.once import grant_once
 from verticil.miner.carried.window import Window, Wish, ask_the_daemon
 from verticil.miner.config import load_miner
-from verticil.miner.service.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
+from verticil.miner.work.learning import InlineLearning
 from verticil.party.carried import desk as site_desk
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.site import Site as OpenSite
@@ -32,16 +32,16 @@ from verticil.party.office import approve
 from verticil.shared.config import load_federation
 from verticil.shared.durable import Step, watched
 from verticil.shared.errors import DataFault, GateFailed, Misuse, PeerFault, VerticilError
+from verticil.shared.identity.pki import load_credentials, utc_now
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.sealing_key import make_sealing_key, public_sealing_key
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.shared.transport.access import NOBODY_REVOKED
-from verticil.shared.transport.fetch import fetch_release
+from verticil.shared.transport.calling.fetch import fetch_release
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.shared.transport.pki import load_credentials, utc_now
-from verticil.shared.transport.signing import SigningKey
 from verticil.simulation.chaos.sameness import essence
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, copied, provision

@@ -16,24 +16,24 @@ from cryptography import x509
 
 from verticil.shared.config import Federation
 from verticil.shared.errors import VerticilError
-from verticil.shared.membership.current import FollowedCredentials
-from verticil.shared.membership.register import revoke
-from verticil.shared.membership.revocation import FILE_NAME, DenyList
-from verticil.shared.transport.authority import create_authority, issue, open_authority
-from verticil.shared.transport.client import Connection
-from verticil.shared.transport.diagnosis import served_certificate
-from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.pki import (
+from verticil.shared.identity.authority import create_authority, issue, open_authority
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import (
     Credentials,
     certificate_sha256,
     load_credentials,
     read_certificates,
     utc_now,
 )
-from verticil.shared.transport.remote import GrpcCoordinator
-from verticil.shared.transport.server import RpcServer
+from verticil.shared.identity.signing import SigningKey, verify_signed
+from verticil.shared.membership.current import FollowedCredentials
+from verticil.shared.membership.register import revoke
+from verticil.shared.membership.revocation import FILE_NAME, DenyList
+from verticil.shared.transport.calling.client import Connection
+from verticil.shared.transport.calling.diagnosis import served_certificate
+from verticil.shared.transport.calling.remote import GrpcCoordinator
 from verticil.shared.transport.serving.binding import Binding
-from verticil.shared.transport.signing import SigningKey, verify_signed
+from verticil.shared.transport.serving.server import RpcServer
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 LOOK_SECONDS = 5.0

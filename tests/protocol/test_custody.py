@@ -28,13 +28,13 @@ from verticil.party.custody.sealing import seal, unseal
 from verticil.party.daemon import run_party
 from verticil.party.evidence import reports
 from verticil.shared.errors import GateFailed, Misuse, Refusal
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import load_credentials, utc_now
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.shared.transport.pki import load_credentials, utc_now
-from verticil.shared.transport.signing import SigningKey
 from verticil.simulation.provision import DEMO_LIMITS, Provisioned, provision
 from verticil.simulation.provision import Site as Place
 from verticil.wire.v1 import control_pb2

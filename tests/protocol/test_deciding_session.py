@@ -17,8 +17,8 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.miner.config import Limits
-from verticil.miner.service.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
+from verticil.miner.work.learning import InlineLearning
 from verticil.party import office
 from verticil.party.control.site import Site
 from verticil.party.front.approvers import add_approver
@@ -27,14 +27,14 @@ from verticil.party.front.inbox import inbox
 from verticil.party.front.preview import preview
 from verticil.shared.errors import GateFailed, Misuse, PeerFault, Refusal
 from verticil.shared.formats.artifact import pack, unpack
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import utc_now
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.release.countersignature import Countersignature, countersignature_body
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.states import State
-from verticil.shared.transport.fetch import fetch_release
-from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.pki import utc_now
-from verticil.shared.transport.signing import SigningKey
+from verticil.shared.transport.calling.fetch import fetch_release
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 _NAME = "party_session_for_decisions"

@@ -31,14 +31,14 @@ from verticil.party.control.state import PartyState
 from verticil.party.records.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
 from verticil.shared.alignment.statements import blinded_body
 from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.identity.authority import create_authority, issue
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.study import canonical
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.authority import create_authority, issue
 from verticil.shared.transport.chunks import make_chunks
-from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.shared.transport.signing import SigningKey
 from verticil.wire.v1 import control_pb2, coordinator_pb2
 
 NAMES = ("north", "south", "east", "west")

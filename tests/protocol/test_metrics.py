@@ -13,14 +13,14 @@ import pytest
 from verticil.shared import logs
 from verticil.shared.config import Federation, read_toml
 from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.transport.authority import create_authority, issue
-from verticil.shared.transport.client import REQUEST_ID, Connection
-from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.metrics import Gauge, Metrics, metrics_address
-from verticil.shared.transport.pki import Credentials, certificate_sha256, load_credentials, read_certificates
-from verticil.shared.transport.remote import GrpcControl
-from verticil.shared.transport.server import RpcServer
+from verticil.shared.identity.authority import create_authority, issue
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import Credentials, certificate_sha256, load_credentials, read_certificates
+from verticil.shared.transport.calling.client import REQUEST_ID, Connection
+from verticil.shared.transport.calling.remote import GrpcControl
 from verticil.shared.transport.serving.binding import bind_control
+from verticil.shared.transport.serving.metrics import Gauge, Metrics, metrics_address
+from verticil.shared.transport.serving.server import RpcServer
 from verticil.wire.v1 import control_pb2
 
 

@@ -12,13 +12,17 @@ import pytest
 from verticil.miner.config import Limits, MinerConfig, load_miner
 from verticil.miner.daemon import init_miner, run_miner
 from verticil.miner.service.gauges import miner_gauges
-from verticil.miner.service.job import LearningJob
-from verticil.miner.service.learning import SpawnedLearning, StructureJob, WorkerDied
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
 from verticil.miner.storage.records import StoredSignature
+from verticil.miner.work.job import LearningJob
+from verticil.miner.work.learning import SpawnedLearning, StructureJob, WorkerDied
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import DataFault, PeerFault, VerticilError
+from verticil.shared.identity.authority import create_authority, issue
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.pki import load_credentials
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
@@ -32,12 +36,8 @@ from verticil.shared.study.document import (
     Unit,
 )
 from verticil.shared.study.pairs import scored_pairs
-from verticil.shared.transport.authority import create_authority, issue
-from verticil.shared.transport.client import Connection
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.pki import load_credentials
-from verticil.shared.transport.remote import GrpcControl, GrpcCoordinator, check_health
-from verticil.shared.transport.signing import SigningKey
+from verticil.shared.transport.calling.client import Connection
+from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator, check_health
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)

@@ -17,16 +17,20 @@ from pathlib import Path
 import pytest
 
 from verticil.miner.config import Limits
-from verticil.miner.service.job import LearningJob, Progress
-from verticil.miner.service.learning import Executor, InlineLearning, SpawnedLearning, StructureJob, WorkerDied
 from verticil.miner.service.node import MinerNode
 from verticil.miner.service.scores import MAX_INFORMATION
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.records import Failure, StoredSignature
 from verticil.miner.storage.scores import ScoreTable
+from verticil.miner.work.job import LearningJob, Progress
+from verticil.miner.work.learning import Executor, InlineLearning, SpawnedLearning, StructureJob, WorkerDied
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.config import Federation
 from verticil.shared.errors import DataFault, Misuse, VerticilError
+from verticil.shared.identity.authority import create_authority, issue
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import certificate_sha256, load_credentials, read_certificates
+from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
@@ -40,16 +44,12 @@ from verticil.shared.study.document import (
     Unit,
 )
 from verticil.shared.study.pairs import Structure, parse_structure, scored_pairs
-from verticil.shared.transport.authority import create_authority, issue
-from verticil.shared.transport.client import Connection
+from verticil.shared.transport.calling.client import Connection
+from verticil.shared.transport.calling.remote import GrpcCoordinator
 from verticil.shared.transport.coordinator import Coordinator
-from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.shared.transport.pki import certificate_sha256, load_credentials, read_certificates
-from verticil.shared.transport.remote import GrpcCoordinator
-from verticil.shared.transport.server import RpcServer
 from verticil.shared.transport.serving.binding import bind_coordinator
-from verticil.shared.transport.signing import SigningKey, verify_signed
+from verticil.shared.transport.serving.server import RpcServer
 from verticil.wire.v1 import control_pb2, coordinator_pb2
 
 PARTIES = ("north", "south", "west")

@@ -23,9 +23,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from verticil.miner.config import Limits
-from verticil.miner.service.job import LearningJob, Progress
 from verticil.miner.service.node import MinerNode
-from verticil.miner.service.structure_job import StructureJob
+from verticil.miner.work.job import LearningJob, Progress
+from verticil.miner.work.structure_job import StructureJob
 from verticil.party import daemon, office
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.database import Database
@@ -36,18 +36,18 @@ from verticil.party.front.approvers import add_approver
 from verticil.party.records.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
 from verticil.party.retry import Backoff
 from verticil.shared.errors import DataFault, PeerFault, Refusal
+from verticil.shared.identity.authority import create_authority, issue, open_authority
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import utc_now
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.revocation import make_list, number_of, parse_list
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.authority import create_authority, issue, open_authority
+from verticil.shared.transport.calling.remote import _HELLO_SECONDS
 from verticil.shared.transport.chunks import plain_data
-from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.shared.transport.pki import utc_now
-from verticil.shared.transport.remote import _HELLO_SECONDS
-from verticil.shared.transport.signing import SigningKey
 from verticil.wire.v1 import control_pb2, coordinator_pb2
 
 N_COMMON = 800

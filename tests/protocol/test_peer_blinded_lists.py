@@ -31,9 +31,9 @@ from verticil.shared import durable
 from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.alignment.statements import blinded_body
 from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.states import State
-from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.parts import fetch_bytes, send_parts
 from verticil.wire.v1 import peer_pb2
 

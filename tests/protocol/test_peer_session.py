@@ -25,8 +25,8 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.miner.config import Limits
-from verticil.miner.service.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
+from verticil.miner.work.learning import InlineLearning
 from verticil.party import daemon, office
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.database import Database
@@ -44,6 +44,9 @@ from verticil.party.peer.steps.study import Outcome, PeerStudy
 from verticil.party.peer.steps.turn import Work
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.formats import artifact
+from verticil.shared.identity.authority import create_authority, issue
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.release.joint import software_text
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.canonical import from_bytes
@@ -51,11 +54,8 @@ from verticil.shared.study.pairs import given_structure, scored_pairs
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.shared.transport.access import NOT_LET_IN
-from verticil.shared.transport.authority import create_authority, issue
-from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.in_memory import InMemoryCoordinator, InMemoryPeer
 from verticil.shared.transport.parts import fetch_bytes, send_parts
-from verticil.shared.transport.signing import SigningKey
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 NAMES = ("north", "south", "west")

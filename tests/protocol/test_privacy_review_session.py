@@ -15,8 +15,8 @@ import pytest
 
 from verticil.party import daemon, office
 from verticil.party.control.site import Site
+from verticil.shared.identity.pki import utc_now
 from verticil.shared.study.states import State
-from verticil.shared.transport.pki import utc_now
 from verticil.wire.v1 import common_pb2
 
 _NAME = "party_session_for_privacy_review"

@@ -22,19 +22,19 @@ from typing import Any
 import pytest
 
 from verticil.miner.config import load_miner
-from verticil.miner.service.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
+from verticil.miner.work.learning import InlineLearning
 from verticil.party import daemon
 from verticil.party.config import load_party
 from verticil.shared import durable
+from verticil.shared.identity.pki import load_credentials
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.client import Connection
-from verticil.shared.transport.pki import load_credentials
-from verticil.shared.transport.remote import GrpcControl
-from verticil.shared.transport.server import RpcServer
+from verticil.shared.transport.calling.client import Connection
+from verticil.shared.transport.calling.remote import GrpcControl
 from verticil.shared.transport.serving.binding import bind_control, bind_coordinator
-from verticil.shared.transport.signing import SigningKey
+from verticil.shared.transport.serving.server import RpcServer
 from verticil.simulation.analyst import follow_study
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision, set_endpoint
 from verticil.wire.v1 import control_pb2

@@ -19,11 +19,11 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.miner.config import load_miner
-from verticil.miner.service.job import LearningJob, Progress
 from verticil.miner.service.node import MinerNode
-from verticil.miner.service.retention import purge
-from verticil.miner.service.structure_job import StructureJob
 from verticil.miner.storage.catalogue import Catalogue
+from verticil.miner.work.job import LearningJob, Progress
+from verticil.miner.work.retention import purge
+from verticil.miner.work.structure_job import StructureJob
 from verticil.party import office
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.site import Site
@@ -31,13 +31,13 @@ from verticil.party.daemon import run_party
 from verticil.party.evidence import reports
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.formats.deletion import deletion_body, parse_deletion
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import load_credentials, utc_now
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.shared.transport.pki import load_credentials, utc_now
-from verticil.shared.transport.signing import SigningKey
 from verticil.simulation.provision import DEMO_LIMITS, Provisioned, provision
 from verticil.simulation.provision import Site as Place
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2

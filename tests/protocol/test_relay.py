@@ -22,10 +22,10 @@ from verticil.party.relay.answering import MESSAGES_IN_FLIGHT, Answering
 from verticil.party.relay.calling import RelayPeer
 from verticil.party.relay.post import Post
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
+from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.relay.sealing import PIECE_LIMIT, Seals
 from verticil.shared.transport.access import ROLES, RefusedCall
 from verticil.shared.transport.chunks import CHUNK_LIMIT
-from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.in_memory import InMemoryCoordinator
 from verticil.shared.transport.parts import fetch_bytes, send_parts
 from verticil.shared.transport.peer import Peer

@@ -23,18 +23,18 @@ from grpc._cython import cygrpc
 
 from verticil.shared.config import Federation
 from verticil.shared.errors import CODES, InternalFault, Misuse, PeerFault, Refusal, VerticilError
+from verticil.shared.identity.authority import create_authority, issue
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import Credentials, certificate_sha256, load_credentials, read_certificates, utc_now
 from verticil.shared.transport.access import ROLES
-from verticil.shared.transport.authority import create_authority, issue
+from verticil.shared.transport.calling.client import CLIENT_OPTIONS, MESSAGE_LIMIT, Connection, retriable
+from verticil.shared.transport.calling.diagnosis import diagnose
+from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator, check_health
 from verticil.shared.transport.chunks import STREAM_LIMIT, ChunkReader, make_chunks
-from verticil.shared.transport.client import CLIENT_OPTIONS, MESSAGE_LIMIT, Connection, retriable
 from verticil.shared.transport.coordinator import Control, Coordinator
-from verticil.shared.transport.diagnosis import diagnose
-from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.shared.transport.pki import Credentials, certificate_sha256, load_credentials, read_certificates, utc_now
-from verticil.shared.transport.remote import GrpcControl, GrpcCoordinator, check_health
-from verticil.shared.transport.server import SERVER_OPTIONS, RpcServer
 from verticil.shared.transport.serving.binding import bind_control, bind_coordinator
+from verticil.shared.transport.serving.server import SERVER_OPTIONS, RpcServer
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2, peer_pb2
 
 CANARY = "canary-7f3a"

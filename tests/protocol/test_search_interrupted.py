@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verticil.miner.service.job import ColumnFile, LearningJob
-from verticil.miner.service.learning import InlineLearning, SpawnedLearning, StructureJob, WorkerDied
 from verticil.miner.storage.checkpoint import CheckpointFile
+from verticil.miner.work.job import ColumnFile, LearningJob
+from verticil.miner.work.learning import InlineLearning, SpawnedLearning, StructureJob, WorkerDied
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study import canonical

@@ -17,8 +17,8 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.miner.config import load_miner
-from verticil.miner.service.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
+from verticil.miner.work.learning import InlineLearning
 from verticil.party.config import load_party
 from verticil.party.control.database import Database
 from verticil.party.control.ledger import Ledger
@@ -27,11 +27,11 @@ from verticil.party.control.state import PartyState
 from verticil.party.daemon import run_party
 from verticil.party.front.inbox import show
 from verticil.shared.errors import VerticilError
+from verticil.shared.identity.pki import load_credentials
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.reading import read_study
 from verticil.shared.transport.in_memory import InMemoryCoordinator
-from verticil.shared.transport.pki import load_credentials
-from verticil.shared.transport.signing import SigningKey
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, provision
 from verticil.simulation.provision import Site as Table

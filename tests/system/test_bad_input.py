@@ -29,11 +29,11 @@ from verticil.party.config import load_party
 from verticil.party.daemon import dial, run_party
 from verticil.shared.config import load_federation
 from verticil.shared.errors import CODES, VerticilError
-from verticil.shared.transport.authority import create_authority, issue
-from verticil.shared.transport.client import Connection
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.pki import Credentials, load_credentials
-from verticil.shared.transport.remote import GrpcControl, GrpcCoordinator
+from verticil.shared.identity.authority import create_authority, issue
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.pki import Credentials, load_credentials
+from verticil.shared.transport.calling.client import Connection
+from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator
 from verticil.simulation.provision import set_endpoint
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 

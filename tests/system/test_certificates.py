@@ -18,12 +18,12 @@ import pytest
 
 from verticil.shared.config import load_federation
 from verticil.shared.errors import VerticilError
-from verticil.shared.transport.authority import create_authority, issue
-from verticil.shared.transport.client import Connection
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.pki import load_credentials, read_certificates
-from verticil.shared.transport.remote import GrpcControl, GrpcCoordinator
-from verticil.shared.transport.signing import SigningKey
+from verticil.shared.identity.authority import create_authority, issue
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.pki import load_credentials, read_certificates
+from verticil.shared.identity.signing import SigningKey
+from verticil.shared.transport.calling.client import Connection
+from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
 TABLES = ("approval", "denial", "pseudonyms", "confirmation", "upload", "stored_column")

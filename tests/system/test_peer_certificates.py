@@ -14,13 +14,13 @@ import pytest
 
 from verticil.shared.config import load_federation
 from verticil.shared.errors import VerticilError
+from verticil.shared.identity.authority import create_authority, issue
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import load_credentials
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.authority import create_authority, issue
-from verticil.shared.transport.client import dial_peer
-from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.pki import load_credentials
-from verticil.shared.transport.remote import GrpcPeer
+from verticil.shared.transport.calling.client import dial_peer
+from verticil.shared.transport.calling.remote import GrpcPeer
 from verticil.wire.v1 import peer_pb2
 
 

@@ -20,15 +20,15 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from verticil.cli.main import main
 from verticil.shared.errors import GateFailed, Misuse
 from verticil.shared.formats import model_json
+from verticil.shared.identity.authority import create_authority, issue, open_authority
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.revocation import make_list
 from verticil.shared.release.bundle import sign_release, write_release
 from verticil.shared.release.content import FILES, ReleaseContent
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule
-from verticil.shared.transport.authority import create_authority, issue, open_authority
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.signing import SigningKey
 from verticil.wire.v1 import common_pb2
 
 MADE = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)  # authority: 365 days, certificates: 90

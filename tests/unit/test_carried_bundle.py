@@ -15,10 +15,10 @@ from verticil.shared.carried.journal import Journal, check_arrival, load_journal
 from verticil.shared.carried.pouch import Pouch
 from verticil.shared.carried.statement import Reference, Statement
 from verticil.shared.errors import GateFailed, PeerFault, VerticilError
+from verticil.shared.identity.authority import create_authority, issue
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.transport.access import NOBODY_REVOKED
-from verticil.shared.transport.authority import create_authority, issue
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.signing import SigningKey
 from verticil.wire.v1 import carried_pb2, coordinator_pb2
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)

@@ -20,12 +20,12 @@ from verticil.shared.doctor.findings import Finding
 from verticil.shared.doctor.machine import check_certificate, check_disk, check_proxy, expiry
 from verticil.shared.doctor.network import check_node
 from verticil.shared.errors import PeerFault
+from verticil.shared.identity.authority import create_authority, issue
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.membership.revocation import FILE_NAME
-from verticil.shared.transport.authority import create_authority, issue
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.pki import load_credentials, utc_now
-from verticil.shared.transport.server import RpcServer
 from verticil.shared.transport.serving.binding import Binding
+from verticil.shared.transport.serving.server import RpcServer
 from verticil.wire.v1 import control_pb2
 
 CANARY = "canary-51d2"
@@ -179,7 +179,7 @@ def another_miner(site: Site) -> None:
 
 
 def json_of_authority(folder: Path) -> str:
-    from verticil.shared.transport.pki import certificate_sha256, read_certificates
+    from verticil.shared.identity.pki import certificate_sha256, read_certificates
 
     return certificate_sha256(read_certificates(folder / "ca.crt")[0])
 
@@ -292,7 +292,7 @@ def test_a_clock_that_is_wrong_is_a_warning(
 def test_another_protocol_version_is_found(
     site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("verticil.shared.transport.line._METADATA", (("verticil-protocol", "9"),))
+    monkeypatch.setattr("verticil.shared.transport.calling.line._METADATA", (("verticil-protocol", "9"),))
     code, checks = examine(site.clinic / "party.toml", capsys)
     assert (code, checks[-1]["check"], checks[-1]["code"]) == (5, "protocol version", "VERSION_UNSUPPORTED")
     assert "upgrade verticil at" in checks[-1]["hint"]

@@ -10,7 +10,7 @@ from verticil.cli.files import write_federation
 from verticil.cli.main import main
 from verticil.shared.config import Federation, load_federation
 from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.transport.pki import check_serves, load_credentials
+from verticil.shared.identity.pki import check_serves, load_credentials
 
 HEAD = 'schema = 1\nname = "trial"\nca_certificate = "ca.crt"\nca_sha256 = "{}"\n'.format("0" * 64)
 MINER = '[miner]\nendpoint = "localhost:8443"\n'

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from verticil.shared.errors import PeerFault
-from verticil.shared.transport.fetch import fetch_release
+from verticil.shared.transport.calling.fetch import fetch_release
 from verticil.wire.v1 import common_pb2
 
 

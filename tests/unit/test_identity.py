@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from verticil.shared.errors import PeerFault
+from verticil.shared.identity.identity import Identity, Role, is_name, peer_host
 from verticil.shared.transport.access import ROLES, check_access
-from verticil.shared.transport.identity import Identity, Role, is_name, peer_host
 from verticil.wire.v1 import control_pb2, coordinator_pb2, peer_pb2
 
 

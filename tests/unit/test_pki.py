@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from verticil.shared.config import Federation
 from verticil.shared.errors import VerticilError
-from verticil.shared.transport.authority import IssuedFiles, create_authority, issue
-from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.pki import (
+from verticil.shared.identity.authority import IssuedFiles, create_authority, issue
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import (
     DEMO_MARKER,
     check_serves,
     identity_of,
@@ -28,7 +28,7 @@ from verticil.shared.transport.pki import (
     load_credentials,
     read_certificates,
 )
-from verticil.shared.transport.signing import SigningKey, verify_signed
+from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.wire.v1 import common_pb2
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, 0, tzinfo=dt.UTC)

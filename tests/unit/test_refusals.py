@@ -14,9 +14,9 @@ from verticil.party.evidence.audit import AuditLog, What
 from verticil.shared.errors import DataFault, GateFailed
 from verticil.shared.evidence.keeping import expiry_notice
 from verticil.shared.evidence.refusals import MOST_KINDS, PERIOD_SECONDS, Refusals, RefusedLine, Tally
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import Credentials
 from verticil.shared.transport.access import RefusedCall
-from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.pki import Credentials
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 

@@ -16,9 +16,9 @@ from verticil.party.config import load_party
 from verticil.party.relay.network import RelayNetwork, open_seals
 from verticil.shared.config import RELAY, load_federation
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.identity.identity import Identity
 from verticil.shared.membership.request import create_request, parse_request
 from verticil.shared.membership.sealing_key import public_sealing_key
-from verticil.shared.transport.identity import Identity
 from verticil.simulation.provision import DEMO_LIMITS, Provisioned, Site, provision
 
 A, B, C = (digit * 64 for digit in "abc")

@@ -7,7 +7,7 @@ import pytest
 from verticil.party.peer import calls
 from verticil.party.retry import ENDS_THE_DAEMON, TRIED_AGAIN
 from verticil.shared.errors import CODES, from_code
-from verticil.shared.transport.client import retriable
+from verticil.shared.transport.calling.client import retriable
 
 AUTHENTICATION = {
     "CERTIFICATE_INVALID",

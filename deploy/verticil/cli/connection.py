@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from verticil.shared.errors import Misuse
+from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.transport.coordinator import Control, Coordinator
-from verticil.shared.transport.identity import Identity, Role
 
 __all__ = ["CertificateOption", "Connection", "FederationOption", "find_study", "open_connection"]
 
@@ -52,10 +52,10 @@ class Connection:
 async def open_connection(federation: Path, certificate: Path) -> AsyncGenerator[Connection]:
     """Connect with a certificate; the key is the file of the same name with the suffix .key."""
     from verticil.shared.config import load_federation
+    from verticil.shared.identity.pki import load_credentials
     from verticil.shared.membership.revocation import FILE_NAME, DenyList
-    from verticil.shared.transport.client import Connection as Line
-    from verticil.shared.transport.pki import load_credentials
-    from verticil.shared.transport.remote import GrpcControl, GrpcCoordinator
+    from verticil.shared.transport.calling.client import Connection as Line
+    from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator
 
     document = load_federation(federation)
     credentials = load_credentials(certificate, certificate.with_suffix(".key"), document)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from verticil.party.config import PartyConfig
     from verticil.shared.config import Federation
     from verticil.shared.doctor.findings import Finding
+    from verticil.shared.identity.pki import Credentials
     from verticil.shared.membership.revocation import DenyList
-    from verticil.shared.transport.pki import Credentials
 
 __all__ = ["doctor"]
 
@@ -96,8 +96,8 @@ async def _of_party(path: Path) -> AsyncIterator[Finding]:
     from verticil.shared.doctor.findings import ok
     from verticil.shared.doctor.machine import check_disk, check_private_files
     from verticil.shared.doctor.network import check_node
-    from verticil.shared.transport.identity import Identity, Role
-    from verticil.shared.transport.pki import utc_now
+    from verticil.shared.identity.identity import Identity, Role
+    from verticil.shared.identity.pki import utc_now
 
     config = load_party(path)
     yield ok("configuration", f"{path.name}: party '{config.name}' of federation '{config.federation.name}'")
@@ -144,9 +144,9 @@ async def _of_miner(path: Path) -> AsyncIterator[Finding]:
     from verticil.shared.doctor.findings import ok, warn
     from verticil.shared.doctor.machine import check_disk, check_private_files
     from verticil.shared.doctor.network import check_node
-    from verticil.shared.transport.diagnosis import split_endpoint
-    from verticil.shared.transport.identity import Role
-    from verticil.shared.transport.pki import utc_now
+    from verticil.shared.identity.identity import Role
+    from verticil.shared.identity.pki import utc_now
+    from verticil.shared.transport.calling.diagnosis import split_endpoint
 
     config = load_miner(path)
     federation = config.federation
@@ -192,9 +192,9 @@ def _identity(
 ) -> Iterator[tuple[Finding, Credentials | None]]:
     from verticil.shared.doctor.findings import failed, ok
     from verticil.shared.doctor.machine import check_certificate
-    from verticil.shared.transport.identity import Role
-    from verticil.shared.transport.pki import load_credentials, utc_now
-    from verticil.shared.transport.signing import SigningKey
+    from verticil.shared.identity.identity import Role
+    from verticil.shared.identity.pki import load_credentials, utc_now
+    from verticil.shared.identity.signing import SigningKey
 
     yield check_certificate(
         lambda: load_credentials(certificate, key, federation, role=Role(role), name=name), at=utc_now()
@@ -269,7 +269,7 @@ def _host_in_certificate(endpoint: str, credentials: Credentials) -> Finding:
     from cryptography import x509
 
     from verticil.shared.doctor.findings import failed, ok
-    from verticil.shared.transport.diagnosis import split_endpoint
+    from verticil.shared.transport.calling.diagnosis import split_endpoint
 
     host = split_endpoint(endpoint)[0]
     certificate = x509.load_pem_x509_certificate(credentials.chain_pem)

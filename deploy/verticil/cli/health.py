@@ -34,9 +34,9 @@ def healthcheck(
 
 async def _ask_miner(config: Path) -> str:
     from verticil.miner.config import load_miner
-    from verticil.shared.transport.client import Connection
-    from verticil.shared.transport.pki import load_credentials
-    from verticil.shared.transport.remote import check_health
+    from verticil.shared.identity.pki import load_credentials
+    from verticil.shared.transport.calling.client import Connection
+    from verticil.shared.transport.calling.remote import check_health
 
     miner = load_miner(config)
     credentials = load_credentials(miner.certificate, miner.key, miner.federation)

@@ -84,7 +84,7 @@ def purge(
 ) -> None:
     """Delete what ended studies no longer need and the days of retention allow; a running miner does that by itself."""
     from verticil.miner.config import load_miner
-    from verticil.miner.service.retention import purge as purge_miner
+    from verticil.miner.work.retention import purge as purge_miner
 
     found = purge_miner(load_miner(config), dry_run=dry_run)
     due = sum(item.size for item in found if item.is_due)

@@ -34,7 +34,7 @@ def ui(
     """
     from verticil.party.config import PAGE_HINT, load_party
     from verticil.party.page.server import PageServer
-    from verticil.shared.transport.loopback import loopback_address
+    from verticil.shared.transport.serving.loopback import loopback_address
 
     document = load_party(config)
     address = document.page if listen is None else loopback_address(listen, where="--listen", hint=PAGE_HINT)

@@ -16,7 +16,7 @@ from verticil.cli import pki_site
 from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.cli.pki_site import RoleChoice
 from verticil.shared.errors import Misuse, VerticilError
-from verticil.shared.transport.identity import is_name
+from verticil.shared.identity.identity import is_name
 
 __all__ = ["app"]
 
@@ -48,7 +48,7 @@ def init(
     """Make a certificate authority and federation.toml. Whoever has ca.key decides who is in the federation: keep it offline."""
     from verticil.cli.files import write_federation
     from verticil.shared.config import load_federation
-    from verticil.shared.transport.authority import create_authority
+    from verticil.shared.identity.authority import create_authority
 
     peers = _peers(peer or [])
     if endpoint is None and not peers:
@@ -114,9 +114,9 @@ def issue(
     form: FormatOption = Format.text,
 ) -> None:
     """Issue a certificate with its keys (for trials: the holder's keys are made on this machine)."""
-    from verticil.shared.transport.authority import issue as issue_files
-    from verticil.shared.transport.identity import Role
-    from verticil.shared.transport.pki import identity_of, read_certificates
+    from verticil.shared.identity.authority import issue as issue_files
+    from verticil.shared.identity.identity import Role
+    from verticil.shared.identity.pki import identity_of, read_certificates
 
     issued = issue_files(ca, name, Role(role.value), out or ca, hosts=tuple(host or ()), days=days)
     uri = identity_of(read_certificates(issued.certificate)[0]).uri
@@ -151,11 +151,11 @@ def sign(
     form: FormatOption = Format.text,
 ) -> None:
     """Sign a site's request: shows name, role and key hash, and asks. A renewal by the holder of the old key needs no answer."""
+    from verticil.shared.identity.authority import open_authority
+    from verticil.shared.identity.identity import Role
+    from verticil.shared.identity.pki import utc_now
     from verticil.shared.membership.register import check_request, sign_request
     from verticil.shared.membership.request import read_request
-    from verticil.shared.transport.authority import open_authority
-    from verticil.shared.transport.identity import Role
-    from verticil.shared.transport.pki import utc_now
 
     authority, asked = open_authority(ca), read_request(request)
     expected = None if role is None else Role(role.value)
@@ -200,9 +200,9 @@ def list_issued(ca: CaOption = Path("pki"), form: FormatOption = Format.text) ->
     """All certificates that the authority issued: name, role, serial, end, revoked or not."""
     from rich.table import Table
 
+    from verticil.shared.identity.pki import utc_now
     from verticil.shared.membership.current import expiry_warning, expiry_words
     from verticil.shared.membership.register import entries
-    from verticil.shared.transport.pki import utc_now
 
     now = utc_now()
     rows = [
@@ -246,8 +246,8 @@ def revoke(
     form: FormatOption = Format.text,
 ) -> None:
     """Put certificates on the signed deny-list. It cannot be taken back; the site joins anew with new keys."""
+    from verticil.shared.identity.authority import open_authority
     from verticil.shared.membership.register import revoke as revoke_certificates
-    from verticil.shared.transport.authority import open_authority
 
     authority = open_authority(ca)
     if not yes:

@@ -42,8 +42,8 @@ def request(
 ) -> None:
     """Make this node's keys (they stay here, mode 0600) and the request that the coordinator signs."""
     from verticil.shared.config import load_federation
+    from verticil.shared.identity.identity import Identity, Role
     from verticil.shared.membership.request import create_request
-    from verticil.shared.transport.identity import Identity, Role
 
     document = load_federation(federation)
     try:
@@ -124,9 +124,9 @@ def seal(
     form: FormatOption = Format.text,
 ) -> None:
     """Show the public half of a party's or the miner's sealing key, as federation.toml pins it; make the key if there is none."""
+    from verticil.shared.identity.identity import Role
+    from verticil.shared.identity.pki import identity_of, read_certificates
     from verticil.shared.membership.sealing_key import make_sealing_key, public_sealing_key
-    from verticil.shared.transport.identity import Role
-    from verticil.shared.transport.pki import identity_of, read_certificates
 
     identity = identity_of(read_certificates(certificate)[0])
     path, made = make_sealing_key(certificate.with_suffix(".seal"), new=new)

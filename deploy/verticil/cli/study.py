@@ -61,10 +61,10 @@ def check(
     form: FormatOption = Format.text,
 ) -> None:
     """What a study promises each person and what it can learn, before anyone works. Reads no data."""
+    from verticil.shared.identity.pki import utc_now
     from verticil.shared.study import canonical
     from verticil.shared.study.lint import lint, study_table
     from verticil.shared.study.reading import read_study
-    from verticil.shared.transport.pki import utc_now
 
     document = read_study(study)
     findings = lint(document, n=n, today=utc_now().date())

@@ -20,16 +20,16 @@ from typing import Final
 
 from verticil.shared.config import load_federation
 from verticil.shared.errors import Misuse, VerticilError, from_code
+from verticil.shared.identity.pki import load_credentials
 from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.client import Connection, retriable
+from verticil.shared.transport.calling.client import Connection, retriable
+from verticil.shared.transport.calling.fetch import fetch_release
+from verticil.shared.transport.calling.remote import GrpcControl
 from verticil.shared.transport.coordinator import Control
-from verticil.shared.transport.fetch import fetch_release
-from verticil.shared.transport.pki import load_credentials
-from verticil.shared.transport.remote import GrpcControl
 from verticil.wire.v1 import common_pb2, control_pb2
 
 __all__ = ["CarriedOut", "carry_out", "follow_study"]

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from verticil.miner.evaluation.fidelity import Comparison
+    from verticil.shared.identity.identity import Identity
     from verticil.shared.transport.coordinator import Coordinator
-    from verticil.shared.transport.identity import Identity
     from verticil.simulation.in_process_peers import WrapPeer
     from verticil.simulation.provision import Provisioned
 
@@ -213,15 +213,15 @@ async def run_federation(
         VerticilError: what ended the study or a node.
     """
     from verticil.miner.config import load_miner
-    from verticil.miner.service.learning import InlineLearning
     from verticil.miner.service.node import MinerNode
+    from verticil.miner.work.learning import InlineLearning
     from verticil.party.config import load_party
     from verticil.party.daemon import run_party
+    from verticil.shared.identity.pki import load_credentials, utc_now
+    from verticil.shared.identity.signing import SigningKey
     from verticil.shared.study.canonical import to_bytes
-    from verticil.shared.transport.fetch import fetch_release
+    from verticil.shared.transport.calling.fetch import fetch_release
     from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-    from verticil.shared.transport.pki import load_credentials, utc_now
-    from verticil.shared.transport.signing import SigningKey
     from verticil.simulation.analyst import follow_study
     from verticil.wire.v1 import control_pb2
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from verticil.miner.service.node import MinerNode
+    from verticil.shared.identity.identity import Identity
     from verticil.shared.study.document import Study
     from verticil.shared.transport.coordinator import Coordinator
-    from verticil.shared.transport.identity import Identity
     from verticil.shared.transport.peer import Peer, PeerService
     from verticil.simulation.provision import Provisioned
 
@@ -85,7 +85,7 @@ async def run_peers(
         VerticilError: what ended the study or a node.
     """
     from verticil.shared.config import RELAY
-    from verticil.shared.transport.pki import utc_now
+    from verticil.shared.identity.pki import utc_now
     from verticil.simulation.peers import load_everywhere, standing, take_home
 
     now = clock if clock is not None else utc_now
@@ -121,10 +121,10 @@ async def run_peers(
 async def serving_miner(made: Provisioned, clock: Callable[[], dt.datetime]) -> AsyncGenerator[MinerNode]:
     """The miner of provisioned folders, in this event loop, until the context ends."""
     from verticil.miner.config import load_miner
-    from verticil.miner.service.learning import InlineLearning
     from verticil.miner.service.node import MinerNode
-    from verticil.shared.transport.pki import load_credentials
-    from verticil.shared.transport.signing import SigningKey
+    from verticil.miner.work.learning import InlineLearning
+    from verticil.shared.identity.pki import load_credentials
+    from verticil.shared.identity.signing import SigningKey
 
     config = load_miner(made.miner / "miner.toml")
     credentials = load_credentials(config.certificate, config.key, config.federation)
@@ -154,8 +154,8 @@ def _parties(
 ) -> list[asyncio.Task[None]]:
     from verticil.party.config import load_party
     from verticil.party.daemon import run_party
+    from verticil.shared.identity.pki import load_credentials
     from verticil.shared.transport.in_memory import InMemoryCoordinator
-    from verticil.shared.transport.pki import load_credentials
 
     services: dict[str, PeerService] = {}
     tasks: list[asyncio.Task[None]] = []

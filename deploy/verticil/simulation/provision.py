@@ -23,10 +23,10 @@ from verticil.cli.files import quoted, write_federation, write_new, write_secret
 from verticil.party.control.site import init_state
 from verticil.party.decision.approvers import ApproverKey, public_key_text
 from verticil.shared.config import RELAY, read_toml
+from verticil.shared.identity.authority import create_authority, issue
+from verticil.shared.identity.identity import Role
 from verticil.shared.membership.sealing_key import public_sealing_key
 from verticil.shared.study.rules import simulation_seed_from
-from verticil.shared.transport.authority import create_authority, issue
-from verticil.shared.transport.identity import Role
 from verticil.simulation import adult
 
 __all__ = [

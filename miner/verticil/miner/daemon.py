@@ -24,21 +24,21 @@ from verticil.miner.carried.desk import CarriedDesk
 from verticil.miner.carried.window import Window
 from verticil.miner.config import MinerConfig, load_miner
 from verticil.miner.service.gauges import miner_gauges
-from verticil.miner.service.learning import SpawnedLearning
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
+from verticil.miner.work.learning import SpawnedLearning
 from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse
 from verticil.shared.evidence.keeping import expiry_notice, kept
 from verticil.shared.evidence.refusals import Refusals, RefusedLine
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.pki import CredentialSource, load_credentials, utc_now
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.current import FollowedCredentials
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.metrics import Metrics
-from verticil.shared.transport.pki import CredentialSource, load_credentials, utc_now
-from verticil.shared.transport.server import RpcServer
 from verticil.shared.transport.serving.binding import bind_control, bind_coordinator
-from verticil.shared.transport.signing import SigningKey
+from verticil.shared.transport.serving.metrics import Metrics
+from verticil.shared.transport.serving.server import RpcServer
 
 __all__ = ["init_miner", "run_miner"]
 

@@ -18,10 +18,10 @@ from verticil.party.decision.rules import Rule
 from verticil.party.records.source import ColumnRule, DatasetRule
 from verticil.shared.config import RELAY, Federation, Table, load_federation, read_toml
 from verticil.shared.errors import Misuse
+from verticil.shared.identity.identity import is_name
 from verticil.shared.study.rules import breach_from
-from verticil.shared.transport.identity import is_name
-from verticil.shared.transport.loopback import listen_address
-from verticil.shared.transport.metrics import metrics_address
+from verticil.shared.transport.serving.loopback import listen_address
+from verticil.shared.transport.serving.metrics import metrics_address
 
 __all__ = ["PAGE_HINT", "PartyConfig", "PeerRule", "load_party", "require_marked_authority"]
 

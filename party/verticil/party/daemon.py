@@ -49,17 +49,17 @@ from verticil.shared import logs
 from verticil.shared.errors import Misuse
 from verticil.shared.evidence.keeping import expiry_notice, kept
 from verticil.shared.evidence.refusals import Refusals, RefusedLine
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.pki import CredentialSource, load_credentials, utc_now
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.current import FollowedCredentials
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.release.joint import software_text
 from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
-from verticil.shared.transport.client import Connection
+from verticil.shared.transport.calling.client import Connection
+from verticil.shared.transport.calling.remote import GrpcCoordinator
 from verticil.shared.transport.coordinator import Coordinator
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.metrics import Metrics
-from verticil.shared.transport.pki import CredentialSource, load_credentials, utc_now
-from verticil.shared.transport.remote import GrpcCoordinator
-from verticil.shared.transport.signing import SigningKey
+from verticil.shared.transport.serving.metrics import Metrics
 
 __all__ = ["dial", "note_certificate", "probe", "run_party"]
 

@@ -19,13 +19,13 @@ from verticil.party.peer.steps.publication import release_folder
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import rename
 from verticil.shared.errors import Misuse, PeerFault
+from verticil.shared.identity.pki import utc_now
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.pki import utc_now
 
 __all__ = ["load_study", "take_release"]
 

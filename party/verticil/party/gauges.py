@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from verticil.party.control.site import Site
+from verticil.shared.identity.pki import CredentialSource
 from verticil.shared.study.states import State
-from verticil.shared.transport.metrics import Gauge
-from verticil.shared.transport.pki import CredentialSource
+from verticil.shared.transport.serving.metrics import Gauge
 
 __all__ = ["party_gauges"]
 

@@ -26,12 +26,12 @@ from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.channels import privacy
 from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.identity.identity import is_name
+from verticil.shared.identity.pki import utc_now
 from verticil.shared.membership.current import certificate_facts
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import sent_units
 from verticil.shared.study.states import State
-from verticil.shared.transport.identity import is_name
-from verticil.shared.transport.pki import utc_now
 
 __all__ = [
     "Facts",

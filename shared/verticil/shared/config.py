@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final, NoReturn, TypeVar, cast
 
 from verticil.shared.errors import Misuse
-from verticil.shared.transport.identity import is_name
+from verticil.shared.identity.identity import is_name
 
 __all__ = ["RELAY", "Federation", "Table", "load_federation", "read_toml"]
 

@@ -22,11 +22,11 @@ from verticil.party.config import load_party
 from verticil.party.evidence import reports
 from verticil.shared.config import load_federation
 from verticil.shared.errors import GateFailed, InternalFault, VerticilError
+from verticil.shared.identity.pki import load_credentials
 from verticil.shared.study.canonical import digest as study_digest
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.client import Connection
-from verticil.shared.transport.pki import load_credentials
-from verticil.shared.transport.remote import GrpcControl
+from verticil.shared.transport.calling.client import Connection
+from verticil.shared.transport.calling.remote import GrpcControl
 from verticil.simulation.analyst import CarriedOut, carry_out
 from verticil.simulation.chaos.line import Line
 from verticil.simulation.chaos.sameness import differences, essence

@@ -11,14 +11,14 @@ import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final, TypeVar, cast
 
-from verticil.miner.service.session import Session
+from verticil.miner.rules.session import Session
 from verticil.shared.alignment.statements import receiver
 from verticil.shared.carried.pouch import Pouch
 from verticil.shared.errors import PeerFault
 from verticil.shared.study.states import State, is_final
+from verticil.shared.transport.calling.fetch import fetch_release
 from verticil.shared.transport.chunks import plain_data
 from verticil.shared.transport.coordinator import Coordinator
-from verticil.shared.transport.fetch import fetch_release
 from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
 
 __all__ = ["fill"]

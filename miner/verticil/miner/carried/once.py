@@ -8,12 +8,12 @@ from __future__ import annotations
 from verticil.miner.carried.desk import CarriedDesk, Facts
 from verticil.miner.carried.window import Wish, grant
 from verticil.miner.config import MinerConfig
-from verticil.miner.service.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
+from verticil.miner.work.learning import InlineLearning
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.pki import load_credentials, utc_now
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.pki import load_credentials, utc_now
-from verticil.shared.transport.signing import SigningKey
 
 __all__ = ["grant_once"]
 

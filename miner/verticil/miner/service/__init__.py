@@ -1,1 +1,1 @@
-"""The miner's two services, the work between calls, and the learning job; every answer follows from durable facts."""
+"""The miner's two services, and what they keep while it runs; every answer follows from durable facts."""

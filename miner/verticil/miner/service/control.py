@@ -16,17 +16,17 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 
+from verticil.miner.rules.quorum import left_out
+from verticil.miner.rules.session import Session, timestamp
+from verticil.miner.rules.standing import deadline, reporting_party
 from verticil.miner.service.coordinator import MAX_WAIT_SECONDS, end_of
 from verticil.miner.service.presence import Changes, Presence
-from verticil.miner.service.quorum import left_out
 from verticil.miner.service.release import release_parts
-from verticil.miner.service.session import Session, timestamp
-from verticil.miner.service.standing import deadline, reporting_party
 from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import StudyRecord
 from verticil.shared.errors import Misuse
+from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.identity import Identity, Role
 from verticil.wire.v1 import common_pb2, control_pb2
 
 __all__ = ["Control"]

@@ -16,23 +16,23 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
-from verticil.miner.service.linking import Linking
+from verticil.miner.rules.linking import Linking
+from verticil.miner.rules.quorum import refuse_left_out
+from verticil.miner.rules.review import countersign
+from verticil.miner.rules.session import Session, timestamp, withdrawn_text
 from verticil.miner.service.presence import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
-from verticil.miner.service.quorum import refuse_left_out
 from verticil.miner.service.relay import Relay
 from verticil.miner.service.release import release_parts
-from verticil.miner.service.review import countersign
 from verticil.miner.service.scores import Scores
-from verticil.miner.service.session import Session, timestamp, withdrawn_text
 from verticil.miner.service.transfer import receive, send
 from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import Failure, StoredColumn, StoredSignature, StudyRecord, Upload
 from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.identity.identity import Identity
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
 from verticil.shared.transport.chunks import ChunkReader
 from verticil.shared.transport.errors_on_wire import to_detail
-from verticil.shared.transport.identity import Identity
 from verticil.shared.transport.version import answer_hello
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from verticil.miner.rules.session import Session
 from verticil.miner.service.presence import Presence
 from verticil.miner.service.relay import Relay
-from verticil.miner.service.session import Session
+from verticil.shared.identity.pki import CredentialSource
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.metrics import Gauge
-from verticil.shared.transport.pki import CredentialSource
+from verticil.shared.transport.serving.metrics import Gauge
 
 __all__ = ["miner_gauges"]
 

@@ -22,19 +22,19 @@ from types import TracebackType
 from typing import Self
 
 from verticil.miner.config import Limits
-from verticil.miner.service.conductor import Conductor
+from verticil.miner.rules.session import Session
 from verticil.miner.service.control import Control
 from verticil.miner.service.coordinator import Coordinator
-from verticil.miner.service.learning import Executor
 from verticil.miner.service.presence import Changes, Presence
 from verticil.miner.service.relay import Relay
 from verticil.miner.service.scores import Scores
-from verticil.miner.service.session import Session
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.store import Store
+from verticil.miner.work.conductor import Conductor
+from verticil.miner.work.learning import Executor
+from verticil.shared.identity.identity import Identity
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
-from verticil.shared.transport.identity import Identity
-from verticil.shared.transport.signing import SigningKey
 
 __all__ = ["MinerNode"]
 

@@ -26,8 +26,8 @@ from typing import Final
 
 from verticil.miner.service.presence import Changes
 from verticil.shared.errors import PeerFault
+from verticil.shared.identity.identity import is_name
 from verticil.shared.relay.sealing import ENVELOPE_LIMIT
-from verticil.shared.transport.identity import is_name
 from verticil.wire.v1 import coordinator_pb2
 
 __all__ = ["Relay"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from verticil.miner.service.session import Session
+from verticil.miner.rules.session import Session
 from verticil.miner.service.transfer import send
 from verticil.miner.storage.records import ReleaseFile
 from verticil.shared.errors import Misuse, PeerFault

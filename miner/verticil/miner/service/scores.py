@@ -24,12 +24,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from verticil.miner.service.learning import Executor, WorkerDied
 from verticil.miner.service.presence import Changes
-from verticil.miner.service.structure_job import StructureJob
 from verticil.miner.storage.records import Failure, ScoredStudy, StoredSignature
 from verticil.miner.storage.scores import ScoreTable
 from verticil.miner.storage.store import remove_durably
+from verticil.miner.work.learning import Executor, WorkerDied
+from verticil.miner.work.structure_job import StructureJob
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from verticil.party.config import PartyConfig, load_party
 from verticil.shared.errors import VerticilError
-from verticil.shared.transport.followed import FollowedFiles
+from verticil.shared.transport.calling.followed import FollowedFiles
 
 __all__ = ["FollowedPeople", "People"]
 

@@ -41,8 +41,8 @@ from verticil.shared.config import read_toml
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import rename, sync_directory, sync_file
 from verticil.shared.errors import GateFailed, Misuse
+from verticil.shared.identity.pki import utc_now
 from verticil.shared.membership.revocation import FILE_NAME as DENY_LIST
-from verticil.shared.transport.pki import utc_now
 
 __all__ = ["backup", "restore"]
 

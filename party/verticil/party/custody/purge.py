@@ -17,8 +17,8 @@ from verticil.party.exchange.review import drop, folder_of
 from verticil.party.exchange.spool import Spool
 from verticil.party.peer.shelf import Shelf
 from verticil.shared.errors import Misuse, Refusal
+from verticil.shared.identity.pki import utc_now
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.pki import utc_now
 
 __all__ = ["purge"]
 

@@ -33,8 +33,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from verticil.shared.disk import create_file
 from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.identity.pki import UNREADABLE
 from verticil.shared.study.canonical import canonical_json
-from verticil.shared.transport.pki import UNREADABLE
 
 __all__ = ["ApproverKey", "check_vote", "public_key_from", "public_key_text", "vote_body"]
 

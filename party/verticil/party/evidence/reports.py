@@ -16,8 +16,8 @@ from verticil.party.control.ledger import LedgerRow
 from verticil.party.control.site import Site
 from verticil.party.evidence.audit import AuditLog
 from verticil.party.evidence.revocation import Revocation
+from verticil.shared.identity.pki import utc_now
 from verticil.shared.study.states import State
-from verticil.shared.transport.pki import utc_now
 
 __all__ = ["audit_entries", "ledger", "ledger_of", "revoke", "verify_audit"]
 

@@ -24,9 +24,9 @@ from verticil.party.control.state import StudyRecord, stamp
 from verticil.party.evidence.audit import Audit, Event, What
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.formats.deletion import Deletion, parse_deletion
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import verify_signed
 from verticil.shared.study.states import State
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.signing import verify_signed
 from verticil.wire.v1 import common_pb2
 
 __all__ = ["Revocation", "Revocations"]

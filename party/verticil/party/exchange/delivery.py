@@ -48,11 +48,11 @@ from verticil.party.exchange.ring import Ring
 from verticil.party.exchange.transfer import Stoppable, StoppedError
 from verticil.party.exchange.upload import send_artifact
 from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import verify_signed
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.coordinator import AnsweredLater, Coordinator
 from verticil.shared.transport.errors_on_wire import to_detail
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.signing import verify_signed
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 __all__ = ["Delivery", "Node"]

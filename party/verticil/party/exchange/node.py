@@ -11,8 +11,8 @@ from verticil.party.control.site import Site
 from verticil.party.evidence.audit import DAEMON, Event, What
 from verticil.party.exchange.spool import Spool
 from verticil.shared.errors import VerticilError
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
-from verticil.shared.transport.signing import SigningKey
 
 __all__ = ["Node"]
 

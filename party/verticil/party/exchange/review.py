@@ -23,12 +23,12 @@ from verticil.party.control.site import Site
 from verticil.party.control.state import StudyRecord
 from verticil.party.evidence.audit import Event, What
 from verticil.shared.errors import GateFailed, PeerFault, VerticilError
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.release.countersignature import Countersignature, countersignature_body
 from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.states import State
+from verticil.shared.transport.calling.fetch import fetch_release
 from verticil.shared.transport.coordinator import Coordinator
-from verticil.shared.transport.fetch import fetch_release
-from verticil.shared.transport.signing import SigningKey
 
 __all__ = ["check", "countersign", "drop", "fetch", "folder_of"]
 

@@ -21,12 +21,12 @@ from verticil.party.custody.reckoning import reckon
 from verticil.party.evidence.audit import Event, What
 from verticil.party.exchange.node import Node
 from verticil.shared.errors import PeerFault
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import verify_signed
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
 from verticil.shared.study.sub_model import check_sub_model, left_out_words, parse_sub_model
 from verticil.shared.transport.errors_on_wire import from_detail
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.signing import verify_signed
 from verticil.wire.v1 import coordinator_pb2
 
 __all__ = ["remember", "understood"]

@@ -15,11 +15,11 @@ from verticil.party.records.keyfile import check_key
 from verticil.party.records.source import TableReport, check_records, header
 from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.errors import VerticilError
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.pki import load_credentials, utc_now
 
 __all__ = ["check"]
 

@@ -13,8 +13,8 @@ from verticil.party.control.site import Site
 from verticil.party.exchange import review
 from verticil.party.front.approvers import approver_key
 from verticil.party.front.facts import Facts, named
-from verticil.shared.transport.pki import utc_now
-from verticil.shared.transport.signing import SigningKey
+from verticil.shared.identity.pki import utc_now
+from verticil.shared.identity.signing import SigningKey
 
 __all__ = ["countersign", "look"]
 

@@ -22,10 +22,10 @@ from verticil.party.front.facts import Facts, columns, named, number, share
 from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.channels import privacy
 from verticil.shared.errors import VerticilError
+from verticil.shared.identity.pki import utc_now
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import sent_units
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.pki import utc_now
 
 __all__ = ["in_words", "inbox", "show", "waiting"]
 

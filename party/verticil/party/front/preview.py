@@ -37,8 +37,8 @@ from verticil.shared.disk import create_files, write_fault
 from verticil.shared.durable import rename, sync_directory
 from verticil.shared.errors import Misuse
 from verticil.shared.formats import artifact
+from verticil.shared.identity.pki import utc_now
 from verticil.shared.study.document import Study
-from verticil.shared.transport.pki import utc_now
 
 __all__ = ["preview"]
 

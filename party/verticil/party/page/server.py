@@ -2,7 +2,7 @@
 
 What keeps others out:
 
-- It listens on a loopback address and on no other (`verticil.shared.transport.loopback`).
+- It listens on a loopback address and on no other (`verticil.shared.transport.serving.loopback`).
 - The first part of every path is a random token, made when the server starts and printed once. Another user of this machine can
   connect, and without the token gets nothing; a web page in somebody's browser cannot guess it, and no cookie carries it along.
 - The ``Host`` header must be this very address: a name on the Internet that was pointed at 127.0.0.1 (DNS rebinding) is refused.
@@ -33,7 +33,7 @@ from verticil.party.control.site import Site
 from verticil.party.page import view
 from verticil.party.page.rendering import CONTENT_SECURITY_POLICY, render
 from verticil.shared.errors import Misuse, VerticilError
-from verticil.shared.transport.pki import utc_now
+from verticil.shared.identity.pki import utc_now
 
 __all__ = ["PageServer"]
 
@@ -58,7 +58,7 @@ class PageServer(ThreadingHTTPServer):
 
     Args:
         party_toml: read anew for every request.
-        address: host and port, of `verticil.shared.transport.loopback`; port 0 takes a free one.
+        address: host and port, of `verticil.shared.transport.serving.loopback`; port 0 takes a free one.
         clock: UTC now.
 
     Attributes:

@@ -10,15 +10,15 @@ from typing import Final, Protocol
 
 from verticil.party.config import PartyConfig, PeerRule
 from verticil.shared.errors import Misuse
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import CredentialSource, check_serves
 from verticil.shared.transport.access import NOBODY_REVOKED, RefusedCall, Revocations
-from verticil.shared.transport.client import dial_peer
-from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.metrics import Metrics
+from verticil.shared.transport.calling.client import dial_peer
+from verticil.shared.transport.calling.remote import GrpcPeer
 from verticil.shared.transport.peer import Peer, PeerService
-from verticil.shared.transport.pki import CredentialSource, check_serves
-from verticil.shared.transport.remote import GrpcPeer
-from verticil.shared.transport.server import RpcServer
 from verticil.shared.transport.serving.binding import bind_peer
+from verticil.shared.transport.serving.metrics import Metrics
+from verticil.shared.transport.serving.server import RpcServer
 
 __all__ = ["GrpcNetwork", "PeerNetwork"]
 

@@ -37,11 +37,11 @@ from verticil.party.peer.shelf import Item, Kind, LostError, Shelf
 from verticil.party.peer.structure import known_structure
 from verticil.shared.alignment.statements import receiver, sender
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
+from verticil.shared.identity.identity import Identity
 from verticil.shared.study.document import Study
 from verticil.shared.study.pairs import readers
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.errors_on_wire import to_detail
-from verticil.shared.transport.identity import Identity
 from verticil.shared.transport.parts import send_parts
 from verticil.shared.transport.version import answer_hello
 from verticil.wire.v1 import common_pb2, peer_pb2

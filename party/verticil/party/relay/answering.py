@@ -26,11 +26,11 @@ from google.protobuf.message_factory import GetMessageClass
 
 from verticil.party.relay.post import Post
 from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.relay.freshness import Freshness, Verdict
 from verticil.shared.relay.sealing import PIECE_LIMIT
 from verticil.shared.transport.access import NOT_LET_IN, RefusedCall, check_access
 from verticil.shared.transport.errors_on_wire import to_detail, without_text
-from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.peer import PeerService
 from verticil.wire.v1 import peer_pb2, relay_pb2
 

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 
 from verticil.party.relay.post import BrokenOffError, Call, Post
 from verticil.shared.errors import PeerFault
-from verticil.shared.transport.client import MESSAGE_LIMIT
+from verticil.shared.transport.calling.client import MESSAGE_LIMIT
 from verticil.shared.transport.errors_on_wire import from_detail
 from verticil.wire.v1 import common_pb2, peer_pb2, relay_pb2
 

@@ -18,10 +18,10 @@ from verticil.party.relay.calling import RelayPeer
 from verticil.party.relay.post import Post
 from verticil.shared.config import RELAY
 from verticil.shared.errors import Misuse
+from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.relay.sealing import Seals, load_sealing_key
 from verticil.shared.transport.access import RefusedCall
 from verticil.shared.transport.coordinator import Coordinator
-from verticil.shared.transport.identity import Identity, Role
 from verticil.shared.transport.peer import Peer, PeerService
 
 __all__ = ["RelayNetwork", "open_seals"]

@@ -28,7 +28,7 @@ from verticil.party.retry import Backoff
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.relay.freshness import CALL_BYTES
 from verticil.shared.relay.sealing import Seals
-from verticil.shared.transport.client import retriable
+from verticil.shared.transport.calling.client import retriable
 from verticil.shared.transport.coordinator import Coordinator
 from verticil.shared.transport.errors_on_wire import without_text
 from verticil.wire.v1 import coordinator_pb2, relay_pb2

@@ -15,8 +15,8 @@ from datetime import datetime
 import rfc8785
 
 from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.signing import verify_signed
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import verify_signed
 from verticil.wire.v1 import common_pb2
 
 __all__ = ["blinded_body", "check_common", "check_statement", "common_body", "receiver", "sender"]

@@ -15,9 +15,9 @@ from cryptography import x509
 from verticil.shared.carried.bundle import look
 from verticil.shared.carried.statement import Direction, Reference, Statement, digest_of
 from verticil.shared.errors import GateFailed
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.signing import verify_signed
 from verticil.shared.transport.access import Revocations, check_revoked
-from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.signing import verify_signed
 from verticil.shared.transport.version import agree
 
 __all__ = ["Arrival", "receive"]

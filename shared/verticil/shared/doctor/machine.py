@@ -12,10 +12,10 @@ from typing import Final
 
 from verticil.shared.doctor.findings import Finding, failed, ok, warn
 from verticil.shared.errors import DataFault, Misuse, PeerFault, VerticilError
+from verticil.shared.identity.pki import Credentials
 from verticil.shared.membership.current import expiry_warning, expiry_words
-from verticil.shared.transport.client import is_loopback
-from verticil.shared.transport.diagnosis import split_endpoint
-from verticil.shared.transport.pki import Credentials
+from verticil.shared.transport.calling.client import is_loopback
+from verticil.shared.transport.calling.diagnosis import split_endpoint
 
 __all__ = ["check_certificate", "check_disk", "check_private_files", "check_proxy", "expiry"]
 
@@ -28,7 +28,7 @@ def check_certificate(load: Callable[[], Credentials], *, at: dt.datetime) -> tu
     """The node's own certificate: chain, role, name, key, end.
 
     Args:
-        load: reads and checks it (`verticil.shared.transport.pki.load_credentials`).
+        load: reads and checks it (`verticil.shared.identity.pki.load_credentials`).
         at: now.
 
     Returns:

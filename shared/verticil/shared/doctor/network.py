@@ -15,12 +15,12 @@ from typing import Final
 from verticil.shared.doctor.findings import Finding, failed, ok, warn
 from verticil.shared.doctor.machine import expiry
 from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.identity.identity import Identity, Role, peer_host
+from verticil.shared.identity.pki import Credentials, identity_of
 from verticil.shared.transport.access import NOBODY_REVOKED, Revocations, check_revoked
-from verticil.shared.transport.client import Connection
-from verticil.shared.transport.diagnosis import diagnose, served_certificate, split_endpoint
-from verticil.shared.transport.identity import Identity, Role, peer_host
-from verticil.shared.transport.pki import Credentials, identity_of
-from verticil.shared.transport.remote import check_health
+from verticil.shared.transport.calling.client import Connection
+from verticil.shared.transport.calling.diagnosis import diagnose, served_certificate, split_endpoint
+from verticil.shared.transport.calling.remote import check_health
 from verticil.shared.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, SKEW, TIME_KEY, agree
 
 __all__ = ["check_node"]

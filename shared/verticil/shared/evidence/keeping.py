@@ -13,8 +13,8 @@ from typing import Final
 
 from verticil.shared.errors import VerticilError
 from verticil.shared.evidence.refusals import Refusals, RefusedLine
+from verticil.shared.identity.pki import Credentials
 from verticil.shared.membership.current import expiry_warning, expiry_words
-from verticil.shared.transport.pki import Credentials
 
 __all__ = ["ExpiryNotice", "expiry_notice", "kept"]
 

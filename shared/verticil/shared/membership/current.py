@@ -19,8 +19,8 @@ from typing import Final
 
 from verticil.shared.config import Federation
 from verticil.shared.errors import VerticilError
-from verticil.shared.transport.followed import EVERY_SECONDS, FollowedFiles
-from verticil.shared.transport.pki import Credentials, key_files, load_credentials, read_certificates, utc_now
+from verticil.shared.identity.pki import Credentials, key_files, load_credentials, read_certificates, utc_now
+from verticil.shared.transport.calling.followed import EVERY_SECONDS, FollowedFiles
 
 __all__ = ["WARN_DAYS", "FollowedCredentials", "certificate_facts", "expiry_warning", "expiry_words"]
 

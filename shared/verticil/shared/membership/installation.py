@@ -5,7 +5,7 @@ that the operator was told (by telephone) and that federation.toml says; it sign
 of its two private keys, which lie here and were not sent anywhere.
 
 Putting the certificate file in its place is the one step that counts, and it is atomic: before it the old certificate and
-keys are in use, after it the new ones (`verticil.shared.transport.pki` finds the key that fits). New keys are then moved to
+keys are in use, after it the new ones (`verticil.shared.identity.pki` finds the key that fits). New keys are then moved to
 their names, and the old ones kept aside; if the process dies in between, the same command finishes it. Running daemons take
 it up by themselves.
 """
@@ -25,9 +25,9 @@ from verticil.shared.config import Federation
 from verticil.shared.disk import create_file, replace_file, write_fault
 from verticil.shared.durable import rename, sync_directory
 from verticil.shared.errors import DataFault, Misuse, PeerFault
-from verticil.shared.transport.authority import chain_pem
-from verticil.shared.transport.identity import Identity
-from verticil.shared.transport.pki import (
+from verticil.shared.identity.authority import chain_pem
+from verticil.shared.identity.identity import Identity
+from verticil.shared.identity.pki import (
     SIGNING_PURPOSE,
     certificate_sha256,
     check_issued,

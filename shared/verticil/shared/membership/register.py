@@ -22,11 +22,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from verticil.shared.disk import create_files, replace_file, write_fault
 from verticil.shared.errors import Misuse, PeerFault
+from verticil.shared.identity.authority import ISSUED, Authority, certify, chain_pem, record
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import check_issued, check_validity, identity_of, read_certificates, utc_now
 from verticil.shared.membership.request import Request
 from verticil.shared.membership.revocation import FILE_NAME, make_list, number_of, parse_list, revoked_in
-from verticil.shared.transport.authority import ISSUED, Authority, certify, chain_pem, record
-from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.pki import check_issued, check_validity, identity_of, read_certificates, utc_now
 
 __all__ = ["Entry", "check_request", "entries", "revoke", "sign_request"]
 

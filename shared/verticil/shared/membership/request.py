@@ -31,9 +31,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from verticil.shared.disk import create_files
 from verticil.shared.errors import DataFault, Misuse, PeerFault
-from verticil.shared.transport.authority import host_name, private_pem, subject_of
-from verticil.shared.transport.identity import Identity, Role, peer_host
-from verticil.shared.transport.pki import (
+from verticil.shared.identity.authority import host_name, private_pem, subject_of
+from verticil.shared.identity.identity import Identity, Role, peer_host
+from verticil.shared.identity.pki import (
     SIGNING_PURPOSE,
     UNREADABLE,
     identity_of,

@@ -23,9 +23,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from verticil.shared.disk import replace_file, write_fault
 from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.transport.authority import Authority
-from verticil.shared.transport.followed import EVERY_SECONDS, FollowedFiles
-from verticil.shared.transport.pki import UNREADABLE
+from verticil.shared.identity.authority import Authority
+from verticil.shared.identity.pki import UNREADABLE
+from verticil.shared.transport.calling.followed import EVERY_SECONDS, FollowedFiles
 
 __all__ = ["FILE_NAME", "DenyList", "make_list", "parse_list", "revoked_in"]
 

@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from verticil.shared.disk import create_file, write_fault
 from verticil.shared.errors import PeerFault
+from verticil.shared.identity.authority import new_sealing_pem
+from verticil.shared.identity.pki import key_files, load_private_key
 from verticil.shared.membership.installation import move_in
-from verticil.shared.transport.authority import new_sealing_pem
-from verticil.shared.transport.pki import key_files, load_private_key
 
 __all__ = ["make_sealing_key", "public_sealing_key"]
 

@@ -24,9 +24,9 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from verticil.shared.errors import DataFault, Misuse, PeerFault
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import key_files, load_private_key
 from verticil.shared.relay.hpke import OVERHEAD, open_sealed, seal
-from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.pki import key_files, load_private_key
 
 __all__ = ["ENVELOPE_LIMIT", "PIECE_LIMIT", "Seals", "load_sealing_key"]
 

@@ -32,11 +32,11 @@ from verticil.shared.formats.json_document import Json, to_text
 from verticil.shared.formats.peer_statement import peer_statement
 from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.formats.tables import write_atomically, write_csv, write_parquet
+from verticil.shared.identity.pki import identity_of
 from verticil.shared.release.content import PROPOSAL, ReleaseContent, SignedStatement
 from verticil.shared.release.report.remarks import remarks
 from verticil.shared.release.sub_model_evidence import parties_left_out
 from verticil.shared.study import canonical
-from verticil.shared.transport.pki import identity_of
 
 __all__ = [
     "MANIFEST",

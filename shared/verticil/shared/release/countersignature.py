@@ -14,10 +14,10 @@ from typing import Final
 
 from verticil.shared.errors import GateFailed, PeerFault, VerticilError
 from verticil.shared.formats.json_document import Node, parse
+from verticil.shared.identity.identity import Role
 from verticil.shared.release.evidence import Denied, expect, signed_statement, signer, utc_time
 from verticil.shared.study.canonical import canonical_json
 from verticil.shared.study.document import Study
-from verticil.shared.transport.identity import Role
 
 __all__ = ["Countersignature", "check_countersignatures", "countersignature_body", "read_countersignature"]
 

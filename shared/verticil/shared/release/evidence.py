@@ -13,8 +13,8 @@ from cryptography import x509
 
 from verticil.shared.errors import GateFailed, PeerFault
 from verticil.shared.formats.json_document import Node
-from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.signing import verify_signed
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.signing import verify_signed
 from verticil.wire.v1 import common_pb2
 
 __all__ = ["Denied", "base64_bytes", "expect", "signed_statement", "signer", "utc_time"]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from verticil.shared.errors import GateFailed, PeerFault
 from verticil.shared.formats.json_document import Node
 from verticil.shared.formats.peer_statement import peer_statement
+from verticil.shared.identity.identity import Role
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
 from verticil.shared.release.evidence import Denied, signed_statement, signer
@@ -23,7 +24,6 @@ from verticil.shared.release.joint import PartyStatement, check_statements, join
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.pairs import Structure, given_structure, parse_structure
-from verticil.shared.transport.identity import Role
 
 __all__ = ["check_evidence", "check_peer_figures"]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from verticil.shared.errors import GateFailed, VerticilError
 from verticil.shared.formats.json_document import Json, Node
+from verticil.shared.identity.identity import Role
 from verticil.shared.release.content import PROPOSAL
 from verticil.shared.release.evidence import Denied, signed_statement, signer
 from verticil.shared.study import canonical
@@ -22,7 +23,6 @@ from verticil.shared.study.approval import check_own_part
 from verticil.shared.study.document import Study
 from verticil.shared.study.quorum import left_out_to_json
 from verticil.shared.study.sub_model import check_sub_model, parse_sub_model
-from verticil.shared.transport.identity import Role
 
 __all__ = ["check_sub_model_evidence", "parties_left_out"]
 

@@ -30,6 +30,7 @@ from verticil.shared.formats import model_json
 from verticil.shared.formats.json_document import Node, parse
 from verticil.shared.formats.peer_statement import peer_statement
 from verticil.shared.formats.privacy_statement import privacy_statement
+from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.membership.revocation import parse_list, revoked_in
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
@@ -40,7 +41,6 @@ from verticil.shared.release.peer_verification import check_evidence, check_peer
 from verticil.shared.release.sub_model_evidence import check_sub_model_evidence
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.transport.identity import Identity, Role
 from verticil.wire.v1 import common_pb2
 
 __all__ = ["VerifiedRelease", "verify_release"]

@@ -1,1 +1,1 @@
-"""Identities, keys, messages and calls between nodes: mutual TLS and gRPC, or the same in memory."""
+"""Messages and calls between nodes: mutual TLS and gRPC, or the same in memory."""

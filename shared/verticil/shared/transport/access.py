@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from verticil.shared.errors import PeerFault
-from verticil.shared.transport.identity import Identity, Role
+from verticil.shared.identity.identity import Identity, Role
 
 __all__ = ["NOBODY_REVOKED", "NOT_LET_IN", "ROLES", "RefusedCall", "Revocations", "check_access", "check_revoked"]
 

@@ -29,7 +29,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import Protocol, TypeAlias
 
 from verticil.shared.errors import PeerFault
-from verticil.shared.transport.identity import Identity
+from verticil.shared.identity.identity import Identity
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
 __all__ = [

@@ -13,10 +13,10 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.identity.identity import Identity
 from verticil.shared.transport.access import check_access
 from verticil.shared.transport.coordinator import BlindedSource, ControlService, CoordinatorService, Source
 from verticil.shared.transport.errors_on_wire import from_detail, to_detail, without_text
-from verticil.shared.transport.identity import Identity
 from verticil.shared.transport.peer import PeerService
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2, peer_pb2
 

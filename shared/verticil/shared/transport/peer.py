@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from verticil.shared.transport.identity import Identity
+from verticil.shared.identity.identity import Identity
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 __all__ = ["Peer", "PeerService"]

@@ -25,6 +25,8 @@ from verticil.party.peer.steps.columns import remote_codes, wanted_units
 from verticil.party.peer.steps.turn import Data, Turn, Work
 from verticil.shared.channels.gaussian import ShareNoise, share_key
 from verticil.shared.errors import PeerFault, VerticilError, from_code
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import verify_signed
 from verticil.shared.release.joint import (
     MAX_STATEMENT_BYTES,
     PartyStatement,
@@ -36,10 +38,8 @@ from verticil.shared.release.joint import (
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.pairs import parse_structure, scored_pairs
 from verticil.shared.transport.errors_on_wire import from_detail
-from verticil.shared.transport.identity import Role
 from verticil.shared.transport.parts import fetch_bytes
 from verticil.shared.transport.peer import Peer
-from verticil.shared.transport.signing import verify_signed
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 __all__ = ["collect_statements", "find_structure", "learn_parameters"]

@@ -18,10 +18,10 @@ from verticil.party.peer.shelf import Kind
 from verticil.party.peer.steps.turn import Turn, Work
 from verticil.shared.durable import remove, remove_tree
 from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import verify_signed
 from verticil.shared.release.bundle import MANIFEST, SIGNATURE, write_release, write_signatures
 from verticil.shared.release.joint import assemble
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.signing import verify_signed
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 __all__ = ["FOLDER", "assemble_release", "collect_signatures", "drop_release", "publish", "release_folder"]

@@ -31,14 +31,14 @@ from verticil.party.peer.steps import alignment, columns, learning, publication,
 from verticil.party.peer.steps.turn import Data, Turn, Work
 from verticil.party.peer.structure import known_structure
 from verticil.shared.errors import PeerFault, Refusal, VerticilError, from_code
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import verify_signed
 from verticil.shared.study.approval import check_approval, effective_study, parse_approval
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.errors_on_wire import from_detail
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.signing import verify_signed
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 __all__ = ["Outcome", "PeerStudy"]

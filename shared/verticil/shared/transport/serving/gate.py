@@ -22,9 +22,9 @@ from cryptography import x509
 from google.protobuf.message import Message
 
 from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import check_validity, identity_of
 from verticil.shared.transport.access import NOT_LET_IN, RefusedCall, Revocations, check_access, check_revoked
-from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.pki import check_validity, identity_of
 from verticil.shared.transport.version import PROTOCOL_KEY, agree
 
 __all__ = ["Caller", "Context", "Gate", "TooManyCalls"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import grpc
 
-from verticil.shared.transport.pki import Credentials, CredentialSource
+from verticil.shared.identity.pki import Credentials, CredentialSource
 
 __all__ = ["Shown", "shown"]
 

@@ -24,17 +24,17 @@ from pathlib import Path
 from typing import Final
 
 from verticil.miner.config import MinerConfig
-from verticil.miner.service.session import Session
+from verticil.miner.rules.session import Session
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.records import StoredSignature, StudyRecord
 from verticil.miner.storage.store import Store, remove_durably
 from verticil.shared.errors import Misuse
 from verticil.shared.formats.deletion import Deletion, Why, deletion_body
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.pki import load_credentials, utc_now
+from verticil.shared.identity.signing import SigningKey
 from verticil.shared.study.document import Unit
 from verticil.shared.study.states import is_final
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.pki import load_credentials, utc_now
-from verticil.shared.transport.signing import SigningKey
 
 __all__ = ["Removable", "Retention", "purge"]
 

@@ -14,7 +14,7 @@ import grpc.aio
 from grpc_health.v1 import health_pb2
 
 from verticil.shared.errors import PeerFault
-from verticil.shared.transport.client import Connection
+from verticil.shared.transport.calling.client import Connection
 from verticil.shared.transport.coordinator import BlindedSource, Source
 from verticil.wire.v1 import (
     common_pb2,
@@ -185,8 +185,8 @@ class GrpcPeer:
     """`Peer` over gRPC.
 
     Args:
-        connection: to another party (`verticil.shared.transport.client.dial_peer`), with a party's credentials; closed together
-            with this.
+        connection: to another party (`verticil.shared.transport.calling.client.dial_peer`), with a party's credentials; closed
+            together with this.
     """
 
     def __init__(self, connection: Connection) -> None:

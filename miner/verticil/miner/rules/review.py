@@ -5,13 +5,13 @@ Rules of `session`, and as those they read durable facts and add at most one; bo
 
 from __future__ import annotations
 
-from verticil.miner.service.session import Session
+from verticil.miner.rules.session import Session
 from verticil.miner.storage.records import StoredSignature, StudyRecord
 from verticil.shared.errors import PeerFault
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import verify_signed
 from verticil.shared.release.countersignature import read_countersignature
 from verticil.shared.study.states import State
-from verticil.shared.transport.identity import Role
-from verticil.shared.transport.signing import verify_signed
 from verticil.wire.v1 import common_pb2
 
 __all__ = ["awaited", "countersign"]

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol, TypeVar, cast
 
-from verticil.miner.service.job import ColumnFile, LearningJob, Progress, learn_and_write
-from verticil.miner.service.structure_job import StructureJob, search_structure
+from verticil.miner.work.job import ColumnFile, LearningJob, Progress, learn_and_write
+from verticil.miner.work.structure_job import StructureJob, search_structure
 from verticil.shared.errors import from_code
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
 R = TypeVar("R")
 
 _log: Final = logging.getLogger(__name__)
-_WORKER: Final = "verticil.miner.service.worker"
+_WORKER: Final = "verticil.miner.work.worker"
 _STOP_SECONDS: Final = 1.0
 """Far longer than a step of a search takes, with its checkpoint."""
 _LINE_BYTES: Final = 16 * 2**20

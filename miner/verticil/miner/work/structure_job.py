@@ -16,8 +16,8 @@ from typing import Final, cast
 import numpy as np
 
 from verticil.miner.learning.search.protocol import Checkpoint, Keep, SearchResult
-from verticil.miner.service.search_facts import search_facts
 from verticil.miner.storage.checkpoint import CHECKPOINT_SECONDS, binding_of, resumed
+from verticil.miner.work.search_facts import search_facts
 from verticil.shared.study import canonical
 from verticil.shared.study.pairs import NANONATS, scored_pairs, structure_body
 

@@ -17,15 +17,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar, cast
 
-from verticil.miner.service.learning import ColumnFile, Executor, LearningJob, WorkerDied
+from verticil.miner.rules.quorum import at_deadline
+from verticil.miner.rules.review import awaited
+from verticil.miner.rules.session import Session, timestamp
 from verticil.miner.service.presence import Changes, Presence
-from verticil.miner.service.quorum import at_deadline
-from verticil.miner.service.retention import Retention
-from verticil.miner.service.review import awaited
-from verticil.miner.service.session import Session, timestamp
 from verticil.miner.storage.linkage import find_common, linked_parties
 from verticil.miner.storage.records import Failure, ReleaseFile, StoredColumn, StudyRecord
 from verticil.miner.storage.store import remove_durably, replace_durably
+from verticil.miner.work.learning import ColumnFile, Executor, LearningJob, WorkerDied
+from verticil.miner.work.retention import Retention
 from verticil.shared.errors import Refusal, VerticilError
 from verticil.shared.release.bundle import MANIFEST, SIGNATURE, Signer, sign_release
 from verticil.shared.release.verification import verify_release

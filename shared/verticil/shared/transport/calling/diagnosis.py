@@ -21,8 +21,8 @@ from typing import Final
 from cryptography import x509
 
 from verticil.shared.errors import PeerFault
-from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.pki import Credentials, certificate_sha256, identity_of, utc_now
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import Credentials, certificate_sha256, identity_of, utc_now
 
 __all__ = ["diagnose", "served_certificate", "split_endpoint"]
 

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, VerticilError
-from verticil.shared.transport.loopback import listen_address
+from verticil.shared.transport.serving.loopback import listen_address
 
 __all__ = ["Gauge", "Metrics", "Page", "metrics_address"]
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from grpc_health.v1 import health_pb2
 
 from verticil.shared.errors import PeerFault
-from verticil.shared.transport.identity import Identity
+from verticil.shared.identity.identity import Identity
 
 __all__ = ["HealthService", "ServiceUnknown"]
 

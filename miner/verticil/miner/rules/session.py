@@ -21,20 +21,20 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from verticil.miner.service import quorum, standing
-from verticil.miner.service.decoded import DecodedStudies
+from verticil.miner.rules import quorum, standing
+from verticil.miner.rules.decoded import DecodedStudies
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.intake import Intake
 from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import Failure, StoredSignature, StudyRecord
 from verticil.miner.storage.store import Store
 from verticil.shared.errors import CODES, Misuse, PeerFault, Refusal, from_code
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.signing import verify_signed
 from verticil.shared.study import approval, canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import Facts, State, derive, is_final
 from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
-from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.signing import verify_signed
 from verticil.wire.v1 import common_pb2
 
 __all__ = ["MAX_PROPOSAL_BYTES", "Session", "timestamp", "withdrawn_text"]

@@ -27,7 +27,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from verticil.shared.config import Federation
 from verticil.shared.errors import DataFault, Misuse, PeerFault
-from verticil.shared.transport.identity import Identity, Role, peer_host
+from verticil.shared.identity.identity import Identity, Role, peer_host
 
 __all__ = [
     "DEMO_LIFETIME",

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.search.protocol import Checkpoint, Keep
-from verticil.miner.service.search_facts import search_facts
 from verticil.miner.storage.checkpoint import CHECKPOINT_SECONDS, binding_of, resumed
 from verticil.miner.storage.records import StoredSignature
+from verticil.miner.work.search_facts import search_facts
 from verticil.shared.errors import DataFault
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study

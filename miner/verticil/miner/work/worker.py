@@ -1,4 +1,4 @@
-"""The learning process: ``python -m verticil.miner.service.worker MEMORY_BYTES``, started by `learning.SpawnedLearning`.
+"""The learning process: ``python -m verticil.miner.work.worker MEMORY_BYTES``, started by `learning.SpawnedLearning`.
 
 One line of JSON comes in (the job), lines of JSON go out: ``{"stage", "percent"}``, ``{"log", "level"}`` for the miner's log, and
 at the end ``{"done": true, "result"}`` (a search's structure in hexadecimal; empty after learning) or ``{"code", "message",
@@ -69,10 +69,10 @@ class _ForTheMiner(logging.Handler):
 def _do(line: bytes, report: Callable[[str, int], None], cancelled: Callable[[], bool]) -> str:
     """Do the job of this line; the bytes that it returns, hexadecimal."""
     if json.loads(line).get("kind") == "structure":
-        from verticil.miner.service.structure_job import StructureJob, search_structure
+        from verticil.miner.work.structure_job import StructureJob, search_structure
 
         return search_structure(StructureJob.from_json(line), progress=report, cancelled=cancelled).hex()
-    from verticil.miner.service.job import LearningJob, learn_and_write
+    from verticil.miner.work.job import LearningJob, learn_and_write
 
     learn_and_write(
         LearningJob.from_json(line),

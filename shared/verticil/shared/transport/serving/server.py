@@ -32,8 +32,10 @@ from grpc_health.v1 import health_pb2
 
 from verticil.shared import logs
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import CredentialSource, utc_now
 from verticil.shared.transport.access import NOBODY_REVOKED, ROLES, RefusedCall, Revocations
-from verticil.shared.transport.client import (
+from verticil.shared.transport.calling.client import (
     ERROR_KEY,
     KEEPALIVE_SECONDS,
     MESSAGE_LIMIT,
@@ -42,13 +44,11 @@ from verticil.shared.transport.client import (
     request_id,
 )
 from verticil.shared.transport.errors_on_wire import status_of, to_detail, without_text
-from verticil.shared.transport.health import HealthService, ServiceUnknown
-from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.metrics import Metrics
-from verticil.shared.transport.pki import CredentialSource, utc_now
 from verticil.shared.transport.serving.binding import Binding
 from verticil.shared.transport.serving.gate import Caller, Context, Gate, TooManyCalls
 from verticil.shared.transport.serving.handshake import Shown, shown
+from verticil.shared.transport.serving.health import HealthService, ServiceUnknown
+from verticil.shared.transport.serving.metrics import Metrics
 from verticil.shared.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, TIME_KEY
 
 __all__ = ["SERVER_OPTIONS", "RpcServer"]

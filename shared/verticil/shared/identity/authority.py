@@ -26,8 +26,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from verticil.shared.disk import create_files
 from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.transport.identity import PEER_DOMAIN, Identity, Role, is_name, peer_host
-from verticil.shared.transport.pki import (
+from verticil.shared.identity.identity import PEER_DOMAIN, Identity, Role, is_name, peer_host
+from verticil.shared.identity.pki import (
     DEMO_LIFETIME,
     DEMO_MARKER,
     SIGNING_PURPOSE,

@@ -15,7 +15,7 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from verticil.miner.service import standing
+from verticil.miner.rules import standing
 from verticil.miner.storage.records import StudyRecord
 from verticil.shared.errors import Misuse, Refusal
 from verticil.shared.study import approval, canonical
@@ -24,7 +24,7 @@ from verticil.shared.study.states import State
 from verticil.shared.study.sub_model import SubModel, left_out_words, obstacle, parse_sub_model, sub_model_body
 
 if TYPE_CHECKING:
-    from verticil.miner.service.session import Session
+    from verticil.miner.rules.session import Session
 
 __all__ = ["at_deadline", "bears", "left_out", "refuse_left_out"]
 

@@ -28,12 +28,12 @@ from google.protobuf.message import DecodeError, Message
 
 from verticil.shared import logs
 from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.identity.identity import Identity, peer_host
+from verticil.shared.identity.pki import Credentials, CredentialSource
 from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
-from verticil.shared.transport.diagnosis import diagnose, served_certificate, split_endpoint
+from verticil.shared.transport.calling.diagnosis import diagnose, served_certificate, split_endpoint
+from verticil.shared.transport.calling.line import Line
 from verticil.shared.transport.errors_on_wire import from_detail
-from verticil.shared.transport.identity import Identity, peer_host
-from verticil.shared.transport.line import Line
-from verticil.shared.transport.pki import Credentials, CredentialSource
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2, peer_pb2
 
 __all__ = [

@@ -23,8 +23,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from verticil.shared.errors import PeerFault
+from verticil.shared.identity.pki import Credentials, CredentialSource
 from verticil.shared.transport.access import Revocations
-from verticil.shared.transport.pki import Credentials, CredentialSource
 from verticil.shared.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION
 
 __all__ = ["Line"]

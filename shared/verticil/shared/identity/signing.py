@@ -21,9 +21,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.transport.followed import FollowedFiles
-from verticil.shared.transport.identity import Identity, Role
-from verticil.shared.transport.pki import (
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import (
     SIGNING_PURPOSE,
     UNREADABLE,
     check_issued,
@@ -33,6 +32,7 @@ from verticil.shared.transport.pki import (
     load_private_key,
     read_certificates,
 )
+from verticil.shared.transport.calling.followed import FollowedFiles
 from verticil.wire.v1 import common_pb2
 
 __all__ = ["SigningKey", "verify_signed"]

@@ -1,0 +1,1 @@
+"""What may happen to a study at the miner, from durable facts alone."""

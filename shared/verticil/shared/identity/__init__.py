@@ -1,0 +1,1 @@
+"""Who somebody is: keys, certificates and signatures."""
