@@ -52,6 +52,10 @@ class Workshop:
             raise disk_fault(error, self._folder) from None
         return self._folder / name
 
+    def exists(self) -> bool:
+        """Whether anything of the study may be here."""
+        return self._folder.exists()
+
     @property
     def has_key(self) -> bool:
         """Whether the study's key is there: drawn, and not yet forgotten."""
