@@ -19,7 +19,7 @@ from typing import Final, ParamSpec, TypeVar, cast
 
 from verticil.miner.service.learning import ColumnFile, Executor, LearningJob, WorkerDied
 from verticil.miner.service.presence import Changes, Presence
-from verticil.miner.service.quorum import at_deadline
+from verticil.miner.service.quorum import at_deadline, discard_left_out
 from verticil.miner.service.retention import Retention
 from verticil.miner.service.review import awaited
 from verticil.miner.service.session import Session, timestamp
@@ -190,6 +190,8 @@ class Conductor:
             self._align(record)
         at_deadline(session, session.record(digest))
         record = session.record(digest)
+        if record.sub_model is not None and not is_final(session.state(record)):
+            discard_left_out(session, record)
         return session.state(record), record.version != before
 
     def _align(self, record: StudyRecord) -> None:
