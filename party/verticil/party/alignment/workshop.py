@@ -100,6 +100,18 @@ class Workshop:
         path = self._folder / name
         return path.read_bytes() if path.exists() else None
 
+    def note(self, name: str, data: bytes) -> None:
+        """Write a small file; whole and on the disk when it returns.
+
+        Raises:
+            DataFault: DISK_FULL, STATE_CORRUPT.
+        """
+        path = self.path(name)
+        try:
+            replace_file(path, data, part=path.with_name(f".{name}.part"))
+        except OSError as error:
+            raise disk_fault(error, path) from None
+
     def accept(self, arrived: str, name: str) -> None:
         """Give a file that was checked the name under which it is believed."""
         rename(self._folder / arrived, self._folder / name)
