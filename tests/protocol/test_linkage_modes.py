@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from verticil.miner.config import Limits
 from verticil.miner.service.node import MinerNode
 from verticil.party import daemon
+from verticil.party.alignment.blinding import BlindingKey
 from verticil.party.config import load_party
 from verticil.party.control.database import Database
 from verticil.party.control.ledger import Ledger
@@ -528,6 +529,43 @@ async def test_a_party_and_the_miner_killed_anywhere_come_to_the_same_people(fed
     people, values = federation.released(digest)
     assert sorted(people) == [person(number) for number in range(N_COMMON)]
     assert all(values[name] == federation.expected(name, people) for name in federation.parties)
+
+
+@pytest.mark.parametrize(
+    ("call", "count", "gone", "told"),
+    [
+        ("report commitment", 1, {"own.list", "blinding.key"}, "is lost, and so is the key"),
+        (
+            "report commitment",
+            1,
+            {"own.list"},
+            "is not the one that it sent to the miner",
+        ),  # another key was drawn since
+        ("report commitment", 1, {"own.list", "own.sent"}, "is not the one that it sent to the miner"),
+        ("get_alignment", 2, {"own.list", "blinding.key"}, "is lost, and so is the key"),
+    ],
+)
+async def test_feature_14_a_lost_own_list_is_never_made_up_anew(federate, call, count, gone, told):
+    """South's state comes back without a part, as from an older backup: its rows would be other people's."""
+    federation = await federate(2, "dh-psi")
+    reached = block(federation, "south", call, count)
+    digest = await federation.submit()
+    federation.start()
+    async with asyncio.timeout(20):
+        await reached.wait()
+    await federation.kill()
+    n_sent = len(federation.ledger("south"))
+    for path in federation.left("south"):
+        if path.name in gone:
+            path.unlink()
+        if path.name == "blinding.key" and path.name not in gone:
+            path.write_bytes(BlindingKey.draw().secret)
+    federation.interfere = lambda name, wire: None
+    federation.start()
+    study = await federation.until(digest, State.FAILED)
+    assert study.failure.code == "ALIGNMENT_MISMATCH"
+    assert f"the blinded list of this party, 'south', {told}" in study.failure.message
+    assert len(federation.ledger("south")) == n_sent
 
 
 async def test_the_key_is_private_while_it_is_needed_and_gone_when_the_people_are_found(federate):

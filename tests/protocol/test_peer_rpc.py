@@ -90,6 +90,10 @@ class Party:
         self._note(identity, request)
         raise Refusal("STUDY_DENIED", "study: denied by 'bob'")
 
+    async def GetDeletion(self, identity: Identity, request: peer_pb2.GetDeletionRequest) -> peer_pb2.GetDeletionReply:
+        self._note(identity, request)
+        raise PeerFault("NOT_READY", "the study has not ended here")
+
 
 class Nodes:
     """Two authorities of one name; ``rob`` is a party whose certificate is not for servers."""

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography import x509
 
 from verticil.cli.main import main
 from verticil.miner.config import Limits
@@ -39,11 +40,14 @@ from verticil.party.exchange.spool import Spool
 from verticil.party.peer.calls import Peers
 from verticil.party.peer.service import Answers
 from verticil.party.peer.shelf import Kind, Shelf
+from verticil.party.peer.steps.confirmation import collect_confirmations
 from verticil.party.peer.steps.publication import release_folder
 from verticil.party.peer.steps.study import Outcome, PeerStudy
 from verticil.party.peer.steps.turn import Work
+from verticil.shared import durable
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.formats import artifact
+from verticil.shared.formats.peer_deletion import parse_peer_deletion, peer_deletion_body
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import SigningKey
@@ -195,6 +199,9 @@ class Wire:
 
     async def get_signature(self, request):
         return await self._peer("get_signature", request).get_signature(request)
+
+    async def get_deletion(self, request):
+        return await self._peer("get_deletion", request).get_deletion(request)
 
     async def _stream(self, rpc: str, request) -> AsyncGenerator[peer_pb2.Part]:
         peer = self._peer(rpc, request)
@@ -836,12 +843,129 @@ async def test_feature_24_a_revocation_between_peers_ends_the_study_and_all_drop
         assert list((federation.root / name / "state" / "spool").iterdir()) == []
         assert not release_folder(party.site, federation.digest).exists()
         assert reports.verify_audit(federation.config(name))["ok"]
-    federation.reopen()
+    before = reports.revoke(federation.config("north"), "peers", "officer", "again", at=NOW)
+    assert [(item["peer"], item["confirmed"]) for item in before["confirmations"]] == [
+        ("south", False),
+        ("west", False),
+    ]
+    del federation.services["west"]  # it is away
+    assert not await collect_confirmations(federation.parties["north"].work)
+    south, west = reports.revoke(federation.config("north"), "peers", "officer", "again", at=NOW)["confirmations"]
+    assert (south["confirmed"], south["keeps_release"], west) == (True, False, {"peer": "west", "confirmed": False})
+    sent = {row["sha256"]: row for row in reports.ledger(federation.config("north"))["rows"]}
+    assert list(south["columns"]) == ["0"]
+    assert sent[south["columns"]["0"]["sha256"]]["bytes"] == south["columns"]["0"]["bytes"]
+    assert sent[south["columns"]["0"]["sha256"]]["deleted_at"] == f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
+    federation.reopen()  # all were killed, and west is back
     await federation.run()
     assert federation.record("north").task.state == State.WITHDRAWN
+    federation.calls.clear()
+    assert await collect_confirmations(federation.parties["north"].work)
+    assert [name for _, name, rpc, _ in federation.calls if rpc == "get_deletion"] == ["west"]
+    (study,) = office.status(federation.config("north"), at=NOW)["studies"]
+    assert [item["confirmed"] for item in study["confirmations"]] == [True, True]
+    assert reports.revoke(federation.config("north"), "peers", "officer", "again", at=NOW)["told"]
+    lines = [(line["who"], line["detail"]) for line in reports.audit_entries(federation.config("north"))[-2:]]
+    assert lines == [("south", "1 columns deleted: failed"), ("west", "0 columns deleted: failed")]
+    for name in ("south", "west"):
+        (line,) = [item for item in reports.audit_entries(federation.config(name)) if item["event"] == "deletion"]
+        assert line["recipient"] == "north"
 
 
-async def test_a_revocation_after_the_publication_between_peers_is_only_flagged(make):
+async def test_feature_24_a_peer_that_is_killed_while_it_deletes_signs_when_everything_is_gone(make):
+    """Killed between the rows and the files, a peer removes the files before it signs."""
+    federation = make()
+    federation.load()
+    federation.open()
+    request = peer_pb2.GetDeletionRequest(study_digest=federation.digest)
+    north = Identity(federation="trial", role=Role.PARTY, name="north")
+    died = False
+
+    def revoke(caller: str, name: str, rpc: str) -> None:
+        if rpc == "get_parameters" and name == "north":
+            reports.revoke(federation.config("north"), "peers", "officer", "consent withdrawn", at=NOW)
+
+    federation.before = revoke
+    with pytest.raises(PeerFault, match="has not ended here yet"):
+        await InMemoryPeer(federation.services["south"], north).get_deletion(request)
+    shelf = federation.parties["south"].shelf
+    folder = shelf.folder(federation.digest)
+
+    def die(step: durable.Step) -> None:
+        nonlocal died
+        if not died and (step.kind, step.moment, step.path) == ("remove", "before", folder):
+            died = True
+            raise KeyboardInterrupt
+
+    with durable.watched(die), pytest.raises(KeyboardInterrupt):
+        await federation.run()
+    assert shelf.items(federation.digest) == {}
+    assert (folder / "column.0").exists()
+    with pytest.raises(PeerFault, match="not everything is deleted"):
+        await InMemoryPeer(federation.services["south"], north).get_deletion(request)
+    federation.reopen()
+    await federation.run()
+    assert not folder.exists()
+    line = InMemoryPeer(federation.services["south"], north)
+    first, again = await line.get_deletion(request), await line.get_deletion(request)
+    assert first.deletion.body == again.deletion.body
+    ((unit, item),) = parse_peer_deletion(first.deletion.body).columns.items()
+    assert (unit, item.size > 0) == (0, True)
+    stranger = Identity(federation="trial", role=Role.PARTY, name="stranger")
+    with pytest.raises(PeerFault, match="not one of its parties"):
+        await InMemoryPeer(federation.services["south"], stranger).get_deletion(request)
+
+
+async def test_feature_24_a_receipt_that_does_not_hold_is_refused(make):
+    federation = make()
+    federation.load()
+    federation.open()
+    await federation.run()
+    reports.revoke(federation.config("north"), "peers", "officer", "too late", at=NOW)
+    site = federation.parties["north"].site
+    line = InMemoryPeer(federation.services["south"], Identity(federation="trial", role=Role.PARTY, name="north"))
+    signed = (await line.get_deletion(peer_pb2.GetDeletionRequest(study_digest=federation.digest))).deletion
+    true = parse_peer_deletion(signed.body)
+    (awaited,) = site.confirmations.awaited()
+    pki = federation.pki
+    keys = {name: SigningKey.load(pki / f"{name}.sign", pki / f"{name}.crt") for name in ("south", "west", "miner")}
+    lies = [
+        dataclasses.replace(true, columns={0: dataclasses.replace(true.columns[0], sha256=bytes(32))}),
+        dataclasses.replace(true, columns={1: true.columns[0]}),
+        dataclasses.replace(true, party="west"),
+        dataclasses.replace(true, peer="west"),
+        dataclasses.replace(true, study_digest=bytes(32)),
+    ]
+    wrong = [
+        keys["west"].sign(signed.body),
+        keys["miner"].sign(signed.body),
+        *(keys["south"].sign(peer_deletion_body(said)) for said in lies),
+        keys["south"].sign(b"{}"),
+        common_pb2.Signed(body=signed.body, signature=bytes(64), certificate=signed.certificate),
+        common_pb2.Signed(),
+    ]
+    authority = (pki / "ca" / "ca.crt").read_bytes()
+    take = functools.partial(site.confirmations.take, awaited, "south", authority=authority, at=NOW)
+    for item in wrong:
+        assert not take(item)
+        assert not take(item)  # it is written down once
+    refused = [item for item in reports.audit_entries(federation.config("north")) if item["event"] == "refused"]
+    assert len(refused) == len(wrong)
+    serial = x509.load_pem_x509_certificate((pki / "south.crt").read_bytes()).serial_number
+    signing = _serial(signed.certificate)
+    assert not take(signed, revoked={serial: NOW - dt.timedelta(hours=1), signing: NOW - dt.timedelta(hours=1)})
+    assert take(signed)
+    found = site.confirmations.of(federation.digest)
+    assert found is not None
+    assert (found.confirmed, found.missing) == ({"south": true}, ("west",))
+
+
+def _serial(certificate: bytes) -> int:
+    load = x509.load_pem_x509_certificate if certificate.startswith(b"-----") else x509.load_der_x509_certificate
+    return load(certificate).serial_number
+
+
+async def test_feature_24_a_revocation_after_the_publication_between_peers_is_flagged(make, capsys):
     federation = make()
     federation.load()
     federation.open()
@@ -858,6 +982,14 @@ async def test_a_revocation_after_the_publication_between_peers_is_only_flagged(
     assert kinds[-1] == "revocation"
     assert kinds.count("shared") == 1
     assert [entry["who"] for entry in log if entry["event"] == "alignment"] == ["daemon"]
+    assert await collect_confirmations(federation.parties["west"].work)
+    told = reports.revoke(federation.config("west"), "peers", "officer", "again", at=NOW)["confirmations"]
+    assert [(item["peer"], item["keeps_release"]) for item in told] == [("north", True), ("south", True)]
+    for command in (["status"], ["revoke", "peers", "--reason", "again", "--as", "officer"]):
+        assert main(["party", *command, "--config", str(federation.config("west").path)]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "'south' signed that it deleted 0 columns and the parameters" in shown
+        assert "it keeps the published release, which cannot be recalled" in shown
 
 
 async def test_a_caller_that_asks_for_what_is_not_its_own_is_refused_by_a_code_that_nodes_write_down(make):

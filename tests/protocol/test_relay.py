@@ -93,6 +93,10 @@ class Service:
         self._note(who, "GetSignature")
         raise Refusal("STUDY_DENIED", "study: denied by 'bob'")
 
+    async def GetDeletion(self, who: Identity, request: peer_pb2.GetDeletionRequest) -> peer_pb2.GetDeletionReply:
+        self._note(who, "GetDeletion")
+        raise PeerFault("NOT_READY", "the study has not ended here")
+
 
 class Miner:
     """The coordinator's two methods on a real relay, and what a dishonest one may do."""
@@ -219,6 +223,7 @@ async def test_feature_12_every_call_passes_with_both_sides_only_dialling_out() 
                 pass
         assert caught.value.code == "INTERNAL"
         assert "value" not in caught.value.message
+        await fails("NOT_READY", alice.get_deletion(peer_pb2.GetDeletionRequest()))
         assert {caller for caller, _ in bob.callers} == {"alice"}
         assert {f"/verticil.wire.v1.Peer/{method}" for _, method in bob.callers} == {m for m in ROLES if "Peer/" in m}
         # the other way round, at the same time

@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from verticil.miner.storage.records import StudyRecord
+from verticil.party.alignment.order import order_key, order_tree
 from verticil.shared import durable
-from verticil.shared.errors import GateFailed, VerticilError
+from verticil.shared.alignment.statements import common_body
+from verticil.shared.errors import DataFault, GateFailed, VerticilError
 from verticil.shared.model.schema import Schema
 from verticil.shared.release.bundle import sign_release
 from verticil.shared.release.verification import verify_release
@@ -24,7 +26,7 @@ from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule, LeftOut, PublishRule, QuorumRule, Study
 from verticil.shared.study.states import State
 from verticil.shared.study.sub_model import parse_sub_model
-from verticil.wire.v1 import coordinator_pb2
+from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 _NAME = "miner_service_for_sub_models"
 _spec = importlib.util.spec_from_file_location(_NAME, Path(__file__).with_name("test_miner_service.py"))
@@ -215,6 +217,9 @@ async def test_feature_32_who_approved_and_sent_no_whole_list_is_left_out(federa
         federation.node.changes.notify()
         task = await federation.party("north").until(digest, lambda task: task.effective_digest != full)
         assert canonical.from_bytes(task.effective).left_out == (LeftOut(party="south", missing="linkage"),)
+        files = federation.node.store.study(digest)
+        assert {path.name for path in (files.root / "pseudonyms").iterdir()} == {"00.list", "02.list"}
+        assert "south" not in record(federation, digest).lists
         assert await code_of(south.link(digest)) == "PARTY_LEFT_OUT"
         for name in UNITS:
             await federation.party(name).confirm(digest)
@@ -224,6 +229,97 @@ async def test_feature_32_who_approved_and_sent_no_whole_list_is_left_out(federa
         task = await federation.party("north").until(digest, lambda task: task.state >= State.PUBLISHED)
         assert task.state == State.PUBLISHED
         assert record(federation, digest).n_common == service.N_COMMON
+
+
+async def test_feature_32_a_list_that_comes_while_it_is_decided_is_deleted_too(federation) -> None:
+    """The last part of south's list is written between the decision and the miner's next look."""
+    study = make_study()
+    async with federation.node:
+        digest = await federation.submit(study)
+        for party in federation.parties:
+            await party.approve(study)
+        for name in UNITS:
+            await federation.party(name).link(digest)
+        south, intake = federation.party("south"), federation.node.conductor._session.intake
+        await south.wire.put_pseudonyms(list(south.list_messages(digest))[:3])
+        held = record(federation, digest).lists["south"]
+        died = False
+
+        def die(step: durable.Step) -> None:
+            nonlocal died
+            if not died and step.kind == "remove" and step.path.name == "01.part":
+                died = True
+                raise DataFault("DISK_FULL", "for a moment")
+
+        with durable.watched(die):
+            federation.clock.now = LATE
+            await federation.node.conductor.advance(digest)
+        found = record(federation, digest)
+        assert (died, found.sub_model is not None, "south" in found.lists) == (True, True, True)
+        data = south.pseudonyms.tobytes()
+        intake.append_list(digest, "south", 1, sha256=held.sha256, offset=held.committed, data=data[held.committed :])
+        intake.complete_list(digest, "south", 1)
+        await federation.node.conductor.advance(digest)
+        assert "south" not in record(federation, digest).lists
+        folder = federation.node.store.study(digest).root / "pseudonyms"
+        assert {path.name for path in folder.iterdir()} == {"00.list", "02.list"}
+
+
+async def test_feature_32_a_party_that_commits_to_no_row_order_is_left_out(federation) -> None:
+    study = make_study()
+    study = dataclasses.replace(study, linkage=dataclasses.replace(study.linkage, mode="order-commitment"))
+    ids = [f"person {number}" for number in range(service.N_COMMON)]
+    async with federation.node:
+        digest = await federation.submit(study)
+        tree = order_tree(order_key(bytes(32), digest), ids)
+        for party in federation.parties:
+            await party.approve(study)
+
+        def commitment(name: str) -> coordinator_pb2.ReportRequest:
+            body = common_body(
+                mode="order-commitment",
+                study=digest,
+                party=name,
+                n_common=tree.n_records,
+                common_sha256=tree.root,
+            )
+            said = common_pb2.Commitment(
+                statement=federation.keys.signing[name].sign(body), n_records=tree.n_records, nodes=tree.nodes
+            )
+            return coordinator_pb2.ReportRequest(study_digest=digest, commitment=said)
+
+        for name in UNITS:
+            await federation.party(name).wire.report(commitment(name))
+        assert record(federation, digest).n_common is None, "it waits for south"
+        task = await past_linkage(federation, digest)
+        assert canonical.from_bytes(task.effective).left_out == (LeftOut(party="south", missing="linkage"),)
+        south = federation.party("south")
+        assert await code_of(south.wire.report(commitment("south"))) == "PARTY_LEFT_OUT"
+        assert record(federation, digest).commitments.keys() == {"north", "west"}
+        for name in UNITS:
+            party = federation.party(name)
+            await party.until(digest, lambda task: task.pseudonyms_complete)
+            told, _ = await party.alignment(digest)
+            assert (told.n_common, told.common_sha256) == (tree.n_records, tree.root)
+            assert len(told.statements) == 2, "of those that the study went on with"
+            request = coordinator_pb2.ReportRequest(study_digest=digest, confirmed_common_sha256=tree.root)
+            await party.wire.report(request)
+        for name, units in UNITS.items():
+            for unit in units:
+                await federation.party(name).upload(digest, unit)
+        task = await federation.party("north").until(digest, lambda task: task.state >= State.PUBLISHED)
+        assert task.state == State.PUBLISHED
+        release = federation.node.store.study(digest).release
+        verified = verify_release(release, ca_certificate=federation.keys.authority)
+        assert verified.n_common == service.N_COMMON
+
+
+async def past_linkage(federation, digest: bytes) -> coordinator_pb2.StudyTask:
+    north = federation.party("north")
+    full = (await north.task(digest)).effective_digest
+    federation.clock.now = LATE
+    federation.node.changes.notify()
+    return await north.until(digest, lambda task: task.effective_digest != full)
 
 
 async def test_feature_32_a_ring_that_has_begun_leaves_nobody_out(federation) -> None:

@@ -17,7 +17,7 @@ import typer
 from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
 from verticil.cli.linkage import print_alignment
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
-from verticil.cli.party_text import print_columns, print_counts, print_share
+from verticil.cli.party_text import print_columns, print_confirmations, print_counts, print_share
 
 __all__ = ["ApproverOption", "ConfigOption", "StudyArgument", "app", "approver_name"]
 
@@ -225,6 +225,7 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
             parties = ", ".join(cast("Sequence[str]", study["parties"]))
             console.print(f"epsilon per person {epsilon_text(study['epsilon'])}; parties {parties}")
             print_share(study)
+        print_confirmations(cast("Sequence[Mapping[str, object]]", study.get("confirmations", ())))
         for objection in cast("Sequence[str]", study.get("objections", ())):
             console.print(f"against it: {objection}", style="red", markup=False)
         if study["failure"]:

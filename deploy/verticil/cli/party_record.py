@@ -12,6 +12,7 @@ from rich.table import Table
 
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
 from verticil.cli.party import ApproverOption, ConfigOption, StudyArgument, app, approver_name
+from verticil.cli.party_text import print_confirmations
 
 __all__ = ["audit_app"]
 
@@ -46,6 +47,13 @@ def ledger(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
             str(row["attempts"]),
         )
     console.print(shown if rows else "nothing was ever sent")
+    for row in rows:
+        if row["deleted_at"] is not None:
+            columns = ", ".join(cast("Sequence[str]", row["columns"]))
+            console.print(
+                f"{row['study']}: '{row['recipient']}' signed that it deleted {columns} at {row['deleted_at']}",
+                markup=False,
+            )
     for item in cast("Sequence[Mapping[str, object]]", facts["datasets"]):
         console.print(
             f"data set {item['dataset']}: epsilon {epsilon_text(item['epsilon_spent'])} of"
@@ -139,7 +147,7 @@ def revoke(
     config: ConfigOption = Path("party.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """Take an approval back, for good: what is being sent stops, the miner deletes what it has and signs that it did."""
+    """Take an approval back, for good: what is being sent stops, the others delete what they have and sign that they did."""
     from verticil.party.config import load_party
     from verticil.party.evidence.reports import revoke as revoke_study
 
@@ -154,6 +162,8 @@ def revoke(
     if deletion is not None:
         count = len(cast("Mapping[str, str]", deletion["artifacts"]))
         console.print(f"miner '{deletion['miner']}' signed that it deleted {count} columns at {deletion['deleted_at']}")
+    elif facts["confirmations"]:
+        print_confirmations(cast("Sequence[Mapping[str, object]]", facts["confirmations"]))
     elif facts["columns_sent"]:
         console.print(
             f"{facts['columns_sent']} columns had been sent, whole or in part; the daemon tells the others, and they delete them;"

@@ -9,7 +9,23 @@ from rich.table import Table
 
 from verticil.cli.output import epsilon_text, text_console
 
-__all__ = ["print_columns", "print_counts", "print_share"]
+__all__ = ["print_columns", "print_confirmations", "print_counts", "print_share"]
+
+
+def print_confirmations(confirmations: Sequence[Mapping[str, object]]) -> None:
+    """Which peers have signed that they deleted what they had, after a revocation, and which have not yet."""
+    console = text_console()
+    for item in confirmations:
+        if not item["confirmed"]:
+            console.print(f"'{item['peer']}' has not confirmed the deletion yet; it is asked again", markup=False)
+            continue
+        columns = len(cast("Mapping[str, object]", item["columns"]))
+        parameters = " and the parameters" if item["parameters"] else ""
+        stays = "; it keeps the published release, which cannot be recalled" if item["keeps_release"] else ""
+        console.print(
+            f"'{item['peer']}' signed that it deleted {columns} columns{parameters} at {item['deleted_at']}{stays}",
+            markup=False,
+        )
 
 
 def print_counts(columns: Sequence[Mapping[str, object]]) -> None:

@@ -19,6 +19,7 @@ from verticil.party.control.holdings import columns_of
 from verticil.party.control.site import Site, Verdict, init_state
 from verticil.party.control.state import Heartbeat, StudyRecord
 from verticil.party.desk import load_study, take_release
+from verticil.party.evidence.reports import confirmations
 from verticil.party.front.approvers import approver_key
 from verticil.party.front.check import check
 from verticil.party.front.facts import Facts, columns, named, number, share, total
@@ -158,7 +159,9 @@ def status_of(site: Site, now: dt.datetime) -> Facts:
         },
         "certificate": certificate_facts(config.certificate, now),
         "disk_free_bytes": shutil.disk_usage(config.state_directory).free,
-        "studies": [study_status(config, record) for record in site.state.studies()],
+        "studies": [
+            study_status(config, record) | _confirmations(site, record.digest) for record in site.state.studies()
+        ],
         "ledger": [
             {
                 "dataset": name,
@@ -212,6 +215,12 @@ def _similar(config: PartyConfig, site: Site) -> list[str]:
         for digest, others in site.common_sets.warnings().items()
         if digest in names
     ]
+
+
+def _confirmations(site: Site, digest: bytes) -> Facts:
+    """Of a study between peers that was revoked here: who has confirmed the deletion."""
+    awaited = site.confirmations.of(digest)
+    return {} if awaited is None else {"confirmations": confirmations(awaited)}
 
 
 def _seconds_since(beat: Heartbeat | None, now: dt.datetime) -> float:

@@ -6,7 +6,8 @@ that the quorum bears is an absence like any other. The parties that remain have
 There is one decision at most; whoever is missing after it ends the study.
 
 The decision is one transaction (`verticil.miner.storage.absences`), made from facts alone: a miner that dies before it decides
-again from the facts that it then finds, one that dies after it goes on with the sub-model. All functions block.
+again from the facts that it then finds, one that dies after it goes on with the sub-model. The pseudonyms that a party had sent
+before it was left out are deleted at the decision. All functions block.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from verticil.shared.study.sub_model import SubModel, left_out_words, obstacle, 
 if TYPE_CHECKING:
     from verticil.miner.rules.session import Session
 
-__all__ = ["at_deadline", "bears", "left_out", "refuse_left_out"]
+__all__ = ["at_deadline", "bears", "discard_left_out", "left_out", "refuse_left_out"]
 
 
 def left_out(record: StudyRecord) -> tuple[LeftOut, ...]:
@@ -44,6 +45,14 @@ def refuse_left_out(record: StudyRecord, party: str) -> Refusal | None:
                 hint="nothing more is taken from this party for it; to take part, have the study submitted under a new id",
             )
     return None
+
+
+def discard_left_out(session: Session, record: StudyRecord) -> None:
+    """Delete what came of the lists of parties that the study went on without; also what came while it was decided."""
+    parties = session.proposal(record).parties
+    for item in left_out(record):
+        if item.party in record.lists:
+            session.intake.discard_list(record.digest, item.party, parties.index(item.party))
 
 
 def bears(study: Study, record: StudyRecord, party: str) -> bool:

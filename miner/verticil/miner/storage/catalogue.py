@@ -398,6 +398,11 @@ class Catalogue:
         with self._transaction() as connection:
             connection.execute("DELETE FROM pseudonyms WHERE study = ? AND party = ? AND complete = 0", (study, party))
 
+    def discard_list(self, study: bytes, party: str) -> None:
+        """Forget a list, whole or not, of a party that the study went on without."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM pseudonyms WHERE study = ? AND party = ?", (study, party))
+
     def complete_list(self, study: bytes, party: str) -> None:
         """Record that the list is whole and checked."""
         self._change(

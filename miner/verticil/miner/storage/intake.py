@@ -217,6 +217,15 @@ class Intake:
                 replace_durably(part, whole)
             self._catalogue.complete_list(digest, party)
 
+    def discard_list(self, digest: bytes, party: str, position: int) -> None:
+        """Delete what came of the list of a party that the study went on without: the files, then the fact. Repeatable."""
+        files = self._store.study(digest)
+        part = files.pseudonyms(position, complete=False)
+        with self._exclusive(digest, part):
+            remove_durably(part)
+            remove_durably(files.pseudonyms(position, complete=True))
+            self._catalogue.discard_list(digest, party)
+
     # -- artifacts -----------------------------------------------------------------------------------------------------------
 
     def begin_upload(

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar, cast
 
-from verticil.miner.rules.quorum import at_deadline
+from verticil.miner.rules.quorum import at_deadline, discard_left_out
 from verticil.miner.rules.review import awaited
 from verticil.miner.rules.session import Session, timestamp
 from verticil.miner.service.presence import Changes, Presence
@@ -190,6 +190,8 @@ class Conductor:
             self._align(record)
         at_deadline(session, session.record(digest))
         record = session.record(digest)
+        if record.sub_model is not None and not is_final(session.state(record)):
+            discard_left_out(session, record)
         return session.state(record), record.version != before
 
     def _align(self, record: StudyRecord) -> None:

@@ -52,6 +52,10 @@ class Workshop:
             raise disk_fault(error, self._folder) from None
         return self._folder / name
 
+    def exists(self) -> bool:
+        """Whether anything of the study may be here."""
+        return self._folder.exists()
+
     @property
     def has_key(self) -> bool:
         """Whether the study's key is there: drawn, and not yet forgotten."""
@@ -95,6 +99,18 @@ class Workshop:
         """A file's bytes; None when it is not there."""
         path = self._folder / name
         return path.read_bytes() if path.exists() else None
+
+    def note(self, name: str, data: bytes) -> None:
+        """Write a small file; whole and on the disk when it returns.
+
+        Raises:
+            DataFault: DISK_FULL, STATE_CORRUPT.
+        """
+        path = self.path(name)
+        try:
+            replace_file(path, data, part=path.with_name(f".{name}.part"))
+        except OSError as error:
+            raise disk_fault(error, path) from None
 
     def accept(self, arrived: str, name: str) -> None:
         """Give a file that was checked the name under which it is believed."""

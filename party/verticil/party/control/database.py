@@ -134,7 +134,19 @@ CREATE TABLE review (                    -- a release that waits at the miner fo
   sent INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 """
-_STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS)
+_CONFIRMATIONS: Final = """
+-- Model I: deleted after the end of a study (verticil.party.peer.shelf), and what is signed of it (party.evidence.confirmations)
+CREATE TABLE dropped_item (              -- rows of `peer_item` that had been somebody else's
+  digest BLOB NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, sha256 BLOB NOT NULL, size INTEGER NOT NULL,
+  PRIMARY KEY (digest, kind, name)
+) STRICT;
+CREATE TABLE peer_deletion (             -- `signer` says that it deleted what was `party`'s
+  digest BLOB NOT NULL, signer TEXT NOT NULL, party TEXT NOT NULL,
+  body BLOB NOT NULL, signature BLOB NOT NULL, certificate BLOB NOT NULL,  -- empty: this party signs the body when it is asked
+  PRIMARY KEY (digest, signer, party)
+) STRICT;
+"""
+_STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS + _CONFIRMATIONS)
 """Step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is never changed."""
 
 

@@ -39,6 +39,7 @@ from verticil.party.decision.minutes import Minutes, Vote
 from verticil.party.decision.rules import RULE_PREFIX, Rule, against, approver_name
 from verticil.party.evidence.audit import DAEMON, Audit, AuditLog, Event, What
 from verticil.party.evidence.common_sets import CommonSets
+from verticil.party.evidence.confirmations import Confirmations
 from verticil.party.evidence.revocation import Revocation, Revocations
 from verticil.party.records.keyfile import read_key
 from verticil.shared.errors import Misuse, Refusal, VerticilError
@@ -81,7 +82,7 @@ class Site:
         config: party.toml.
         people: who may approve, as party.toml says now.
         database, state, minutes, ledger: the state directory.
-        audit, common_sets, revocations: what the site writes down of its acts.
+        audit, common_sets, revocations, confirmations: what the site writes down of its acts.
         site_secret, linkage_key: never shown.
     """
 
@@ -94,6 +95,7 @@ class Site:
     audit: Audit
     common_sets: CommonSets
     revocations: Revocations
+    confirmations: Confirmations
     site_secret: bytes = field(repr=False)
     linkage_key: bytes = field(repr=False)
 
@@ -130,6 +132,7 @@ class Site:
             audit=audit,
             common_sets=CommonSets(database, config.state_directory, site_secret=secret),
             revocations=Revocations(database, audit, party=config.name),
+            confirmations=Confirmations(database, audit, party=config.name),
             site_secret=secret,
             linkage_key=key,
         )

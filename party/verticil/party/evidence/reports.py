@@ -15,11 +15,12 @@ from verticil.party.config import PartyConfig
 from verticil.party.control.ledger import LedgerRow
 from verticil.party.control.site import Site
 from verticil.party.evidence.audit import AuditLog
+from verticil.party.evidence.confirmations import Awaited
 from verticil.party.evidence.revocation import Revocation
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.study.states import State
 
-__all__ = ["audit_entries", "ledger", "ledger_of", "revoke", "verify_audit"]
+__all__ = ["audit_entries", "confirmations", "ledger", "ledger_of", "revoke", "verify_audit"]
 
 Facts = dict[str, object]
 
@@ -44,7 +45,7 @@ def ledger_of(site: Site) -> Facts:
     limit = config.policy.max_epsilon_lifetime
     return {
         "party": config.name,
-        "rows": _sends(rows),
+        "rows": _sends(rows, _gone(site)),
         "attempted_sends": len(rows),
         "datasets": [
             {
@@ -61,7 +62,7 @@ def ledger_of(site: Site) -> Facts:
     }
 
 
-def _sends(rows: Sequence[LedgerRow]) -> list[Facts]:
+def _sends(rows: Sequence[LedgerRow], gone: Mapping[tuple[str, str, str], str]) -> list[Facts]:
     """The rows of one thing to one recipient as one, in the order of their first attempt."""
 
     def key(row: LedgerRow) -> tuple[str, tuple[str, ...], str, str]:
@@ -86,6 +87,7 @@ def _sends(rows: Sequence[LedgerRow]) -> list[Facts]:
                 "attempts": len(attempts),
                 "first_at": row.at,
                 "last_at": attempts[-1].at,
+                "deleted_at": gone.get((row.study_digest, row.recipient, row.artifact_sha256)),
             }
         )
     return found
@@ -148,13 +150,44 @@ def revoke(config: PartyConfig, study: str, approver: str, reason: str, *, at: d
         found = site.revoke(record, approver, reason, at if at is not None else utc_now())
         state = State(record.task.state)
         sends = [row for row in site.ledger.rows() if row.study_digest == record.digest.hex()]
+        awaited = site.confirmations.of(record.digest)
     return {
         "study": record.study_id,
         "digest": record.digest.hex(),
         "state": state.name.lower(),
         "columns_sent": len({(row.variables, row.recipient) for row in sends}),
         **_revoked(found),
+        "confirmations": None if awaited is None else confirmations(awaited),
     }
+
+
+def confirmations(awaited: Awaited) -> list[Facts]:
+    """Which peers have signed that they deleted what they had of this party, and which have not yet."""
+    found: list[Facts] = []
+    for name in awaited.peers:
+        said = awaited.confirmed.get(name)
+        facts: Facts = {"peer": name, "confirmed": said is not None}
+        if said is not None:
+            facts |= {
+                "deleted_at": f"{said.deleted_at:%Y-%m-%dT%H:%M:%SZ}",
+                "columns": {
+                    str(unit): {"sha256": item.sha256.hex(), "bytes": item.size} for unit, item in said.columns.items()
+                },
+                "parameters": said.parameters is not None,
+                "keeps_release": said.ended == "published",
+            }
+        found.append(facts)
+    return found
+
+
+def _gone(site: Site) -> dict[tuple[str, str, str], str]:
+    """(study, recipient, SHA-256) -> when it was gone, as the recipient has signed."""
+    found: dict[tuple[str, str, str], str] = {}
+    for awaited in site.confirmations.awaited():
+        for name, said in awaited.confirmed.items():
+            for item in said.columns.values():
+                found[awaited.digest.hex(), name, item.sha256.hex()] = f"{said.deleted_at:%Y-%m-%dT%H:%M:%SZ}"
+    return found
 
 
 def _revoked(found: Revocation) -> Facts:

@@ -4,7 +4,7 @@ A revocation is for good. Once it is in the database nothing more is sent for th
 is broken off (by the daemon, within a second, also when another process revokes), the spool is cleared, the other side is told.
 A study with a miner then ends WITHDRAWN there, all its randomized columns are deleted, and each party that had sent some gets a
 signed statement of that (`verticil.shared.formats.deletion`). Between peers each peer hears of it at its next question, ends
-the study and drops what it had; nobody signs that, and nobody could prove it.
+the study, drops what it had and signs that (`verticil.party.evidence.confirmations`). Nobody could prove it.
 
 A release that is published stays published: a revocation after that is told, the columns at the miner are deleted, and the
 study is shown as revoked; copies of the release cannot be recalled.
@@ -42,7 +42,7 @@ class Revocation:
     Attributes:
         who, reason, revoked_at: as the person said.
         published: the release was out by then, as far as this party knew.
-        sent: the miner knows.
+        sent: the miner knows; between peers: every peer has confirmed that it deleted what it had.
         deletion: what the miner signed that it deleted; None before, and between peers.
     """
 

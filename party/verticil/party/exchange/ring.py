@@ -9,6 +9,8 @@ Promises
 - A list is worked on only when the party before signed it, and when it has the size that it had, points only, and none twice.
 - The key is on the disk before the first token leaves and gone when the people are found; a kill anywhere leads to the same
   tokens.
+- The own list, by which marks become rows, is compared each time with the SHA-256 that was noted before it left, or with what the
+  miner has: one that was lost and made again with another key, or lost together with the key, ends the study by name.
 - Rows are given for randomization only when every party has signed the same common list and each of its tokens is in this party's
   own list as the last party signed it.
 """
@@ -41,6 +43,8 @@ _LARGEST_LIST: Final = 2**32
 """Bytes of a list: 134 million people."""
 _FRUITLESS: Final = 3
 _OWN: Final = "own.list"
+_SENT: Final = "own.sent"
+"""SHA-256 of the own list, as it is sent."""
 _FULL: Final = "full.list"
 _ARRIVED: Final = "full.in"
 
@@ -73,6 +77,7 @@ class Ring:
             owner = (me - hop) % len(parties)
             if hop == 0:
                 data = (await self._own(turn, progress))[0]
+                await asyncio.to_thread(_note_sent, turn, data)
             else:
                 data = await self._others(turn, owner, hop, progress)
             await self._put(turn, owner, hop, data)
@@ -111,6 +116,32 @@ class Ring:
             return tokens[order].tobytes(), holding.order[order]
 
         return await turn.heavily(ascending)
+
+    async def _as_sent(self, turn: Turn) -> NDArray[np.int64]:
+        """The record of each token of the own list, if the list is the one that was put at the miner.
+
+        What the miner marks are places in that list. Made again with another key, or from another table, it has other places,
+        and the marks would be taken for other people.
+        """
+        workshop = _workshop(turn)
+        if not workshop.has_key and await asyncio.to_thread(workshop.take, _OWN) is None:
+            raise _lost(turn, "is lost, and so is the key with which it was made")
+        data, rows = await self._own(turn, turn.progress)
+        noted = await asyncio.to_thread(workshop.take, _SENT)
+        if noted is not None:
+            if noted != hashlib.sha256(data).digest():
+                raise _lost(turn, "is not the one that it sent to the miner")
+            return rows
+        owner = turn.agreed.effective.parties.index(turn.me)
+        try:
+            reply = await turn.coordinator.put_blinded([_head(turn, owner, 0, data)])
+        except VerticilError as error:
+            if error.code != "ARTIFACT_INVALID":
+                raise
+            raise _lost(turn, "is not the one that it sent to the miner") from None
+        if not reply.complete:
+            raise _lost(turn, "is not at the miner, which tells of common people in it")
+        return rows
 
     # ---- others' lists
 
@@ -182,23 +213,7 @@ class Ring:
 
     async def _put(self, turn: Turn, owner: int, hop: int, data: bytes) -> None:
         """Send a list from where the miner stands."""
-        sha256 = hashlib.sha256(data).digest()
-        body = blinded_body(
-            study=turn.record.digest,
-            owner=turn.agreed.effective.parties[owner],
-            hop=hop,
-            party=turn.me,
-            size=len(data),
-            sha256=sha256,
-        )
-        head = coordinator_pb2.PutBlindedRequest(
-            study_digest=turn.record.digest,
-            owner=owner,
-            hop=hop,
-            size=len(data),
-            sha256=sha256,
-            statement=turn.node.signing_key.sign(body),
-        )
+        head = _head(turn, owner, hop, data)
 
         def stream(offset: int) -> Iterator[coordinator_pb2.PutBlindedRequest]:
             yield head
@@ -228,7 +243,7 @@ class Ring:
             data = await self._fetch(turn, parties.index(turn.me), len(parties) - 1, _ARRIVED)
             await asyncio.to_thread(_workshop(turn).accept, _ARRIVED, _FULL)
         full = _tokens(data)
-        _, rows = await self._own(turn, turn.progress)
+        rows = await self._as_sent(turn)
 
         def find() -> Rows:
             if len(full) != len(rows):
@@ -254,6 +269,45 @@ class Ring:
 
 def _workshop(turn: Turn) -> Workshop:
     return Workshop(turn.node.site.config.state_directory, turn.record.digest)
+
+
+def _note_sent(turn: Turn, data: bytes) -> None:
+    """Remember the digest of the own list before its first byte leaves; another list never does."""
+    workshop, sha256 = _workshop(turn), hashlib.sha256(data).digest()
+    noted = workshop.take(_SENT)
+    if noted is None:
+        workshop.note(_SENT, sha256)
+    elif noted != sha256:
+        raise _lost(turn, "is not the one that it sent to the miner")
+
+
+def _head(turn: Turn, owner: int, hop: int, data: bytes) -> coordinator_pb2.PutBlindedRequest:
+    """What a list is announced with: its size, its SHA-256, and this party's signature of them."""
+    size, sha256 = len(data), hashlib.sha256(data).digest()
+    body = blinded_body(
+        study=turn.record.digest,
+        owner=turn.agreed.effective.parties[owner],
+        hop=hop,
+        party=turn.me,
+        size=size,
+        sha256=sha256,
+    )
+    return coordinator_pb2.PutBlindedRequest(
+        study_digest=turn.record.digest,
+        owner=owner,
+        hop=hop,
+        size=size,
+        sha256=sha256,
+        statement=turn.node.signing_key.sign(body),
+    )
+
+
+def _lost(turn: Turn, problem: str) -> PeerFault:
+    return PeerFault(
+        "ALIGNMENT_MISMATCH",
+        f"study '{turn.record.study_id}': the blinded list of this party, '{turn.me}', {problem}",
+        hint="is the state directory an older backup? nothing was randomized, submit the study again under a new id",
+    )
 
 
 def _wrong(turn: Turn, owner: int, hop: int, problem: str) -> PeerFault:

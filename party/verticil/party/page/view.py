@@ -257,6 +257,12 @@ def _decisions(site: Site, record: StudyRecord) -> list[Facts]:
         if (said := taken.deletion) is not None:
             note = f"signed that {len(said.artifacts)} columns are deleted"
             decided("deleted", f"miner '{said.miner}'", f"{said.deleted_at:%Y-%m-%dT%H:%M:%SZ}", note)
+        if (awaited := site.confirmations.of(record.digest)) is not None:
+            for name, confirmed in awaited.confirmed.items():
+                note = f"signed that {len(confirmed.columns)} columns are deleted"
+                decided("deleted", f"party '{name}'", f"{confirmed.deleted_at:%Y-%m-%dT%H:%M:%SZ}", note)
+            for name in awaited.missing:
+                decided("not confirmed", f"party '{name}'", "", "has not signed yet that it deleted what it had")
     return found
 
 

@@ -3,7 +3,8 @@
 A study's work goes on whenever somebody of this site has written to the database, and else after a wait: nothing is pushed, so
 a peer's progress is found by asking. The wait is short at first and grows, to a few seconds, with the time that nothing has
 changed at those who are waited for, so that what they do is noticed after a fraction of the time that it took them. What goes
-wrong with one study is recorded and told to its peers; the others go on.
+wrong with one study is recorded and told to its peers; the others go on. Beside the studies one task asks for the receipts of
+what peers deleted after a revocation here: a study that has ended is not looked at again, and its receipts may come days later.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final
 from verticil.party.control import approval
 from verticil.party.peer.network import PeerNetwork
 from verticil.party.peer.service import Answers
+from verticil.party.peer.steps.confirmation import collect_confirmations
 from verticil.party.peer.steps.study import Outcome, PeerStudy
 from verticil.party.peer.steps.turn import Work
 from verticil.party.retry import ENDS_THE_DAEMON, TRIED_AGAIN, Backoff
@@ -60,10 +62,12 @@ class PeerNode:
         self._backoff = backoff
         self._wake: dict[bytes, asyncio.Event] = {}
         self._changed = asyncio.Event()
+        self._written = asyncio.Event()
 
     def rouse(self) -> None:
         """Somebody of this site has written to the database."""
         self._changed.set()
+        self._written.set()
         for event in self._wake.values():
             event.set()
 
@@ -79,6 +83,7 @@ class PeerNode:
             async with self._network.serve(service) as port, asyncio.TaskGroup() as group:
                 if port is not None and self._started is not None:
                     self._started(port)
+                group.create_task(self._confirmed(failure))
                 while True:
                     for digest in await asyncio.to_thread(self._studies):
                         if digest not in self._wake:
@@ -93,6 +98,24 @@ class PeerNode:
         finally:
             self._wake.clear()
             await self._work.peers.close()
+
+    async def _confirmed(self, failure: list[VerticilError]) -> None:
+        """Ask the peers for the receipts of what they deleted after a revocation of this party, until all have confirmed."""
+        backoff = self._backoff()
+        while True:
+            self._written.clear()
+            try:
+                done = await collect_confirmations(self._work)
+            except VerticilError as error:
+                if error.code not in TRIED_AGAIN:
+                    failure.append(error)
+                    raise
+                _log.warning("%s; trying again", error)
+                done = False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if done else backoff.next_seconds()):
+                    await self._written.wait()
+                    backoff.reset()
 
     def _studies(self) -> list[bytes]:
         return [

@@ -6,7 +6,7 @@ Promises
   parties have approved: the running list to the successor only, the common list (the last party's) to all. A blinded list
   leaves to the next party in the ring, and to all when every party has blinded it; places in it go back to the party before. A
   column leaves to a party that reads it, with the same structure and the same common list, and to nobody else. Parameters and
-  the signature go to all parties.
+  the signature go to all parties. When the study has ended and everything is deleted, each gets a signed statement of that.
 - Before each answer the approval must still bind: policy, expiry, declaration; a denial, a revocation or a failure of this party
   ends all answers but the news of it, and a column that is on its way ends with the part (512 KiB) that is being sent.
 - A column's row for the party that asks is in the ledger, and its line in the audit log, on the disk, before its first byte goes
@@ -22,21 +22,24 @@ Everything that touches the disk is done in a worker thread.
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
+from verticil.party.alignment.workshop import Workshop
 from verticil.party.control import approval
 from verticil.party.control.state import StudyRecord
 from verticil.party.exchange.delivery import Node
 from verticil.party.exchange.disclosure import outward
 from verticil.party.exchange.randomization import Agreed, agreement, enter_in_ledger
 from verticil.party.exchange.transfer import StoppedError
-from verticil.party.peer.shelf import Item, Kind, LostError, Shelf
+from verticil.party.peer.shelf import Item, Kind, LostError, Shelf, kept_after
 from verticil.party.peer.structure import known_structure
 from verticil.shared.alignment.statements import receiver, sender
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
+from verticil.shared.formats.peer_deletion import Deleted, Ended, PeerDeletion
 from verticil.shared.identity.identity import Identity
 from verticil.shared.study.document import Study
 from verticil.shared.study.pairs import readers
@@ -68,6 +71,14 @@ _OF_AN_OWNER: Final[Mapping[int, Kind]] = {
     peer_pb2.PSEUDONYM_LIST_BLINDED: Kind.BLINDED,
     peer_pb2.PSEUDONYM_LIST_STEPS: Kind.STEPS,
     peer_pb2.PSEUDONYM_LIST_POSITIONS: Kind.POSITIONS,
+}
+
+_ENDED: Final[Mapping[State, Ended]] = {
+    State.PUBLISHED: "published",
+    State.DENIED: "denied",
+    State.EXPIRED: "expired",
+    State.WITHDRAWN: "withdrawn",
+    State.FAILED: "failed",
 }
 
 
@@ -169,6 +180,15 @@ class Answers:
         """
         body = await self._answer(identity.name, self._signature, request.effective_digest)
         return peer_pb2.GetSignatureReply(manifest=common_pb2.Signed.FromString(body))
+
+    async def GetDeletion(self, identity: Identity, request: peer_pb2.GetDeletionRequest) -> peer_pb2.GetDeletionReply:
+        """Sign what this party has deleted of the caller's; see `verticil.party.evidence.confirmations`.
+
+        Raises:
+            PeerFault: NOT_READY, the study goes on here, or not everything is deleted yet; PARTY_UNKNOWN.
+        """
+        body = await self._answer(identity.name, self._deletion, request.study_digest)
+        return peer_pb2.GetDeletionReply(deletion=self._node.signing_key.sign(body))
 
     async def _answer(self, caller: str, find: Callable[[str, R], T], request: R) -> T:
         """What a worker thread finds, or the error as it may leave the site."""
@@ -349,6 +369,41 @@ class Answers:
             return self._shelf.read(record.digest, Kind.SIGNATURE, self._site.config.name)
         except LostError:
             raise PeerFault("NOT_READY", "the release is not assembled here yet") from None
+
+    def _deletion(self, caller: str, digest: bytes) -> bytes:
+        """The body of the statement. It is made when everything is gone, and stays as it was made first."""
+        record = self._loaded(digest, "")
+        if record is None or record.digest != digest:
+            raise PeerFault("NOT_READY", "such a study was not loaded here")
+        proposal = approval.parsed(record.task.proposal)
+        _check_party(proposal, caller)
+        state = State(record.task.state)
+        if not is_final(state):
+            raise PeerFault("NOT_READY", "the study has not ended here yet")
+        left = (
+            self._shelf.holds(digest, keep=kept_after(state)),
+            Workshop(self._site.config.state_directory, digest).exists(),
+        )
+        if any(left):
+            raise PeerFault("NOT_READY", "not everything is deleted here yet")
+        at = self._node.clock()
+        return self._site.confirmations.give(self._deleted(record, proposal, caller, at), at)
+
+    def _deleted(self, record: StudyRecord, proposal: Study, caller: str, at: dt.datetime) -> PeerDeletion:
+        dropped = {
+            key: Deleted(sha256=item.sha256, size=item.size) for key, item in self._shelf.dropped(record.digest).items()
+        }
+        columns = {int(name): item for (kind, name), item in dropped.items() if kind is Kind.COLUMN}
+        return PeerDeletion(
+            study_digest=record.digest,
+            study_id=record.study_id,
+            party=caller,
+            columns={unit: item for unit, item in columns.items() if proposal.units[unit].owner == caller},
+            parameters=dropped.get((Kind.STATEMENT, caller)),
+            ended=_ENDED[State(record.task.state)],
+            peer=self._site.config.name,
+            deleted_at=at.replace(microsecond=0),
+        )
 
     def _shelved(self, record: StudyRecord, kind: Kind, name: str = "") -> tuple[Path, Item]:
         try:

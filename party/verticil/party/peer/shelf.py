@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 from verticil.party.control.database import Database, disk_fault
 from verticil.shared.disk import replace_file
-from verticil.shared.durable import remove, remove_tree
+from verticil.shared.durable import remove, remove_tree, sync_directory
+from verticil.shared.study.states import State
 
-__all__ = ["Item", "Kind", "LostError", "Shelf"]
+__all__ = ["Item", "Kind", "LostError", "Shelf", "kept_after"]
 
 
 class Kind(StrEnum):
@@ -44,6 +45,19 @@ class Kind(StrEnum):
     STRUCTURE = "structure"  # "": what the miner signed
     STATEMENT = "statement"  # party: signed parameters, this party's own among them
     SIGNATURE = "signature"  # party: signed manifest, this party's own among them
+
+
+_SOMEBODYS: Final = frozenset({Kind.COLUMN, Kind.STATEMENT})
+"""What a party can recognize as its own by the digest, when it is told that it was deleted."""
+
+
+def _file_name(kind: Kind, name: str) -> str:
+    return f"{kind}.{name}" if name else str(kind)
+
+
+def kept_after(state: State) -> frozenset[Kind]:
+    """What stays of a study that has ended: peers may still ask for the signature of a release that is published."""
+    return frozenset({Kind.SIGNATURE}) if state is State.PUBLISHED else frozenset()
 
 
 class LostError(Exception):
@@ -87,7 +101,7 @@ class Shelf:
         folder = self.folder(digest)
         if not folder.is_dir():
             self._make(folder)
-        return folder / (f"{kind}.{name}" if name else str(kind))
+        return folder / _file_name(kind, name)
 
     def put(self, digest: bytes, kind: Kind, data: bytes, name: str = "") -> None:
         """Store bytes; on the disk when it returns.
@@ -168,24 +182,56 @@ class Shelf:
         )
 
     def clear(self, digest: bytes, *, keep: frozenset[Kind] = frozenset()) -> None:
-        """Drop what nobody needs any more: rows first, then files.
+        """Drop what nobody needs any more: rows first, then files. What had been a peer's stays known by its digest.
 
         Args:
             digest: of the study.
             keep: the kinds that stay.
+
+        Raises:
+            DataFault: STATE_CORRUPT, a file cannot be removed.
         """
         folder = self.folder(digest)
         with self._database.transaction():
-            gone = [key for key in self.items(digest) if key[0] not in keep]
-            for kind, name in gone:
+            for (kind, name), item in self.items(digest).items():
+                if kind in keep:
+                    continue
+                if kind in _SOMEBODYS:
+                    self._database.write(
+                        "INSERT OR REPLACE INTO dropped_item VALUES (?, ?, ?, ?, ?)",
+                        (digest, str(kind), name, item.sha256, item.size),
+                    )
                 self.forget(digest, kind, name)
-        left = {self.target(digest, kind, name) for kind, name in self.items(digest)}
-        if not left:
-            remove_tree(folder, ignore_errors=True)
-            return
-        for path in folder.iterdir():
-            if path not in left:
-                remove(path)
+        left = self._files(digest)
+        try:
+            if left:
+                for path in set(folder.iterdir()) - left:
+                    remove(path)
+                sync_directory(folder)
+            elif folder.exists():
+                remove_tree(folder)
+                sync_directory(self._directory)
+        except OSError as error:
+            raise disk_fault(error, folder) from None
+
+    def holds(self, digest: bytes, *, keep: frozenset[Kind] = frozenset()) -> bool:
+        """Whether there is anything of a study but the kinds that stay: an item, or a file that lost its row to a kill."""
+        if any(kind not in keep for kind, _ in self.items(digest)):
+            return True
+        folder = self.folder(digest)
+        return folder.is_dir() and bool(set(folder.iterdir()) - self._files(digest))
+
+    def dropped(self, digest: bytes) -> Mapping[tuple[Kind, str], Item]:
+        """Columns and parameters that were there, and that `clear` dropped."""
+        rows = self._database.rows("SELECT kind, name, sha256, size FROM dropped_item WHERE digest = ?", (digest,))
+        return {
+            (Kind(cast("str", kind)), cast("str", name)): Item(sha256=cast("bytes", sha256), size=cast("int", size))
+            for kind, name, sha256, size in rows
+        }
+
+    def _files(self, digest: bytes) -> set[Path]:
+        folder = self.folder(digest)
+        return {folder / _file_name(kind, name) for kind, name in self.items(digest)}
 
     def _make(self, folder: Path) -> None:
         try:

@@ -82,6 +82,10 @@ class RelayPeer:
         """See `Peer.get_signature`."""
         return await self._one("GetSignature", request, peer_pb2.GetSignatureReply)
 
+    async def get_deletion(self, request: peer_pb2.GetDeletionRequest) -> peer_pb2.GetDeletionReply:
+        """See `Peer.get_deletion`."""
+        return await self._one("GetDeletion", request, peer_pb2.GetDeletionReply)
+
     async def close(self) -> None:
         """Refuse further calls. Repeatable."""
         self._closed = True

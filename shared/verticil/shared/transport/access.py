@@ -50,6 +50,7 @@ ROLES: Final[Mapping[str, frozenset[Role]]] = {
     "/verticil.wire.v1.Peer/GetColumn": _PARTY,
     "/verticil.wire.v1.Peer/GetParameters": _PARTY,
     "/verticil.wire.v1.Peer/GetSignature": _PARTY,
+    "/verticil.wire.v1.Peer/GetDeletion": _PARTY,
     "/grpc.health.v1.Health/Check": _ANYONE,
     "/grpc.health.v1.Health/Watch": _ANYONE,
 }

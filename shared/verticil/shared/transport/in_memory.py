@@ -287,3 +287,8 @@ class InMemoryPeer(_Wire):
         """See `Peer.get_signature`."""
         self._enter("GetSignature")
         return await self._one("GetSignature", self._service.GetSignature(self._identity, _sent(request)))
+
+    async def get_deletion(self, request: peer_pb2.GetDeletionRequest) -> peer_pb2.GetDeletionReply:
+        """See `Peer.get_deletion`."""
+        self._enter("GetDeletion")
+        return await self._one("GetDeletion", self._service.GetDeletion(self._identity, _sent(request)))

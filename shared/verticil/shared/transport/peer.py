@@ -52,6 +52,10 @@ class Peer(Protocol):
         """The other party's signature of the manifest that it assembled."""
         ...
 
+    async def get_deletion(self, request: peer_pb2.GetDeletionRequest) -> peer_pb2.GetDeletionReply:
+        """What the other party signs that it has deleted of the caller's."""
+        ...
+
     async def close(self) -> None:
         """Give up the connection. Repeatable."""
         ...
@@ -86,4 +90,8 @@ class PeerService(Protocol):
         self, identity: Identity, request: peer_pb2.GetSignatureRequest
     ) -> peer_pb2.GetSignatureReply:
         """See `Peer.get_signature`."""
+        ...
+
+    async def GetDeletion(self, identity: Identity, request: peer_pb2.GetDeletionRequest) -> peer_pb2.GetDeletionReply:
+        """See `Peer.get_deletion`."""
         ...

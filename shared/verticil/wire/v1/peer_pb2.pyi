@@ -340,3 +340,45 @@ class GetSignatureReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetSignatureReply: _TypeAlias = GetSignatureReply  # noqa: Y015
+
+@_typing.final
+class GetDeletionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STUDY_DIGEST_FIELD_NUMBER: _builtins.int
+    study_digest: _builtins.bytes
+    """of the proposal"""
+    def __init__(
+        self,
+        *,
+        study_digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["study_digest", b"study_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetDeletionRequest: _TypeAlias = GetDeletionRequest  # noqa: Y015
+
+@_typing.final
+class GetDeletionReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELETION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def deletion(self) -> _common_pb2.Signed:
+        """body: see verticil.shared.formats.peer_deletion"""
+
+    def __init__(
+        self,
+        *,
+        deletion: _common_pb2.Signed | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deletion", b"deletion"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deletion", b"deletion"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetDeletionReply: _TypeAlias = GetDeletionReply  # noqa: Y015

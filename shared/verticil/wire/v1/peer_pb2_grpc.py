@@ -67,6 +67,11 @@ class PeerStub:
                 request_serializer=verticil_dot_wire_dot_v1_dot_peer__pb2.GetSignatureRequest.SerializeToString,
                 response_deserializer=verticil_dot_wire_dot_v1_dot_peer__pb2.GetSignatureReply.FromString,
                 _registered_method=True)
+        self.GetDeletion = channel.unary_unary(
+                '/verticil.wire.v1.Peer/GetDeletion',
+                request_serializer=verticil_dot_wire_dot_v1_dot_peer__pb2.GetDeletionRequest.SerializeToString,
+                response_deserializer=verticil_dot_wire_dot_v1_dot_peer__pb2.GetDeletionReply.FromString,
+                _registered_method=True)
 
 
 class PeerServicer:
@@ -116,6 +121,13 @@ class PeerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetDeletion(self, request, context):
+        """What the answering party signs that it has deleted of the caller's, when the study has ended there and it is gone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PeerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -148,6 +160,11 @@ def add_PeerServicer_to_server(servicer, server):
                     servicer.GetSignature,
                     request_deserializer=verticil_dot_wire_dot_v1_dot_peer__pb2.GetSignatureRequest.FromString,
                     response_serializer=verticil_dot_wire_dot_v1_dot_peer__pb2.GetSignatureReply.SerializeToString,
+            ),
+            'GetDeletion': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetDeletion,
+                    request_deserializer=verticil_dot_wire_dot_v1_dot_peer__pb2.GetDeletionRequest.FromString,
+                    response_serializer=verticil_dot_wire_dot_v1_dot_peer__pb2.GetDeletionReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -314,6 +331,33 @@ class Peer:
             '/verticil.wire.v1.Peer/GetSignature',
             verticil_dot_wire_dot_v1_dot_peer__pb2.GetSignatureRequest.SerializeToString,
             verticil_dot_wire_dot_v1_dot_peer__pb2.GetSignatureReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetDeletion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/verticil.wire.v1.Peer/GetDeletion',
+            verticil_dot_wire_dot_v1_dot_peer__pb2.GetDeletionRequest.SerializeToString,
+            verticil_dot_wire_dot_v1_dot_peer__pb2.GetDeletionReply.FromString,
             options,
             channel_credentials,
             insecure,

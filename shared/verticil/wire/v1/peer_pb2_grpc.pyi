@@ -49,6 +49,8 @@ class PeerStub:
     """A serialized `Signed`: the party's parameters, see verticil.shared.release.joint."""
     GetSignature: _grpc.UnaryUnaryMultiCallable[_peer_pb2.GetSignatureRequest, _peer_pb2.GetSignatureReply]
     """The party's signature of the manifest that it assembled."""
+    GetDeletion: _grpc.UnaryUnaryMultiCallable[_peer_pb2.GetDeletionRequest, _peer_pb2.GetDeletionReply]
+    """What the answering party signs that it has deleted of the caller's, when the study has ended there and it is gone."""
 
 @_typing.type_check_only
 class PeerAsyncStub(PeerStub):
@@ -70,6 +72,8 @@ class PeerAsyncStub(PeerStub):
     """A serialized `Signed`: the party's parameters, see verticil.shared.release.joint."""
     GetSignature: _aio.UnaryUnaryMultiCallable[_peer_pb2.GetSignatureRequest, _peer_pb2.GetSignatureReply]  # type: ignore[assignment]
     """The party's signature of the manifest that it assembled."""
+    GetDeletion: _aio.UnaryUnaryMultiCallable[_peer_pb2.GetDeletionRequest, _peer_pb2.GetDeletionReply]  # type: ignore[assignment]
+    """What the answering party signs that it has deleted of the caller's, when the study has ended there and it is gone."""
 
 class PeerServicer(metaclass=_abc_1.ABCMeta):
     """Model I: each party serves its peers and pulls from them; nothing is pushed, so a party writes nothing for another, and every
@@ -124,5 +128,13 @@ class PeerServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_peer_pb2.GetSignatureReply, _abc.Awaitable[_peer_pb2.GetSignatureReply]]:
         """The party's signature of the manifest that it assembled."""
+
+    @_abc_1.abstractmethod
+    def GetDeletion(
+        self,
+        request: _peer_pb2.GetDeletionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_peer_pb2.GetDeletionReply, _abc.Awaitable[_peer_pb2.GetDeletionReply]]:
+        """What the answering party signs that it has deleted of the caller's, when the study has ended there and it is gone."""
 
 def add_PeerServicer_to_server(servicer: PeerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

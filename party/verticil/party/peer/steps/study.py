@@ -17,7 +17,6 @@ import datetime as dt
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import Final
 
 from verticil.party.alignment.workshop import Workshop
 from verticil.party.control import approval
@@ -26,7 +25,7 @@ from verticil.party.control.state import StudyRecord, stamp
 from verticil.party.exchange.randomization import agreement
 from verticil.party.peer.calls import PeerFailedError, WaitedForError, all_of
 from verticil.party.peer.session import Facts, Plan, Step, plan
-from verticil.party.peer.shelf import Kind, LostError
+from verticil.party.peer.shelf import Kind, LostError, kept_after
 from verticil.party.peer.steps import alignment, columns, learning, publication, ring
 from verticil.party.peer.steps.turn import Data, Turn, Work
 from verticil.party.peer.structure import known_structure
@@ -44,9 +43,6 @@ from verticil.wire.v1 import common_pb2, peer_pb2
 __all__ = ["Outcome", "PeerStudy"]
 
 _log = logging.getLogger(__name__)
-
-_KEPT: Final = frozenset({Kind.SIGNATURE})
-"""What peers may still ask for when the release is published."""
 
 
 class Outcome(Enum):
@@ -174,7 +170,7 @@ class PeerStudy:
             statements=named[Kind.STATEMENT],
             assembled=me in named[Kind.SIGNATURE] and publication.release_folder(self._site, digest).is_dir(),
             signatures=named[Kind.SIGNATURE],
-            leftovers=bool(spooled) or any(kind not in _KEPT for kind, _ in items),
+            leftovers=bool(spooled) or self._work.shelf.holds(digest, keep=kept_after(State(record.task.state))),
         )
 
     # ---- ends
@@ -218,8 +214,9 @@ class PeerStudy:
             Workshop(self._site.config.state_directory, record.digest).drop()
             for sha256 in self._site.state.clear(record.digest):
                 self._work.node.spool.discard(sha256)
-            published = self._site.state.study(record.digest).task.state == State.PUBLISHED
-            self._work.shelf.clear(record.digest, keep=_KEPT if published else frozenset())
+            self._work.shelf.clear(
+                record.digest, keep=kept_after(State(self._site.state.study(record.digest).task.state))
+            )
 
         await asyncio.to_thread(clear)
 

@@ -223,6 +223,10 @@ class GrpcPeer:
         """See `Peer.get_signature`."""
         return await self._connection.unary(self._stub.GetSignature, request, timeout_seconds=_CALL_SECONDS)
 
+    async def get_deletion(self, request: peer_pb2.GetDeletionRequest) -> peer_pb2.GetDeletionReply:
+        """See `Peer.get_deletion`."""
+        return await self._connection.unary(self._stub.GetDeletion, request, timeout_seconds=_CALL_SECONDS)
+
     async def close(self) -> None:
         """Close the connection. Repeatable."""
         await self._connection.close()
