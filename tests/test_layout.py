@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,39 @@ def test_rule_catches_a_planted_violation(
     assert len(found) == 1
     assert module in found[0]
     assert target in found[0]
+
+
+def load_order(sources: Mapping[str, str]) -> list[str]:
+    """The circles among what modules import as they load; an import in a function or for types only is none."""
+    graph: dict[str, set[str]] = {}
+    for module, source in sources.items():
+        loads = [node for node in ast.parse(source).body if isinstance(node, ast.Import | ast.ImportFrom)]
+        targets = imports_of("\n".join(map(ast.unparse, loads)))
+        # `from package import module` names the package too; what counts is the module.
+        graph[module] = {
+            target
+            for target in targets & sources.keys() - {module}
+            if not any(other in sources and other.startswith(target + ".") for other in targets)
+        }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_every_module_can_be_the_first_to_load() -> None:
+    """Modules that import each other load in one order only, and another command takes another order."""
+    sources = {
+        ".".join(path.relative_to(ROOT / wing).with_suffix("").parts).removesuffix(".__init__"): path.read_text("utf-8")
+        for wing in WINGS
+        for path in (ROOT / wing / "verticil").rglob("*.py")
+    }
+    assert load_order(sources) == []
+    study = "verticil.shared.study"
+    planted = f"from {study}.structure_json import structure_from\n" + sources[f"{study}.publication"]
+    found = load_order({**sources, f"{study}.publication": planted})
+    assert {f"{study}.publication", f"{study}.structure_json"} <= set(found)
 
 
 def namespace_inits(paths: list[Path]) -> list[Path]:

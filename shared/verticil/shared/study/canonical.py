@@ -31,9 +31,10 @@ from verticil.shared.study.document import (
     TwoLevel,
     Unit,
 )
+from verticil.shared.study.json_values import Json, is_null, optional
 from verticil.shared.study.publication import publish_from, publish_to_json
 from verticil.shared.study.quorum import left_out_from, left_out_to_json, quorum_from_json, quorum_to_json
-from verticil.shared.study.structure_json import Json, is_null, optional, structure_from, structure_to_json
+from verticil.shared.study.structure_json import structure_from, structure_to_json
 
 __all__ = [
     "MAX_BYTES",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from verticil.shared.config import Table
 from verticil.shared.study.document import PublishRule, Study
-from verticil.shared.study.structure_json import Json
+from verticil.shared.study.json_values import Json
 from verticil.shared.study.vocabulary import fail
 
 __all__ = ["check_publish", "publish_from", "publish_to_json"]

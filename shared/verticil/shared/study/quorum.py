@@ -18,7 +18,7 @@ from typing import Final, cast, get_args
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse
 from verticil.shared.study.document import Absence, LeftOut, QuorumRule, Study
-from verticil.shared.study.structure_json import Json
+from verticil.shared.study.json_values import Json
 from verticil.shared.study.vocabulary import fail
 
 __all__ = [

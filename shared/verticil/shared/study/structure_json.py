@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, TypeVar, cast
+from typing import cast
 
 from verticil.shared.config import Table
 from verticil.shared.study import rules
 from verticil.shared.study.document import CustomRule, GeneticRule, HillClimbRule, OrderRule, StructureRule
+from verticil.shared.study.json_values import Json, is_null, optional
 
-__all__ = ["Json", "is_null", "optional", "structure_from", "structure_to_json"]
-
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-
-_Number = TypeVar("_Number", int, float, str)
+__all__ = ["structure_from", "structure_to_json"]
 
 
 def structure_to_json(rule: StructureRule) -> dict[str, Json]:
@@ -129,13 +126,3 @@ def _parents(table: Table) -> tuple[tuple[str, tuple[str, ...]], ...]:
             case _:
                 table.fail("parents", 'expected lists, each ["child", ["parent", ..]]')
     return tuple(found)
-
-
-def is_null(table: Table, key: str) -> bool:
-    """Whether null stands at `key`."""
-    return table.has(key) and table.raw(key) is None
-
-
-def optional(table: Table, kind: type[_Number], key: str) -> _Number | None:
-    """The value at `key`; None for null."""
-    return None if is_null(table, key) else table.value(kind, key)
