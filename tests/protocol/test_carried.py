@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from verticil.cli.main import app
 from verticil.miner.carried.desk import CarriedDesk
 from verticil.miner.carried.once import grant_once
 from verticil.miner.carried.window import Window, Wish, ask_the_daemon
@@ -28,7 +30,7 @@ from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.site import Site as OpenSite
 from verticil.party.daemon import run_party
 from verticil.party.evidence.reports import revoke, verify_audit
-from verticil.party.office import approve
+from verticil.party.office import approve, status
 from verticil.shared.config import load_federation
 from verticil.shared.durable import Step, watched
 from verticil.shared.errors import DataFault, GateFailed, Misuse, PeerFault, VerticilError
@@ -289,7 +291,12 @@ def test_feature_38_the_release_is_that_of_the_run_with_everybody_online(tmp_pat
             with pytest.raises(PeerFault, match="nothing of the miner's was imported"):
                 await ferry.out()
             digest = await ferry.submit(proposal)
+            assert status(ferry.island)["carried"] is None
             assert (await ferry.to_island())["studies"][0]["state"] == "awaiting_approval"
+            crossed = status(ferry.island)["carried"]
+            assert (crossed["imported"], crossed["exported"]) == (1, None)
+            text = CliRunner().invoke(app, ["party", "status", "--config", str(ferry.island.path)]).output
+            assert "its files are carried, no daemon runs: last imported bundle 1, last exported none, 20" in text
 
             # Nothing of the table's leaves before somebody approves.
             assert (await ferry.out())["holds"] == {}

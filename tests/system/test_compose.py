@@ -39,6 +39,11 @@ def test_the_miner_never_mounts_the_linkage_key(compose: dict[str, Any]) -> None
     assert reads_a_linkage_key(planted, "miner")
 
 
+def test_daemons_are_started_again_and_what_is_done_once_is_not(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    assert {name for name in services if services[name].get("restart") == "unless-stopped"} == set(DAEMONS)
+
+
 def test_every_party_mounts_its_own_volume_only(compose: dict[str, Any]) -> None:
     for party in PARTIES:
         assert volumes(compose["services"][party]) == {party}

@@ -11,7 +11,7 @@ import pytest
 
 from verticil.shared.channels.transition import binary, blocks, identity, quantize, symmetric
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.document import QuorumRule, Study, Unit
 from verticil.shared.study.lint import lint, study_table
 from verticil.shared.study.reading import read_study
 
@@ -112,6 +112,23 @@ def test_without_n_the_studys_minimum_counts():
 )
 def test_each_finding_is_found(study: Study, expected: tuple[str, str]):
     assert expected in codes(study)
+
+
+def test_a_party_without_whom_no_sub_model_is_possible_is_named():
+    first = EXAMPLE.parties[0]
+    own = next(variable.name for variable in EXAMPLE.schema.variables if variable.owner == first)
+    named = dataclasses.replace(
+        EXAMPLE,
+        quorum=QuorumRule(deadline_seconds=3600, minimum=2),
+        structure=dataclasses.replace(EXAMPLE.structure, required=(), forbidden=((own, own),), tiers=()),
+    )
+    found = [finding.message for finding in lint(named) if finding.code == "party-indispensable"]
+    assert found == [
+        f"the study cannot go on without party '{first}': structure.forbidden names '{own}', a column of party '{first}'"
+    ]
+    free = dataclasses.replace(named, structure=dataclasses.replace(named.structure, forbidden=()))
+    without = dataclasses.replace(named, quorum=QuorumRule(deadline_seconds=3600))
+    assert "party-indispensable" not in {code for study in (free, without) for code, _ in codes(study)}
 
 
 def test_findings_about_the_head():

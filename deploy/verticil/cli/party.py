@@ -182,7 +182,11 @@ def _print_condition(facts: Mapping[str, object]) -> None:
     daemon = cast("Mapping[str, object]", facts["daemon"])
     alive = "running" if daemon["running"] else "not running"
     link = f", {daemon['link']}" if daemon["connected"] else f", not connected {daemon['problem']}".rstrip()
-    console.print(f"[bold]{facts['party']}[/]  daemon {alive}{link}")
+    carried = cast("Mapping[str, object] | None", facts["carried"])
+    if carried is not None and not daemon["running"]:
+        console.print(f"[bold]{facts['party']}[/]  {_carried_words(carried)}")
+    else:
+        console.print(f"[bold]{facts['party']}[/]  daemon {alive}{link}")
     certificate = cast("Mapping[str, object] | None", facts["certificate"])
     if certificate is not None and certificate["warning"] is not None:
         console.print(f"the certificate {certificate['words']}: verticil pki renew", style="yellow", markup=False)
@@ -201,6 +205,14 @@ def _print_condition(facts: Mapping[str, object]) -> None:
         )
     for warning in cast("Sequence[str]", facts["warnings"]):
         console.print(f"warning: {warning}", style="yellow", markup=False)
+
+
+def _carried_words(carried: Mapping[str, object]) -> str:
+    """What stands in place of the daemon where files are carried: none runs there, and none should."""
+    imported, exported = (
+        "none" if (number := carried[which]) is None else f"bundle {number}" for which in ("imported", "exported")
+    )
+    return f"its files are carried, no daemon runs: last imported {imported}, last exported {exported}, {carried['at']}"
 
 
 @app.command("status", epilog="Example: verticil party status --config party.toml")

@@ -17,13 +17,14 @@ from verticil.party.config import PartyConfig
 from verticil.party.control import approval, policy
 from verticil.party.control.holdings import columns_of
 from verticil.party.control.site import Site, Verdict, init_state
-from verticil.party.control.state import Heartbeat, StudyRecord
+from verticil.party.control.state import Heartbeat, StudyRecord, stamp
 from verticil.party.desk import load_study, take_release
 from verticil.party.evidence.reports import confirmations
 from verticil.party.front.approvers import approver_key
 from verticil.party.front.check import check
 from verticil.party.front.facts import Facts, columns, named, number, share, total
 from verticil.shared.alignment.disclosure import disclosure
+from verticil.shared.carried.journal import CARRIED_FOLDER, last_crossing
 from verticil.shared.channels import privacy
 from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
@@ -157,6 +158,7 @@ def status_of(site: Site, now: dt.datetime) -> Facts:
             "link": linked_to(config),
             "problem": "" if beat is None else beat.problem,
         },
+        "carried": _carried(config),
         "certificate": certificate_facts(config.certificate, now),
         "disk_free_bytes": shutil.disk_usage(config.state_directory).free,
         "studies": [
@@ -204,6 +206,19 @@ def linked_to(config: PartyConfig) -> str:
 
 
 # ---- pieces
+
+
+def _carried(config: PartyConfig) -> Facts | None:
+    """The last bundles in both directions, of a site whose files are carried; None: nothing was ever carried here."""
+    at, journal = last_crossing(config.state_directory / CARRIED_FOLDER)
+    if at is None:
+        return None
+    made, taken = journal.made, journal.last_taken
+    return {
+        "exported": made[-1].number if made else None,
+        "imported": None if taken is None else taken.number,
+        "at": stamp(at),
+    }
 
 
 def _similar(config: PartyConfig, site: Site) -> list[str]:

@@ -35,7 +35,7 @@ from verticil.party.retry import ENDS_THE_DAEMON, TRIED_AGAIN
 from verticil.shared.carried.arrival import Arrival, receive
 from verticil.shared.carried.bundle import pack, unpack
 from verticil.shared.carried.cover import Cover
-from verticil.shared.carried.journal import Journal, check_arrival, load_journal, store_journal
+from verticil.shared.carried.journal import CARRIED_FOLDER, Journal, check_arrival, load_journal, store_journal
 from verticil.shared.carried.pouch import Pouch
 from verticil.shared.carried.statement import Reference, Statement, digest_of
 from verticil.shared.disk import write_fault
@@ -198,7 +198,7 @@ async def _opened(config: PartyConfig, clock: Clock) -> AsyncGenerator[tuple[Nod
     )
     require_marked_authority(config, is_demo=credentials.is_demo)
     with Site.open(config) as site, contextlib.closing(DaemonLock(config.state_directory)):
-        folder = config.state_directory / "carried"
+        folder = config.state_directory / CARRIED_FOLDER
         folder.mkdir(mode=0o700, exist_ok=True)
         site.note_configuration(clock())
         node = Node(

@@ -166,7 +166,9 @@ def _blocks(site: Site, status: Mapping[str, object], log: Mapping[str, object])
 
     if not log["ok"]:
         block(f"The audit log does not hold. {log['problem']}. {str(log['hint']).capitalize()}.", "audit verify")
-    if not daemon["running"]:
+    if not daemon["running"] and status["carried"] is not None:
+        pass  # files are carried: no daemon runs here, and none should
+    elif not daemon["running"]:
         seen = f"last sign of life {when_text(str(daemon['last_seen']))} UTC" if daemon["last_seen"] else "it never ran"
         block(
             f"The daemon does not run ({seen}): nothing is received or sent, and what is shown here may be old.", "run"

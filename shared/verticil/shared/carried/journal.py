@@ -12,6 +12,7 @@ lost on the way is made good by the next one, and when it turns up after all, ru
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +23,10 @@ from verticil.shared.carried.statement import Reference, Statement
 from verticil.shared.disk import replace_file, write_fault
 from verticil.shared.errors import DataFault, GateFailed
 
-__all__ = ["Journal", "check_arrival", "load_journal", "store_journal"]
+__all__ = ["CARRIED_FOLDER", "Journal", "check_arrival", "last_crossing", "load_journal", "store_journal"]
+
+CARRIED_FOLDER: Final = "carried"
+"""Where a site keeps its journal, in its state directory."""
 
 _FILE: Final = "journal.json"
 _FORM: Final = "verticil/carried-journal/v1"
@@ -125,6 +129,19 @@ def load_journal(folder: Path) -> Journal:
         return Journal(told={})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DataFault("STATE_CORRUPT", f"{path}: cannot be read", hint="restore the newest backup") from None
+
+
+def last_crossing(folder: Path) -> tuple[dt.datetime | None, Journal]:
+    """When a bundle was last made or taken in (UTC; None: never), and the journal.
+
+    Raises:
+        DataFault: STATE_CORRUPT.
+    """
+    journal = load_journal(folder)
+    if not journal.made and not journal.taken:
+        return None, journal
+    # The journal is written whole with every crossing, and with nothing else.
+    return dt.datetime.fromtimestamp((folder / _FILE).stat().st_mtime, dt.UTC), journal
 
 
 def store_journal(folder: Path, journal: Journal) -> None:

@@ -27,6 +27,7 @@ from verticil.shared.channels.subset import Subset
 from verticil.shared.model.schema import Variable
 from verticil.shared.study.document import Study, TwoLevel, Unit
 from verticil.shared.study.readers import family_records, given_dag, read_by, readers
+from verticil.shared.study.sub_model import obstacle
 from verticil.shared.study.unit_rules import column_text
 
 __all__ = ["ColumnRow", "Finding", "StudyTable", "lint", "study_table"]
@@ -371,6 +372,15 @@ def _labels(study: Study) -> Iterator[Finding]:
 
 def _structure(study: Study) -> Iterator[Finding]:
     rule = study.structure
+    if study.quorum is not None and (minimum := study.quorum.minimum) is not None and minimum < len(study.parties):
+        for party in study.parties:
+            if (why := obstacle(study, {party})) is not None:
+                yield _warning(
+                    "party-indispensable",
+                    "quorum.min",
+                    f"the study cannot go on without party '{party}': {why}",
+                    "name no column of a party that may stay away; or leave quorum.min out, so that nobody expects a sub-model",
+                )
     if rule.parents is not None:
         return  # no family is cut: one that is too large is refused
     widest = sorted(study.schema.variables, key=lambda variable: -variable.n_states)[: rule.max_parents + 1]
