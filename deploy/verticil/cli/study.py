@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from verticil.shared.study.lint import ColumnRow, Finding, StudyTable
     from verticil.wire.v1.control_pb2 import StudySummary
 
-__all__ = ["app", "split_pairs"]
+__all__ = ["app", "require_withdrawn", "split_pairs"]
 
 app = typer.Typer(no_args_is_help=True)
 
