@@ -1321,7 +1321,16 @@ def manifest(federation: Federation) -> dict[str, object]:
     return json.loads(body)
 
 
-async def test_daemons_without_a_miner(make):
+async def until_confirmed(federation: Federation, name: str) -> None:
+    """A daemon notices the revocation by itself and gets every peer's receipt."""
+    async with asyncio.timeout(20):
+        while True:
+            (study,) = (await asyncio.to_thread(office.status, federation.config(name)))["studies"]
+            if all(item["confirmed"] for item in study["confirmations"]):
+                return
+
+
+async def test_feature_24_daemons_without_a_miner_publish_and_confirm_a_revocation(make):
     federation = make(approval="manual")
     stop = asyncio.Event()
     tasks = [
@@ -1336,6 +1345,8 @@ async def test_daemons_without_a_miner(make):
     assert facts["daemon"]["connected"]
     assert facts["daemon"]["link"] == "serving its peers"
     assert "serving its peers" in daemon.probe(federation.root / "north" / "party.toml")
+    await asyncio.to_thread(reports.revoke, federation.config("north"), "peers", "officer", "too late")
+    await until_confirmed(federation, "north")
     stop.set()
     await asyncio.gather(*tasks)
     assert manifest(federation)["n_common"] == N_COMMON

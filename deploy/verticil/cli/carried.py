@@ -152,5 +152,6 @@ def _show_import(facts: Mapping[str, object], whose: str) -> None:
 def _show_studies(facts: Mapping[str, object]) -> None:
     console = text_console()
     for study in cast("Sequence[Mapping[str, str]]", facts["studies"]):
-        stage = f": {study['stage']}" if study.get("stage") else ""
-        console.print(f"  {study['study']} ({study['digest'][:12]})  {study['state']}{stage}", markup=False)
+        state, stage = study["state"].replace("_", " "), study.get("stage", "")
+        words = stage if stage.startswith(state) else ": ".join(filter(None, (state, stage)))  # once, where they agree
+        console.print(f"  {study['study']} ({study['digest'][:12]})  {words}", markup=False)

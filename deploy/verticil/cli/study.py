@@ -20,14 +20,14 @@ from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_c
 from verticil.cli.study_status import print_summary, revocations, summary_payload, watch
 from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.errors import Misuse
-from verticil.shared.study.states import State
+from verticil.shared.study.states import State, is_final
 
 if TYPE_CHECKING:
     from verticil.shared.study.document import Study
     from verticil.shared.study.lint import ColumnRow, Finding, StudyTable
     from verticil.wire.v1.control_pb2 import StudySummary
 
-__all__ = ["app", "split_pairs"]
+__all__ = ["app", "require_withdrawn", "split_pairs"]
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -250,7 +250,7 @@ def submit(
     if not emit({"id": document.id, "digest": digest.hex(), "state": State(state).words}, form=form):
         console = text_console()
         console.print(f"submitted [bold]{document.id}[/], {State(state).words}\ndigest {digest.hex()}")
-        console.print("each party's officers now see it with: verticil party status")
+        console.print("each party's officers now see it with: verticil party inbox")
 
 
 @app.command(
@@ -345,5 +345,22 @@ def cancel(
             return (await control.cancel_study(CancelStudyRequest(study_digest=digest))).state
 
     state = asyncio.run(run())
+    require_withdrawn(study_id, State(state))
     if not emit({"id": study_id, "state": State(state).words}, form=form):
         text_console().print(f"{study_id}: {State(state).words}")
+
+
+def require_withdrawn(study_id: str, state: State) -> None:
+    """Refuse to pass over in silence that a study had ended otherwise before it could be withdrawn.
+
+    Raises:
+        Misuse: STUDY_OVER.
+    """
+    if state is State.WITHDRAWN or not is_final(state):
+        return
+    hint = "a published release cannot be recalled; a party can mark it: verticil party revoke"
+    raise Misuse(
+        "STUDY_OVER",
+        f"study '{study_id}': it is over already ({state.words}), expected one that is under way",
+        hint=hint if state is State.PUBLISHED else "there is nothing left to withdraw",
+    )

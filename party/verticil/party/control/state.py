@@ -32,10 +32,6 @@ _JOINED = (
 )
 
 
-def _state_words(study: StudyRecord) -> str:
-    return State(study.task.state).name.lower().replace("_", " ")
-
-
 def stamp(at: datetime) -> str:
     """A moment as it is written everywhere: UTC, whole seconds."""
     return f"{at:%Y-%m-%dT%H:%M:%SZ}"
@@ -219,7 +215,7 @@ class PartyState:
                 "STUDY_UNKNOWN",
                 f"study '{name}': {len(found)} studies have this name, expected one",
                 hint="give the digest of the one that you have read: "
-                + ", ".join(f"{study.digest.hex()[:16]} ({_state_words(study)})" for study in found),
+                + ", ".join(f"{study.digest.hex()[:16]} ({State(study.task.state).words})" for study in found),
             )
         return found[0]
 
