@@ -86,6 +86,7 @@ def test_steps_that_nobody_signed_are_refused_as_a_peers_fault(told, owner, hop,
             hop=hop,
             authority=authority,
             at=dt.datetime(2026, 11, 21, tzinfo=dt.UTC),
+            revoked={},
         )
     except PeerFault as fault:
         assert fault.code == "MESSAGE_INVALID"  # noqa: PT017 (whatever else is raised is a fault of ours)

@@ -14,7 +14,7 @@ Foreign bytes are trusted in nothing. Whether a token is a point, the party find
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -170,6 +170,7 @@ def check_steps(
     hop: int,
     authority: bytes,
     at: datetime,
+    revoked: Mapping[int, datetime],
 ) -> None:
     """Check what every party that blinded a list so far has signed of it: each its part, and all the same number of tokens.
 
@@ -181,6 +182,7 @@ def check_steps(
         hop: how many parties besides the owner have blinded it.
         authority: certificate of the federation's CA, PEM.
         at: now.
+        revoked: serial numbers, and since when they do not count.
 
     Raises:
         PeerFault: MESSAGE_INVALID, naming the party that is at fault.
@@ -193,7 +195,7 @@ def check_steps(
     for number, step in enumerate(told):
         party = sender(parties, owner, number)
         body = blinded_body(study=study, owner=name, hop=number, party=party, size=step.size, sha256=step.sha256)
-        check_statement(step.statement, body, authority=authority, party=party, at=at, what=what)
+        check_statement(step.statement, body, authority=authority, party=party, at=at, what=what, revoked=revoked)
         if step.size != told[0].size:
             raise PeerFault(
                 "MESSAGE_INVALID",

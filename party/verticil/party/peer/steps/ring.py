@@ -231,6 +231,7 @@ class _Ring:
                 hop=hop,
                 authority=node.authority,
                 at=node.clock(),
+                revoked=node.revocations.since(),
             )
 
         await asyncio.to_thread(check)
@@ -347,7 +348,15 @@ class _Ring:
                 hint="nothing was randomized; a party has told others another list than this one",
             )
         node = self._work.node
-        check_statement(statement, body, authority=node.authority, party=name, at=node.clock(), what=what)
+        check_statement(
+            statement,
+            body,
+            authority=node.authority,
+            party=name,
+            at=node.clock(),
+            what=what,
+            revoked=node.revocations.since(),
+        )
 
     def _body(self, party: str, n_common: int, sha256: bytes) -> bytes:
         study = self._turn.digest
