@@ -53,7 +53,7 @@ GIVEN = STUDY.replace('method = "genetic"\nseed = 1', 'method = "given"\nparents
 # ---- preview
 
 
-async def test_the_upload_is_the_subsequence_of_the_preview_of_the_common_people(manual, tmp_path):
+async def test_feature_17_the_upload_is_the_subsequence_of_the_preview_of_the_common_people(manual, tmp_path):
     digest = await manual.submit()
     manual.start()
     for name in ("north", "south"):
@@ -151,7 +151,7 @@ POLICY = {
 }
 
 
-async def test_no_limit_of_the_policy_is_passed_whatever_the_miner_offers(federation):
+async def test_feature_18_no_limit_of_the_policy_is_passed_whatever_the_miner_offers(federation):
     """A study for each limit, to a party that approves whatever its policy permits: not one payload byte leaves."""
     path = federation.root / "north" / "party.toml"
     whole = session.PARTY.replace("{name}", "north").replace("{approval}", "auto").replace("{columns}", "")
@@ -272,7 +272,7 @@ def statement(digest: bytes, manifest_sha256: bytes, party: str, *, early: bool 
     )
 
 
-async def test_nobody_gets_the_release_before_all_parties_have_countersigned_it(publishing, tmp_path):
+async def test_feature_28_nobody_gets_the_release_before_all_parties_have_countersigned_it(publishing, tmp_path):
     """Through a killed miner and killed daemons; the countersignatures are in the release, and it does not hold without them."""
     digest = await publishing.to_review(ALL)
     authority = (publishing.pki / "ca" / "ca.crt").read_bytes()
@@ -419,7 +419,7 @@ async def test_a_changed_release_is_not_countersigned(publishing):
 # ---- what people see
 
 
-async def test_inbox_show_and_check_speak_and_tell_no_value(manual, capsys):
+async def test_feature_16_inbox_show_and_check_speak_and_tell_no_value(manual, capsys):
     """The commands as they are typed: exit codes of the contract, counts only, every sentence there."""
     await manual.submit()
     manual.start("north")

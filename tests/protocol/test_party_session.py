@@ -499,7 +499,7 @@ def order_of(digest: bytes) -> list[str]:
 # ---- approval
 
 
-async def test_nothing_leaves_before_approval_and_approving_is_noticed(manual):
+async def test_feature_3_nothing_leaves_before_approval_and_approving_is_noticed(manual):
     digest = await manual.submit()
     manual.start()
     for name in ("north", "south"):

@@ -807,7 +807,7 @@ async def test_a_call_under_way_may_end_while_the_server_stops(nodes: Federation
         await stopping
 
 
-async def test_health_is_told_to_any_node_and_ends_with_the_server(nodes: Federations) -> None:
+async def test_feature_34_health_is_told_to_any_node_and_ends_with_the_server(nodes: Federations) -> None:
     server = RpcServer("127.0.0.1:0", nodes.credentials("miner"), [bind_coordinator(Miner())])
     port = await server.start()
     connections = [Connection(f"127.0.0.1:{port}", nodes.credentials(name)) for name in ("alice", "lee", "miner")]

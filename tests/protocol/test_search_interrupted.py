@@ -112,7 +112,7 @@ def once(job: LearningJob | StructureJob, act: Callable[[], object], *, share: i
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the list of child processes from /proc")
-async def test_killed_stopped_and_resumed_it_writes_what_it_would_have_written(
+async def test_feature_26_killed_stopped_and_resumed_it_writes_what_it_would_have_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # where this process has its compiled code: nothing is compiled again

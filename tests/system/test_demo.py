@@ -39,7 +39,7 @@ def nothing_left(tmp_path: Path, marker: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to see processes")
-def test_demo_publishes_verifies_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_feature_1_demo_publishes_verifies_and_leaves_nothing_behind(tmp_path: Path) -> None:
     marker = f"run-{os.getpid()}-whole"
     done = subprocess.run(
         [*COMMAND, "--out", "out"],

@@ -57,7 +57,7 @@ def released(nodes: Any, digest: bytes) -> dict[str, bytes]:
     return {name: (files / name).read_bytes() for name in ("model.json", "network.bifxml", "synthetic.csv")}
 
 
-def test_killed_while_it_searches_it_publishes_what_it_would_have(make_nodes: Callable[..., Any]) -> None:
+def test_feature_26_killed_while_it_searches_it_publishes_what_it_would_have(make_nodes: Callable[..., Any]) -> None:
     undisturbed = make_nodes("undisturbed", seed=3)
     searching_for_long(undisturbed, GENERATIONS)
     start(undisturbed)

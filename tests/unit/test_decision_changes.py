@@ -233,7 +233,7 @@ OF_SITE: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("what", OF_SITE)
-def test_a_change_at_the_site_voids_the_approval_and_is_named(folder, release_study, what):
+def test_feature_4_a_change_at_the_site_voids_the_approval_and_is_named(folder, release_study, what):
     change, named = OF_SITE[what]
     with Site.open(config_of(folder)) as site:
         digest = offer(site, release_study)

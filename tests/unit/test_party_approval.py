@@ -151,7 +151,7 @@ def given_by(site):
         ),
     ],
 )
-def test_any_change_of_the_study_voids(site, release_study, change):
+def test_feature_4_any_change_of_the_study_voids(site, release_study, change):
     given = given_by(site)
     other = change(release_study)
     with pytest.raises(Refusal) as caught:

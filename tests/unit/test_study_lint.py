@@ -7,9 +7,11 @@ import datetime as dt
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from verticil.shared.channels.transition import binary, blocks, identity, quantize, symmetric
+from verticil.shared.formats.artifact import pack
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.document import QuorumRule, Study, Unit
 from verticil.shared.study.lint import lint, study_table
@@ -88,6 +90,12 @@ def test_totals_are_sums():
     assert study_table(with_unit(1, "none", identity(2)), N).total_epsilon == math.inf
 
 
+def test_feature_15_the_bytes_to_send_are_those_of_the_artifacts():
+    table = study_table(EXAMPLE, N)
+    sizes = [len(pack(np.zeros(N, dtype=np.uint8), unit.transition.n_states)) for unit in EXAMPLE.units]
+    assert table.bytes_sent == sum(sizes)
+
+
 def test_without_n_the_studys_minimum_counts():
     assert study_table(EXAMPLE).n == 1000
     assert ("too-noisy-for-links", "column 'education'") in {(f.code, f.where) for f in lint(EXAMPLE)}
@@ -110,7 +118,7 @@ def test_without_n_the_studys_minimum_counts():
         (with_variable(4, 8.0), ("total-large", "all columns")),
     ],
 )
-def test_each_finding_is_found(study: Study, expected: tuple[str, str]):
+def test_feature_15_each_finding_is_found(study: Study, expected: tuple[str, str]):
     assert expected in codes(study)
 
 

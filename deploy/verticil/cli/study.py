@@ -83,6 +83,7 @@ def check(
         "alignment": disclosure(document.linkage.mode, document.model).document(),
         "epsilon_per_party": dict(table.party_totals),
         "epsilon_per_person": table.total_epsilon,
+        "bytes_sent": table.bytes_sent,
         "findings": [dataclasses.asdict(finding) for finding in findings],
     }
     if not emit(payload, form=form):
@@ -122,6 +123,9 @@ def _print_check(study: Study, table: StudyTable, findings: list[Finding], diges
     console.print(
         f"[bold]all columns of one person{' that are sent' if study.model == 'peer' else ''}: epsilon {epsilon_text(total)}[/]"
         f" ({odds}): what they tell together"
+    )
+    console.print(
+        f"to send: {table.bytes_sent / 1e6:,.3g} MB, and a pseudonym of every person for finding the common people"
     )
     for finding in findings:
         colour = {"error": "red", "warning": "yellow", "note": "blue"}[finding.severity]

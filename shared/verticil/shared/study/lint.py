@@ -24,6 +24,7 @@ import numpy as np
 
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
+from verticil.shared.formats.artifact import packed_size
 from verticil.shared.model.schema import Variable
 from verticil.shared.study.document import Study, TwoLevel, Unit
 from verticil.shared.study.readers import family_records, given_dag, read_by, readers
@@ -119,12 +120,14 @@ class StudyTable:
         rows: one for each unit of the study.
         party_totals: (party, epsilon of all its columns of one person that are sent).
         total_epsilon: of all columns of one person that are sent.
+        bytes_sent: of all columns to all who read them, packed; compressed on the line where that makes them smaller.
     """
 
     n: int
     rows: tuple[ColumnRow, ...]
     party_totals: tuple[tuple[str, float], ...]
     total_epsilon: float
+    bytes_sent: int
 
 
 def study_table(study: Study, n: int | None = None) -> StudyTable:
@@ -168,7 +171,12 @@ def study_table(study: Study, n: int | None = None) -> StudyTable:
         for party in study.parties
     )
     total = privacy.total_epsilon(row.epsilon for row in rows if row.sent)
-    return StudyTable(n=n, rows=tuple(rows), party_totals=totals, total_epsilon=total)
+    size = sum(
+        (1 if row.read_by is None else len(row.read_by))
+        * packed_size(n, row.n_states, codes_per_record=row.subset_size or 1)
+        for row in rows
+    )
+    return StudyTable(n=n, rows=tuple(rows), party_totals=totals, total_epsilon=total, bytes_sent=size)
 
 
 def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) -> list[Finding]:
