@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from verticil.shared.channels.transition import binary, blocks, identity, quantize, symmetric
 from verticil.shared.formats.artifact import pack
@@ -21,7 +22,7 @@ EXAMPLE = read_study(Path(__file__).parents[1] / "vectors" / "study_example.toml
 N = 30_647
 
 
-def with_unit(index: int, scheme: str, matrix: object) -> Study:
+def with_unit(index: int, scheme: str, matrix: NDArray[np.float64]) -> Study:
     unit = dataclasses.replace(EXAMPLE.units[index], scheme=scheme, transition=quantize(matrix))
     return EXAMPLE.with_declaration({index: unit})
 
