@@ -50,7 +50,8 @@ from verticil.shared.transport.access import ROLES
 from verticil.shared.transport.calling.client import Connection, dial_peer
 from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator, GrpcPeer
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
-from verticil.shared.transport.serving.server import RpcServer, bind_control, bind_coordinator, bind_peer
+from verticil.shared.transport.serving.binding import bind_control, bind_coordinator, bind_peer
+from verticil.shared.transport.serving.server import RpcServer
 from verticil.simulation.chaos.drill import charged
 from verticil.simulation.chaos.sameness import differences, essence
 from verticil.simulation.in_process import run_federation
