@@ -26,7 +26,7 @@ def reference(codes, n_states):
 
 
 @pytest.mark.parametrize("n_states", STATES)
-def test_bytes_are_those_of_the_contract(n_states):
+def test_feature_33_bytes_are_those_of_the_contract(n_states):
     for n in SIZES:
         codes = draw(n, n_states, seed=n)
         artifact = pack(codes, n_states)
