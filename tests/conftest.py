@@ -45,7 +45,8 @@ from verticil.shared.study.document import (
 from verticil.shared.study.pairs import Structure, given_structure
 from verticil.shared.study.readers import reads
 
-# Every run tries the same examples. `--hypothesis-profile=explore` tries others; what it finds becomes an example of its test.
+# Every run tries the same examples, but for constants of the modules that happen to be loaded, which take part in them.
+# `--hypothesis-profile=explore` tries others. What is found becomes an `@example` of its test.
 hypothesis.settings.register_profile("repeatable", derandomize=True)
 hypothesis.settings.register_profile("explore", derandomize=False, max_examples=500)
 hypothesis.settings.load_profile("repeatable")

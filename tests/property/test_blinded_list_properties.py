@@ -6,7 +6,7 @@ import datetime as dt
 import struct
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from verticil.party.alignment.blinding import TOKEN_BYTES
@@ -70,6 +70,7 @@ def test_places_pass_if_and_only_if_each_is_in_the_list_and_none_twice(told, res
 
 
 @settings(max_examples=100, deadline=None)
+@example(told=[peer_pb2.BlindedStep(size=2**53)], owner=0, hop=0, authority=b"")
 @given(
     told=st.lists(STEPS, max_size=4),
     owner=st.integers(0, 2),

@@ -45,8 +45,11 @@ def common_body(*, mode: str, study: bytes, party: str, n_common: int, common_sh
         party: who states it.
         n_common: people in common.
         common_sha256: names the list and its order.
+
+    Raises:
+        PeerFault: MESSAGE_INVALID, a number that no list has.
     """
-    return rfc8785.dumps(
+    return _body(
         {
             "form": "verticil/common/v1",
             "mode": mode,
@@ -68,8 +71,11 @@ def blinded_body(*, study: bytes, owner: str, hop: int, party: str, size: int, s
         party: who made it.
         size: bytes of the list.
         sha256: of the list.
+
+    Raises:
+        PeerFault: MESSAGE_INVALID, a number that no list has.
     """
-    return rfc8785.dumps(
+    return _body(
         {
             "form": "verticil/blinded/v1",
             "study": study.hex(),
@@ -80,6 +86,15 @@ def blinded_body(*, study: bytes, owner: str, hop: int, party: str, size: int, s
             "sha256": sha256.hex(),
         }
     )
+
+
+def _body(said: dict[str, str | int]) -> bytes:
+    try:
+        return rfc8785.dumps(said)
+    except rfc8785.IntegerDomainError:  # whoever checks has the number from the other side
+        raise PeerFault(
+            "MESSAGE_INVALID", f"{said['form']}: a number above 2**53 - 1, expected the size of a list"
+        ) from None
 
 
 def check_statement(
