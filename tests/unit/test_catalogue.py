@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from verticil.miner.storage.catalogue import Catalogue
+from verticil.miner.storage.catalogue import SCHEMA_VERSION, Catalogue
 from verticil.miner.storage.records import Failure, ReleaseFile, StoredColumn, StoredSignature
 from verticil.shared.errors import DataFault
 
@@ -155,7 +155,7 @@ def test_what_is_not_a_catalogue_is_refused(tmp_path):
     connection = sqlite3.connect(newer)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(DataFault, match="version 99, expected 4"):
+    with pytest.raises(DataFault, match=f"version 99, expected {SCHEMA_VERSION}"):
         Catalogue(newer)
 
 

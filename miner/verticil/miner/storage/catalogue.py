@@ -38,7 +38,7 @@ from verticil.shared.errors import DataFault
 
 __all__ = ["SCHEMA_VERSION", "Catalogue"]
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 """Version 2 has the tables for scores besides, version 3 those for deletions, reviews and linkage, version 4 for sub-models; an
 older file gets them."""
 _SCHEMA: Final = """
@@ -69,6 +69,8 @@ CREATE TABLE stored_column (study BLOB, unit INTEGER, upload_id TEXT NOT NULL UN
 CREATE TABLE release_file (study BLOB, path TEXT, size INTEGER NOT NULL, sha256 BLOB NOT NULL,
   PRIMARY KEY (study, path)) WITHOUT ROWID;
 """
+
+_VERSION_5: Final = ""
 
 
 def _signature(row: sqlite3.Row) -> StoredSignature:
@@ -162,6 +164,7 @@ class Catalogue:
                     SCORE_SCHEMA,
                     ";".join((DELETION_SCHEMA, REVIEW_SCHEMA, LINKAGE_SCHEMA)),
                     ABSENCE_SCHEMA,
+                    _VERSION_5,
                 )[version:]:
                     for statement in schema.split(";"):
                         self._connection.execute(statement)

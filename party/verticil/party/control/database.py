@@ -24,7 +24,7 @@ from verticil.shared.errors import DataFault
 __all__ = ["FILE_NAME", "SCHEMA_VERSION", "Cell", "DaemonLock", "Database", "Row", "disk_fault"]
 
 FILE_NAME: Final = "party.sqlite"
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 
 Cell = str | bytes | int | float | None
 Row = tuple[Cell, ...]
@@ -146,7 +146,9 @@ CREATE TABLE peer_deletion (             -- `signer` says that it deleted what w
   PRIMARY KEY (digest, signer, party)
 ) STRICT;
 """
-_STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS + _CONFIRMATIONS)
+_VERSION_5: Final = ""
+
+_STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS + _CONFIRMATIONS, _VERSION_5)
 """Step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is never changed."""
 
 
