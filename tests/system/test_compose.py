@@ -44,6 +44,15 @@ def test_daemons_are_started_again_and_what_is_done_once_is_not(compose: dict[st
     assert {name for name in services if services[name].get("restart") == "unless-stopped"} == set(DAEMONS)
 
 
+def test_a_party_runs_the_partys_image_and_nobody_else_does(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    runs = {name: (service["build"]["target"], service["image"].split(":")[0]) for name, service in services.items()}
+    assert {name for name, ran in runs.items() if ran == ("party", "verticil-party")} == set(PARTIES)
+    assert {name for name, ran in runs.items() if ran == ("miner", "verticil-miner")} == set(services) - set(PARTIES)
+    stages = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    assert all(f"FROM node AS {target}\n" in stages for target in ("party", "peer", "miner"))
+
+
 def test_every_party_mounts_its_own_volume_only(compose: dict[str, Any]) -> None:
     for party in PARTIES:
         assert volumes(compose["services"][party]) == {party}

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from typer.exceptions import Abort, TyperException
@@ -38,9 +38,18 @@ from verticil.cli import (
 )
 from verticil.cli.output import Format, report, report_error
 from verticil.shared.disk import is_disk_full
-from verticil.shared.errors import DataFault, VerticilError
+from verticil.shared.errors import DataFault, Misuse, VerticilError
 
 __all__ = ["app", "main", "run"]
+
+_OPTIONAL: Final = {
+    "pandas": "analyst",
+    "scipy": "peer",
+    "numba": "miner",
+    "matplotlib": "experiments",
+    "sklearn": "experiments",
+}
+"""Package that only some commands need -> the extra that has it."""
 
 app = typer.Typer(
     name="verticil",
@@ -174,6 +183,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def _last_resort(error: Exception, *, form: Format) -> int:
     """Report a full disk that nobody expected, or a fault of ours: a stable code, and no text that could carry a value."""
+    if isinstance(error, ModuleNotFoundError) and (package := (error.name or "").partition(".")[0]) in _OPTIONAL:
+        hint = f"pip install 'verticil[{_OPTIONAL[package]}]'"
+        return report_error(
+            Misuse("USAGE", f"this command needs {package}, which is not installed", hint=hint), form=form
+        )
     if isinstance(error, OSError) and is_disk_full(error):
         where = error.filename if isinstance(error.filename, str) else "a file that was being written"
         full = DataFault("DISK_FULL", f"{where}: no space left on the disk", hint="make room there and run it again")

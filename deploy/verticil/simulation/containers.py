@@ -1,9 +1,10 @@
 """A study on tables at hand as containers: the nodes' folders, a compose file beside them, and what brings them up.
 
-`lay_out_containers` writes one folder per node (as `provision` makes them, with its table in it) and ``compose.yaml``: a
-miner, a container for each party and the analyst's, confined as in deploy/compose.yaml. Each mounts its own node's folder and
-nothing else; each party shares a network with the miner and with nobody else; no network reaches the outside. `bring_up` needs an
-engine and the image of deploy/Dockerfile, named verticil:VERSION; it takes the containers down again, whatever happens.
+`lay_out_containers` writes one folder per node (as `provision` makes them, with its table in it) and ``compose.yaml``: a miner,
+a container for each party and the analyst's, confined as in deploy/compose.yaml. Each mounts its own node's folder and nothing
+else; each party shares a network with the miner and with nobody else; no network reaches the outside. `bring_up` needs an
+engine and the images of deploy/Dockerfile, named verticil-party:VERSION and verticil-miner:VERSION; it takes the containers
+down again, whatever happens.
 
 The certificates are a demonstration's (marked, valid for a day): approval is automatic under them, and nowhere else.
 """
@@ -19,7 +20,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from verticil.cli.files import write_new
 from verticil.shared.errors import Misuse, PeerFault
@@ -33,9 +34,9 @@ __all__ = ["bring_up", "engine", "image", "lay_out_containers"]
 _PORT: Final = 8443
 
 
-def image() -> str:
-    """The image that the nodes run: of this version of the program."""
-    return f"verticil:{version('verticil')}"
+def image(role: Literal["party", "miner"]) -> str:
+    """The image that a node of this role runs: of this version of the program. The analyst's is the miner's."""
+    return f"verticil-{role}:{version('verticil')}"
 
 
 def lay_out_containers(
@@ -91,9 +92,12 @@ def engine() -> tuple[str, ...]:
     if found is None:
         hint = "install Docker with compose, or only write the files: --prepare"
         raise Misuse("USAGE", "docker compose: no such command", hint=hint)
-    if _run("docker", "image", "inspect", image()):
-        hint = f"in the project's folder: docker build -f deploy/Dockerfile -t {image()} . ; or only write the files: --prepare"
-        raise Misuse("USAGE", f"image '{image()}': not there, or no engine runs", hint=hint)
+    for role in ("party", "miner"):
+        name = image(role)
+        if _run("docker", "image", "inspect", name):
+            build = f"docker build -f deploy/Dockerfile --target {role} -t {name} ."
+            hint = f"in the project's folder: {build} ; or only write the files: --prepare"
+            raise Misuse("USAGE", f"image '{name}': not there, or no engine runs", hint=hint)
     return found
 
 
@@ -134,25 +138,32 @@ def _run(*command: str, shown: bool = False) -> int:
 def _compose(parties: Sequence[str], *, seeded: bool) -> str:
     """The compose file; names of parties are safe in YAML and as services (`is_party_name`)."""
     miner = ["miner", "run", "--config", "/federation/miner/miner.toml", *(["--seed-derived"] if seeded else [])]
-    services = _service("miner", miner, networks=[*parties, "analyst"], after={})
+    services = _service("miner", miner, role="miner", networks=[*parties, "analyst"], after={})
     for name in parties:
         command = ["party", "run", "--config", f"/federation/{name}/party.toml"]
-        services += _service(name, command, networks=[name], after={"miner": "service_healthy"})
+        services += _service(name, command, role="party", networks=[name], after={"miner": "service_healthy"})
     services += _service(
         "analyst",
         ["--folder", "/federation/analyst"],
+        role="miner",
         networks=["analyst"],
         after={"miner": "service_healthy"},
         program=["python3", "-m", "verticil.simulation.analyst"],
     )
     networks = "".join(f"  {name}: {{ internal: true }}\n" for name in (*parties, "analyst"))
-    return f"{_HEAD.format(image=image(), user=f'{os.getuid()}:{os.getgid()}')}{services}\nnetworks:\n{networks}"
+    return f"{_HEAD.format(user=f'{os.getuid()}:{os.getgid()}')}{services}\nnetworks:\n{networks}"
 
 
 def _service(
-    name: str, command: Sequence[str], *, networks: Sequence[str], after: Mapping[str, str], program: Sequence[str] = ()
+    name: str,
+    command: Sequence[str],
+    *,
+    role: Literal["party", "miner"],
+    networks: Sequence[str],
+    after: Mapping[str, str],
+    program: Sequence[str] = (),
 ) -> str:
-    lines = [f"  {name}:", "    <<: *node"]
+    lines = [f"  {name}:", "    <<: *node", f"    image: {image(role)}"]
     if program:
         lines.append(f"    entrypoint: [{', '.join(program)}]")
     lines += [
@@ -174,7 +185,6 @@ _HEAD: Final = """# One study as containers, by `verticil study run --on compose
 version: "3.8"
 
 x-node: &node
-  image: {image}
   user: "{user}"
   read_only: true
   cap_drop: [ALL]

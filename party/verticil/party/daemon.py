@@ -28,6 +28,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from verticil.party import office
@@ -76,6 +77,17 @@ def dial(config: PartyConfig, credentials: CredentialSource, revocations: Revoca
     return GrpcCoordinator(connection)
 
 
+def _require_packages(config: PartyConfig) -> None:
+    """Between peers every party tests pairs of columns and writes the release; with a miner none does."""
+    absent = [name for name in ("pandas", "scipy") if find_spec(name) is None]
+    if config.peer is not None and absent:
+        raise Misuse(
+            "CONFIG_INVALID",
+            f"{config.path.name}: [peer]: {' and '.join(absent)} not installed, expected for studies between peers",
+            hint="pip install 'verticil[peer]', or the image verticil-peer; a party with a miner needs no [peer]",
+        )
+
+
 async def run_party(
     config: PartyConfig,
     coordinator_factory: CoordinatorFactory | None = None,
@@ -102,8 +114,8 @@ async def run_party(
         clock: UTC now.
 
     Raises:
-        Misuse: CONFIG_INVALID, automatic approval under an ordinary CA, or there is neither a miner nor a ``[peer]`` table;
-            FILE_MISSING.
+        Misuse: CONFIG_INVALID, automatic approval under an ordinary CA, or there is neither a miner nor a ``[peer]`` table, or
+            there is one and the packages that it takes are not installed; FILE_MISSING.
         DataFault: SECRET_MISSING, STATE_CORRUPT, STATE_LOCKED, DISK_FULL.
         Refusal: LEDGER_OLDER, the state is older than what was sent.
         PeerFault: CERTIFICATE_INVALID, IDENTITY_REFUSED, TLS_REFUSED, VERSION_UNSUPPORTED: what no retry mends.
@@ -112,6 +124,7 @@ async def run_party(
         config.certificate, config.key, config.federation, role=Role.PARTY, name=config.name, at=clock()
     )
     require_marked_authority(config, is_demo=credentials.is_demo)
+    _require_packages(config)
     signing_key = SigningKey.load(config.signing_key, config.certificate)
     followed = FollowedCredentials(credentials, config.federation, clock=clock)
     revocations = DenyList(

@@ -5,7 +5,8 @@ Promises
   namespace whose first process dies with the test. No rule, interface, mount or process of the machine is touched; files lie in
   the test's folder, but for the engine's cgroup, which is removed.
 - No registry is asked. The base image is packed from the running Python and the shared libraries that it needs, and the
-  packages are those of the running environment, put back into wheels. deploy/Dockerfile is built as it is, with ``BASE`` given.
+  packages are those of the running environment, put back into wheels. deploy/Dockerfile is built as it is, with ``BASE`` given,
+  and with ``REQUIREMENTS``: locks of these wheels in place of the published ones.
 """
 
 from __future__ import annotations
@@ -169,6 +170,19 @@ def write_wheel(name: str, folder: Path) -> None:
         wheel.writestr(f"{info}/RECORD", records.getvalue())
 
 
+def write_locked_wheels(folder: Path, **roles: set[str]) -> None:
+    """Wheels of installed distributions, and for each role the lock file of those that it needs."""
+    for name in sorted(set().union(*roles.values())):
+        write_wheel(name, folder)
+    hashes = {
+        canonicalize_name(file.name.split("-")[0]): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in folder.glob("*.whl")
+    }
+    for role, names in roles.items():
+        lines = [f"{name}=={metadata.version(name)} --hash=sha256:{hashes[name]}\n" for name in sorted(names)]
+        (folder / f"{role}.txt").write_text("".join(lines))
+
+
 def write_base(root: Path) -> None:
     """A root file system with Python, a shell, and the wheels that pip will find."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -216,9 +230,13 @@ def write_base(root: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    wanted = (*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["miner"])
-    for name in sorted(_needed(*wanted, *project["build-system"]["requires"])):
-        write_wheel(name, root / "wheels")
+    write_locked_wheels(
+        root / "wheels",
+        build=_needed(*project["build-system"]["requires"], "pip"),
+        party=_needed(*project["project"]["dependencies"]),
+        peer=_needed("verticil[peer]") - {"verticil"},
+        miner=_needed("verticil[miner]") - {"verticil"},
+    )
 
 
 @pytest.fixture(scope="module")

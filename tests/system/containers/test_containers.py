@@ -38,14 +38,19 @@ class Federation:
 
     def __init__(self, engine: Any, folder: Path, image: str) -> None:
         self.engine = engine
+        built = {"build": {"args": {"BASE": image, "REQUIREMENTS": "/wheels"}}}
         seeded = {
             "version": "3.8",
             "services": {
+                **dict.fromkeys(("analyst", "census_bureau", "employer", "tax_office"), built),
                 "keys": {
-                    "build": {"context": str(DEPLOY.parent), "args": {"BASE": image}},
+                    **built,
                     "command": ["--out", "/federation", "--endpoint", "miner:8443", "--seed", str(SEED)],
                 },
-                "miner": {"command": ["miner", "run", "--config", "/federation/miner/miner.toml", "--seed-derived"]},
+                "miner": {
+                    **built,
+                    "command": ["miner", "run", "--config", "/federation/miner/miner.toml", "--seed-derived"],
+                },
             },
         }
         self._files = [DEPLOY / "compose.yaml", folder / "seeded.yaml"]

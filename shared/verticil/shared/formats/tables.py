@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO
-
-import pandas as pd
+from typing import TYPE_CHECKING, BinaryIO
 
 from verticil.shared.disk import is_disk_full
 from verticil.shared.durable import rename, sync_file
 from verticil.shared.errors import DataFault
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["write_atomically", "write_csv", "write_parquet"]
 
@@ -98,4 +99,6 @@ def write_parquet(
 
 
 def _pieces(frames: pd.DataFrame | Iterable[pd.DataFrame]) -> Iterable[pd.DataFrame]:
+    import pandas as pd
+
     return [frames] if isinstance(frames, pd.DataFrame) else frames

@@ -18,9 +18,8 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
-import pandas as pd
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -37,6 +36,9 @@ from verticil.shared.release.content import PROPOSAL, ReleaseContent, SignedStat
 from verticil.shared.release.report.remarks import remarks
 from verticil.shared.release.sub_model_evidence import parties_left_out
 from verticil.shared.study import canonical
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "MANIFEST",

@@ -9,16 +9,18 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from verticil.shared.formats.json_document import Json
 from verticil.shared.model.network import Marginal, Network
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["FILES", "PROPOSAL", "ReleaseContent", "SignedStatement"]
 
