@@ -13,7 +13,7 @@ from rich.table import Table
 from verticil.cli.linkage import print_alignment
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
 from verticil.cli.party import ApproverOption, ConfigOption, StudyArgument, app, approver_name
-from verticil.cli.party_text import print_columns, print_share
+from verticil.cli.party_text import print_columns, print_share, print_submitter
 
 __all__ = ["KeyOption", "app"]
 
@@ -44,6 +44,7 @@ def inbox(config: ConfigOption = Path("party.toml"), form: FormatOption = Format
         console.print(f"[bold]{facts['party']}[/]  nothing waits for you")
     for study in waiting:
         console.print(f"[bold]{study['study']}[/]  {str(study['digest'])[:16]}  waits for your {study['waits_for']}")
+        print_submitter(study, indent="  ")
         if "title" in study:
             console.print(f"  {study['title']}: {study['purpose']}", markup=False)
             columns = ", ".join(cast("Sequence[str]", study["columns"])) or "none"
@@ -78,6 +79,7 @@ def show(
     console = text_console()
     alignment = cast("Mapping[str, object]", facts["alignment"])
     console.print(f"[bold]{facts['study']}[/]  {facts['digest']}")
+    print_submitter(facts)
     console.print(f"{facts['title']}: {facts['purpose']}", markup=False)
     parties = ", ".join(cast("Sequence[str]", facts["parties"]))
     console.print(

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from verticil.cli.output import epsilon_text, text_console
 
-__all__ = ["print_columns", "print_confirmations", "print_counts", "print_share"]
+__all__ = ["print_columns", "print_confirmations", "print_counts", "print_share", "print_submitter"]
 
 
 def print_confirmations(confirmations: Sequence[Mapping[str, object]]) -> None:
@@ -65,6 +65,12 @@ def print_columns(columns: Sequence[Mapping[str, object]]) -> None:
             "two-level: epsilon is that of both responses together; the group is randomized too, nothing leaves exactly",
             style="dim",
         )
+
+
+def print_submitter(study: Mapping[str, object], *, indent: str = "") -> None:
+    """Which analyst submitted a study, where the miner says so."""
+    if study["submitter_by_miner"] is not None:
+        text_console().print(f"{indent}submitted by '{study['submitter_by_miner']}', by the miner's word", markup=False)
 
 
 def print_share(facts: Mapping[str, object]) -> None:

@@ -281,6 +281,7 @@ def study_status(config: PartyConfig, record: StudyRecord) -> Facts:
         "approvers_needed": config.policy.approvers_needed,
         "common_records": record.n_common,
         "failure": None,
+        "ended_words_of_miner": record.task.ended_words or None,
     }
     if record.failure is not None:
         error = record.failure

@@ -146,7 +146,12 @@ CREATE TABLE peer_deletion (             -- `signer` says that it deleted what w
   PRIMARY KEY (digest, signer, party)
 ) STRICT;
 """
-_VERSION_5: Final = ""
+_SUBMITTERS: Final = """
+-- what the miner says of a study besides, and nobody here can check
+ALTER TABLE study ADD COLUMN submitter TEXT NOT NULL DEFAULT '';   -- the analyst; empty: not told, or loaded by the operator
+ALTER TABLE study ADD COLUMN ended_words TEXT NOT NULL DEFAULT ''; -- why it ended
+"""
+_VERSION_5: Final = _SUBMITTERS
 
 _STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS + _CONFIRMATIONS, _VERSION_5)
 """Step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is never changed."""

@@ -18,6 +18,7 @@ from verticil.party.evidence.audit import AuditLog
 from verticil.party.evidence.confirmations import Awaited
 from verticil.party.evidence.revocation import Revocation
 from verticil.shared.identity.pki import utc_now
+from verticil.shared.study.names import fits
 from verticil.shared.study.states import State
 
 __all__ = ["audit_entries", "confirmations", "ledger", "ledger_of", "revoke", "verify_audit"]
@@ -100,7 +101,7 @@ def audit_entries(
 
     Args:
         config: party.toml.
-        study: only those of the study with this id or digest.
+        study: only those of studies with this id, ANALYST/id or digest.
         last: only so many of the newest.
 
     Raises:
@@ -108,8 +109,9 @@ def audit_entries(
     """
     with Site.open(config) as site:
         found = list(AuditLog(site.database, config.state_directory).entries())
+        known = {record.digest.hex() for record in site.state.studies() if study and fits(study, record.named)}
     if study is not None:
-        found = [entry for entry in found if _is_of(entry, study)]
+        found = [entry for entry in found if str(entry.get("study", "")) in known or _is_of(entry, study)]
     return found if last is None else found[-last:]
 
 
