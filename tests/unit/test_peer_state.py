@@ -210,6 +210,7 @@ def record(
 ) -> float:
     return ledger.record_shared(
         release,
+        delta=1e-6,
         policy=limits,
         study_digest=study,
         study_id="peers",

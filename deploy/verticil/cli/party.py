@@ -17,7 +17,14 @@ import typer
 from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
 from verticil.cli.linkage import print_alignment
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
-from verticil.cli.party_text import print_columns, print_confirmations, print_counts, print_share, print_submitter
+from verticil.cli.party_text import (
+    print_columns,
+    print_confirmations,
+    print_cost,
+    print_counts,
+    print_share,
+    print_submitter,
+)
 
 __all__ = ["ApproverOption", "ConfigOption", "StudyArgument", "app", "approver_name"]
 
@@ -166,6 +173,7 @@ def _print_check(facts: Mapping[str, object], faults: Sequence[Mapping[str, obje
         charged = epsilon_text(facts["epsilon_charged_now"])
         console.print(f"epsilon per person {epsilon_text(facts['epsilon'])}, of which {charged} would be charged now")
         print_share(facts)
+        print_cost(cast("Sequence[Mapping[str, object]]", facts["cost"]))
         print_alignment(cast("Mapping[str, object]", facts["alignment"]))
     for fault in faults:
         console.print(f"[red]{fault['code']}[/] ", end="")

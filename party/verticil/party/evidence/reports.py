@@ -54,6 +54,9 @@ def ledger_of(site: Site) -> Facts:
                 "epsilon_spent": total,
                 "epsilon_lifetime_limit": limit,
                 "epsilon_remaining": max(limit - total, 0.0),
+                "delta_spent": (delta := site.ledger.budget.delta_spent(name)),
+                "delta_lifetime_limit": config.policy.max_delta_lifetime,
+                "delta_remaining": max(config.policy.max_delta_lifetime - delta, 0.0),
                 "infinite": sorted(
                     {", ".join(row.variables) for row in rows if row.dataset == name and math.isinf(row.epsilon)}
                 ),
