@@ -310,6 +310,7 @@ def test_feature_38_the_release_is_that_of_the_run_with_everybody_online(tmp_pat
             assert (crossed["imported"], crossed["exported"]) == (1, None)
             text = CliRunner().invoke(app, ["party", "status", "--config", str(ferry.island.path)]).output
             assert "its files are carried, no daemon runs: last imported bundle 1, last exported none, 20" in text
+            assert "submitted by 'analyst', by the miner's word" in text
 
             # Nothing of the table's leaves before somebody approves.
             assert (await ferry.out())["holds"] == {}

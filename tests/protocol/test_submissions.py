@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from verticil.cli.connection import Connection, find_study
 from verticil.cli.main import main
 from verticil.miner.config import Limits, load_miner
 from verticil.miner.storage.audit import MinerAudit
@@ -124,6 +125,32 @@ async def test_an_id_cannot_be_squatted_and_a_name_of_several_studies_is_refused
         await named(federation, "hearts", "eve", Role.CONSUMER)
     tasks = {task.study_digest: task.submitter for task in (await federation.party("north").poll()).tasks}
     assert tasks == {hers: "mia", his: "lee"}
+
+
+async def test_a_partys_command_finds_a_study_by_the_analysts_name_and_with_an_older_miner_by_the_id_alone(
+    federation: Any,
+) -> None:
+    hers = await federation.submit(dataclasses.replace(make_study(study_id="hearts"), title="Mia's"), "mia")
+    his = await federation.submit(make_study(study_id="hearts"), "lee")
+    north = federation.party("north")
+    connection = Connection(identity=north.identity, control=None, coordinator=north.wire)
+    assert await find_study(connection, "lee/hearts") == his
+    assert await find_study(connection, hers.hex()) == hers
+    with pytest.raises(Misuse, match="2 studies have this name"):
+        await find_study(connection, "hearts")
+    with pytest.raises(Misuse, match="no study 'eve/hearts' with this party"):
+        await find_study(connection, "eve/hearts")
+    tasks = (await north.poll()).tasks
+    for task in tasks:
+        task.ClearField("submitter")
+
+    class Older:
+        async def poll(self, request: object) -> coordinator_pb2.PollReply:
+            del request
+            return coordinator_pb2.PollReply(tasks=tasks)
+
+    older = Connection(identity=north.identity, control=None, coordinator=Older())  # type: ignore[arg-type]
+    assert await find_study(older, "hearts") == his  # the newest, as ever
 
 
 async def test_an_analyst_who_uses_an_id_again_finds_the_newest(federation: Any) -> None:
