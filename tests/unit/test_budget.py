@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.budget import Budget
 from verticil.party.control.database import FILE_NAME, Database
@@ -189,7 +190,7 @@ def tables(folder: Path) -> set[str]:
 
 
 def test_room_is_kept_until_a_study_ends_and_what_two_studies_send_alike_needs_it_once(
-    folder: Path, release_study: Study
+    folder: Path, release_study: Study, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Site.open(config_of(folder)) as site:
         first = approved(site, with_noise(release_study, "first", 2.0))
@@ -207,8 +208,11 @@ def test_room_is_kept_until_a_study_ends_and_what_two_studies_send_alike_needs_i
     with Site.open(config_of(folder)) as site:
         first = approved(site, with_noise(release_study, "first", 2.0))
         randomize(site, first)
-        with pytest.raises(Refusal, match="kept for studies under way"):
+        with pytest.raises(Refusal, match="kept for studies under way") as caught:
             approved(site, with_noise(release_study, "other", 1.5))
+        assert "free again when those have ended" in caught.value.hint
+        assert main(["party", "ledger", "--config", str(folder / "party.toml")]) == 0
+        assert "data set people: epsilon 2.00 of that is kept for studies under way" in capsys.readouterr().out
         site.state.deny(first, "officer", "no", NOW)
         approved(site, with_noise(release_study, "another", 1.5))
 

@@ -100,11 +100,16 @@ class Budget:
         ):
             if asked > 0 and before + kept + asked > limit + EPSILON_TOLERANCE * min(limit, 1.0):
                 under_way = f" and {kept:.4g} kept for studies under way" if kept else ""
+                free = (
+                    "what is kept is free again when those have ended"
+                    if kept
+                    else "the same matrices again cost nothing"
+                )
                 raise Refusal(
                     "BUDGET_EXCEEDED",
                     f"data set '{dataset}': {what} {asked:.4g} on top of {before:.4g} charged before{under_way},"
                     f" expected at most {limit:g}",
-                    hint=f"the limit is policy.max_{what}_lifetime; a release with the same matrices as before costs nothing",
+                    hint=f"the limit is policy.max_{what}_lifetime; {free}",
                 )
 
     # ---- what studies under way will be charged
@@ -131,11 +136,11 @@ class Budget:
             for row in rows:
                 self._database.write("INSERT INTO reserved VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
-    def held(self, study_digest: bytes, own: Collection[Values]) -> dict[str, Charge]:
+    def held(self, study_digest: bytes = b"", own: Collection[Values] = ()) -> dict[str, Charge]:
         """What is reserved for other studies under way and not yet charged, by data set.
 
         Args:
-            study_digest: of the study that asks.
+            study_digest: of the study that asks; empty: of all.
             own: the values that it would send: whoever sends them first is charged for them.
         """
         rows = self._database.rows(

@@ -401,7 +401,7 @@ class Ledger:
             earlier = (shared,) if along_with is None else (shared, replace(shared, codebook_digest=along_with))
             charge = 0.0 if any(map(self._has, earlier)) else shared.epsilon
             new = Charge(epsilon=charge, delta=delta) if 0 < charge < math.inf else NOTHING
-            held = self.budget.held(study_digest, ())
+            held = self.budget.held(study_digest)
             dataset = shared.dataset
             self.budget.check_room(dataset, new, policy, spent=self.spent(dataset), held=held.get(dataset, NOTHING))
             if new.delta > 0:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from verticil.party.config import PartyConfig
+from verticil.party.control.budget import NOTHING
 from verticil.party.control.ledger import LedgerRow
 from verticil.party.control.site import Site
 from verticil.party.evidence.audit import AuditLog
@@ -43,7 +44,7 @@ def ledger_of(site: Site) -> Facts:
     """What `ledger` tells, of an opened state."""
     config, rows = site.config, site.ledger.rows()
     spent = {name: site.ledger.spent(name) for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])}
-    limit = config.policy.max_epsilon_lifetime
+    limit, held = config.policy.max_epsilon_lifetime, site.ledger.budget.held()
     return {
         "party": config.name,
         "rows": _sends(rows, _gone(site)),
@@ -54,6 +55,8 @@ def ledger_of(site: Site) -> Facts:
                 "epsilon_spent": total,
                 "epsilon_lifetime_limit": limit,
                 "epsilon_remaining": max(limit - total, 0.0),
+                "epsilon_kept": held.get(name, NOTHING).epsilon,
+                "delta_kept": held.get(name, NOTHING).delta,
                 "delta_spent": (delta := site.ledger.budget.delta_spent(name)),
                 "delta_lifetime_limit": config.policy.max_delta_lifetime,
                 "delta_remaining": max(config.policy.max_delta_lifetime - delta, 0.0),
