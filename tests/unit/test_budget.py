@@ -228,7 +228,7 @@ def shared(
         secret_id=b"s" * 16, fingerprint=b"f" * 32, epsilon=epsilon,
     )  # fmt: skip
     digest = study.encode().ljust(32, b"-")
-    about = {
+    about: dict[str, object] = {
         "delta": delta, "study_digest": digest, "study_id": study, "recipient": "everyone", "artifact_sha256": b"a" * 32,
         "size": 9, "at": NOW,
     }  # fmt: skip
