@@ -55,6 +55,7 @@ def init(
     def relative(path: Path) -> str:
         return os.path.relpath(path.resolve(), folder.resolve())
 
+    kept = (folder / "party.toml").exists()
     path = init_party(folder, name=name, federation=relative(federation), table=relative(table), id_column=id_column)
     payload = {
         "party_toml": str(path),
@@ -64,7 +65,7 @@ def init(
     if emit(payload, form=form):
         return
     console = text_console()
-    console.print(f"wrote {path}; read it: its policy decides what may leave")
+    console.print(f"{'kept' if kept else 'wrote'} {path}; read it: its policy decides what may leave")
     console.print(f"made {folder / 'state'} with the site secret: back it up, and never give it to anyone")
     console.print("next: certificate, keys and linkage key where party.toml says, then: verticil party check")
 

@@ -109,7 +109,7 @@ async def run_party(
         started: told the port at which peers are served.
         simulation: releases of studies between peers say that everything ran on one machine.
         seed_derived: they say that the parties' secrets come from a seed.
-        accept_older: charge what the miner has and the ledger does not know, in place of refusing to go on.
+        accept_older: charge what the audit log or the miner knows and the ledger does not, in place of refusing to go on.
         stop: ends the daemon in good order.
         clock: UTC now.
 
@@ -148,7 +148,8 @@ async def run_party(
             f"{config.path.name}: peer: missing, and federation '{config.federation.name}' has no miner",
             hint="say in [peer] where this party serves its peers: listen and advertise",
         )
-    with await asyncio.to_thread(Site.open, config) as site, contextlib.closing(DaemonLock(config.state_directory)):
+    opening = functools.partial(Site.open, config, accept_older=accept_older)
+    with await asyncio.to_thread(opening) as site, contextlib.closing(DaemonLock(config.state_directory)):
         node = Node(
             site=site,
             spool=Spool(config.state_directory / "spool"),

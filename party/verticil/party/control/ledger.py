@@ -179,10 +179,12 @@ class Ledger:
             )
         )
 
-    def units_sent(self, study_digest: bytes) -> frozenset[int]:
-        """Units of a study that there are rows for."""
-        rows = self._database.rows("SELECT DISTINCT unit FROM ledger WHERE study_digest = ?", (study_digest,))
-        return frozenset(cast("int", unit) for (unit,) in rows)
+    def columns_sent(self, study_digest: bytes) -> frozenset[tuple[str, ...]]:
+        """The variables of each unit of a study that there are rows for."""
+        rows = self._database.rows(
+            "SELECT DISTINCT variables FROM ledger WHERE study_digest = ? AND unit <> ?", (study_digest, SHARED)
+        )
+        return frozenset(tuple(json.loads(cast("str", variables))) for (variables,) in rows)
 
     def mend(
         self, release: Release, *, study_digest: bytes, study_id: str, unit: int, recipient: str, at: datetime
@@ -192,7 +194,7 @@ class Ledger:
         Of what data it was, and its bytes, nobody here remembers: `release` has the fingerprint of no data, so a further
         release of these columns counts as one of changed data (``on_data_change``).
         """
-        self._insert(
+        self.put_back(
             release,
             version_tag=b"",
             charged=release.epsilon,
@@ -292,7 +294,7 @@ class Ledger:
                 raise Refusal(
                     "DATA_CHANGED", message, hint="policy.on_data_change changed while the study ran; submit it again"
                 )
-            self._insert(
+            self.put_back(
                 release,
                 version_tag=version_tag,
                 charged=assessment.charge,
@@ -345,7 +347,7 @@ class Ledger:
             earlier = (shared,) if along_with is None else (shared, replace(shared, codebook_digest=along_with))
             charge = 0.0 if any(map(self._has, earlier)) else shared.epsilon
             self.check_room(shared.dataset, finite_total([charge]), policy)
-            self._insert(
+            self.put_back(
                 shared,
                 version_tag=b"",
                 charged=charge,
@@ -395,7 +397,7 @@ class Ledger:
                 hint="the limit is policy.max_epsilon_lifetime; a release with the same matrices as before costs nothing",
             )
 
-    def _insert(
+    def put_back(
         self,
         release: Release,
         *,
@@ -409,6 +411,7 @@ class Ledger:
         size: int,
         at: datetime,
     ) -> None:
+        """Write a row as it had been written, or as it must have been, without asking any limit; arguments as for `record`."""
         dataset, sources, codebook, transition, secret = release.draw
         self._database.write(
             "INSERT INTO ledger (at, study_digest, study_id, unit, variables, dataset, sources, codebook_digest,"

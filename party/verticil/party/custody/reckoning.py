@@ -19,13 +19,13 @@ from verticil.party.control.approval import parsed
 from verticil.party.control.holdings import origins, release_of
 from verticil.party.control.site import Site
 from verticil.party.control.state import Task
+from verticil.party.custody.recall import NO_DATA, OLDER_HINT, entry
 from verticil.party.evidence.audit import DAEMON, Event, What
 from verticil.shared.errors import Refusal
 
 __all__ = ["reckon"]
 
 RECIPIENT = "miner"
-_NO_DATA = bytes(32)
 
 
 def reckon(site: Site, task: Task, *, deleted: Collection[int], accept_older: bool, at: dt.datetime) -> None:
@@ -43,9 +43,9 @@ def reckon(site: Site, task: Task, *, deleted: Collection[int], accept_older: bo
         Misuse, DataFault: with `accept_older`, party.toml or the tables do not say any more where the columns came from.
     """
     study = parsed(task.effective or task.proposal)
-    missing = sorted({*task.units_received, *deleted} - site.ledger.units_sent(task.digest))
-    own = study.units_of(site.config.name)
-    missing = [unit for unit in missing if unit in own]
+    sent, own = site.ledger.columns_sent(task.digest), study.units_of(site.config.name)
+    there = sorted({*task.units_received, *deleted})
+    missing = [unit for unit in there if unit in own and study.units[unit].variables not in sent]
     if not missing:
         return
     names = ", ".join(name for unit in missing for name in study.units[unit].variables)
@@ -54,12 +54,12 @@ def reckon(site: Site, task: Task, *, deleted: Collection[int], accept_older: bo
             "LEDGER_OLDER",
             f"study '{study.id}': the miner has columns of this party ({names}) that its ledger does not know:"
             " this state is older than what was sent",
-            hint="restore the newest backup; if there is none: verticil party run --accept-older charges them in full",
+            hint=f"{OLDER_HINT} charges them in full",
         )
     places = origins(site.config, study)
     with site.database.transaction():
         for unit in missing:
-            release = release_of(study, unit, places=places, fingerprint=_NO_DATA, site_secret=site.site_secret)
+            release = release_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret)
             event = Event(
                 what=What.LEDGER_MENDED,
                 who=DAEMON,
@@ -69,6 +69,7 @@ def reckon(site: Site, task: Task, *, deleted: Collection[int], accept_older: bo
                 epsilon=release.epsilon,
                 charged=release.epsilon,
                 recipient=RECIPIENT,
+                ledger=entry(release, unit=unit),
             )
             site.audit.record(event, at)
             site.ledger.mend(

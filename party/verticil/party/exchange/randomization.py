@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from verticil.party.control.holdings import Holding, columns_of, randomize
 from verticil.party.control.ledger import Release
 from verticil.party.control.site import Site
 from verticil.party.control.state import Artifact, StudyRecord
+from verticil.party.custody.recall import entry
 from verticil.party.evidence.audit import DAEMON, Event, What
 from verticil.party.exchange.spool import Spool
 from verticil.party.exchange.transfer import StoppedError
@@ -167,7 +168,9 @@ def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: 
         size=item.size,
         at=at,
     )
-    site.audit.record(unit_event(What.SEND, record, item, charged=charged, recipient=recipient), at)
+    said = unit_event(What.SEND, record, item, charged=charged, recipient=recipient)
+    told = entry(Release.from_json(item.facts), unit=item.unit, version_tag=item.version_tag)
+    site.audit.record(replace(said, ledger=told), at)
 
 
 def unit_event(

@@ -15,8 +15,9 @@ from collections.abc import Collection, Sequence
 from typing import Final, cast
 
 from verticil.party.control.holdings import Holding, origins
-from verticil.party.control.ledger import Release
+from verticil.party.control.ledger import SHARED, Release
 from verticil.party.control.secret import secret_id
+from verticil.party.custody.recall import entry
 from verticil.party.evidence.audit import DAEMON, Event, What
 from verticil.party.learner import learn_families, learn_scores, share_noise
 from verticil.party.peer.calls import MINER, PeerFailedError, WaitedForError, all_of
@@ -289,6 +290,7 @@ def _store_shared(
                 size=len(content),
                 sha256=hashlib.sha256(content).digest(),
                 recipient=recipient,
+                ledger=entry(release, unit=SHARED),
                 detail=str(kind),
             )
             site.audit.record(shared, work.node.clock())
