@@ -246,10 +246,10 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
             console.print(f"{failure['code']}: {failure['message']}", style="red", markup=False)
             if failure["hint"]:
                 console.print(f"hint: {failure['hint']}", markup=False)
-        elif study["approved"]:
+        elif study["approved"] or not str(study["stage"] or "waiting for approval").startswith("waiting for approval"):
             progress = f" {study['percent']} %" if study["percent"] else ""
             since = f" (since {study['since']})" if study["since"] else ""
-            approved = "" if study["revoked"] else "approved; "
+            approved = "approved; " if study["approved"] and not study["revoked"] else ""
             console.print(f"{approved}{study['stage']}{progress}{since}", markup=False)
         elif study["state"] == "awaiting_approval":
             console.print(
