@@ -28,6 +28,7 @@ from verticil.party.control.database import Database
 from verticil.party.control.ledger import LedgerRow, Release
 from verticil.party.control.site import Site
 from verticil.party.control.state import Artifact
+from verticil.party.custody.backup import backup, is_just_restored
 from verticil.party.exchange.randomization import enter_in_ledger
 from verticil.party.office import init_party
 from verticil.shared import durable
@@ -330,6 +331,40 @@ def test_a_damaged_log_still_gives_every_charge_that_can_be_read(
     assert "does not hold: audit.jsonl: line 2: it was changed" in mended["detail"]
     assert main(["party", "audit", "verify", "--config", spent.toml]) == 6
     capsys.readouterr()
+
+
+def test_an_old_backup_and_the_log_of_the_lost_state_give_the_whole_ledger(
+    carried_out: Spent, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spent, words = carried_out, "nine people in a garden"
+    clinic = spent.made.parties["clinic"]
+    spent.again()
+    before = spent.rows()
+    shutil.rmtree(spent.state)
+    shutil.copytree(spent.root / "new", spent.state)
+    backup(load_party(clinic / "party.toml"), tmp_path / "old", words)
+    spent.again()
+    missing(spent)
+    (tmp_path / "words").write_text(words)
+    command = ["party", "restore", str(tmp_path / "old"), "--passphrase-file", str(tmp_path / "words")]
+    log = spent.state / "audit.jsonl"
+    again = clinic.with_name("clinic-again")
+    assert main([*command, "--dir", str(again), "--audit-log", str(log)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("unless they sign it" in said) == (spent.model == "peer")
+    with Site.open(load_party(again / "party.toml")) as site:
+        assert [dataclasses.replace(row, number=0) for row in site.ledger.rows()] == [
+            dataclasses.replace(row, number=0) for row in before
+        ]
+        site.audit.verify()
+        assert is_just_restored(site.config, site.database)
+    log.write_bytes(log.read_bytes()[5:])
+    backup(load_party(again / "party.toml"), tmp_path / "newer", words)
+    command[2] = str(tmp_path / "newer")
+    assert main([*command, "--dir", str(tmp_path / "none"), "--audit-log", str(log)]) == 6
+    assert "does not begin with the lines" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+    shutil.rmtree(again)
 
 
 def test_lines_of_the_program_before_are_charged_to_every_data_set_that_they_can_be_of(spent: Spent) -> None:

@@ -40,6 +40,10 @@ __all__ = ["NO_DATA", "OLDER_HINT", "check_traces", "entry", "open_database"]
 NO_DATA: Final = bytes(32)
 """In place of a fingerprint, where nobody knows any more of what data something was."""
 OLDER_HINT: Final = "restore the newest backup; only if there is none: verticil party run --accept-older"
+_WITH_LOG: Final = (
+    "restore the newest backup with this log: verticil party restore FILE --dir DIR --audit-log {log};"
+    " only if there is none: verticil party run --accept-older charges what the log tells"
+)
 
 _CHARGES: Final = frozenset({str(What.SEND), str(What.SHARED), str(What.LEDGER_MENDED)})
 _FIRST_LINES: Final = 3
@@ -158,7 +162,7 @@ def _recall(database: Database, config: PartyConfig, *, accept_older: bool, read
                 _write_back(ledger, missing, config.datasets, at)
             return
         if not accept_older:
-            raise _older(f"{database.path}: this state is older than the audit log beside it", missing)
+            raise _older(f"{database.path}: this state is older than the audit log beside it", log.path, missing)
         problem = _problem(data)
         _write_back(ledger, missing, config.datasets, at)
         said = f"{len(missing)} charges read back from this log{problem and f', which does not hold: {problem}'}"
@@ -290,14 +294,16 @@ def _problem(data: bytes) -> str:
 
 def _lost(directory: Path, charges: Sequence[_Charge]) -> Refusal:
     return _older(
-        f"{directory / DATABASE}: the state database is missing or empty, and an audit log is beside it", charges
+        f"{directory / DATABASE}: the state database is missing or empty, and an audit log is beside it",
+        directory / FILE_NAME,
+        charges,
     )
 
 
-def _older(what: str, charges: Sequence[_Charge]) -> Refusal:
+def _older(what: str, log: Path, charges: Sequence[_Charge]) -> Refusal:
     total = finite_total([charge.charged for charge in charges])
     return Refusal(
         "LEDGER_OLDER",
         f"{what}; {len(charges)} charges in the log, epsilon {total:.4g} in all, are not in the ledger",
-        hint=f"{OLDER_HINT} charges what {FILE_NAME} tells",
+        hint=_WITH_LOG.format(log=log),
     )
