@@ -113,7 +113,7 @@ async def run_party(
         started: told the port at which peers are served.
         simulation: releases of studies between peers say that everything ran on one machine.
         seed_derived: they say that the parties' secrets come from a seed.
-        accept_older: charge what the audit log or the miner knows and the ledger does not, in place of refusing to go on.
+        accept_older: charge what the audit log, the miner or peers know and the ledger does not, in place of refusing to go on.
         stop: ends the daemon in good order.
         clock: UTC now.
 
@@ -175,7 +175,7 @@ async def run_party(
                 simulation=simulation,
                 seed_derived=seed_derived,
             )
-            between = PeerNode(work, peers, started=started)
+            between = PeerNode(work, peers, started=started, accept_older=accept_older)
 
         def write(line: RefusedLine, at: dt.datetime) -> None:
             site.audit.record(Event(what=What.REFUSED, who=line.who, detail=line.detail), at)

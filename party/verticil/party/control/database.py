@@ -146,7 +146,13 @@ CREATE TABLE peer_deletion (             -- `signer` says that it deleted what w
   PRIMARY KEY (digest, signer, party)
 ) STRICT;
 """
-_VERSION_5: Final = ""
+_GIVEN_TO_PEERS: Final = """
+CREATE TABLE kept_approval (             -- Model I: a peer's signed approval of a study that has ended (verticil.party.peer)
+  digest BLOB NOT NULL, party TEXT NOT NULL, signed BLOB NOT NULL,
+  PRIMARY KEY (digest, party)
+) STRICT;
+"""
+_VERSION_5: Final = _GIVEN_TO_PEERS
 
 _STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS + _CONFIRMATIONS, _VERSION_5)
 """Step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is never changed."""

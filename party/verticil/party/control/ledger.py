@@ -186,6 +186,11 @@ class Ledger:
         )
         return frozenset(tuple(json.loads(cast("str", variables))) for (variables,) in rows)
 
+    def has_shared(self, study_digest: bytes) -> bool:
+        """Whether there is a row of shared statistics of a study."""
+        query = "SELECT 1 FROM ledger WHERE study_digest = ? AND unit = ? LIMIT 1"
+        return bool(self._database.rows(query, (study_digest, SHARED)))
+
     def mend(
         self, release: Release, *, study_digest: bytes, study_id: str, unit: int, recipient: str, at: datetime
     ) -> None:

@@ -43,7 +43,7 @@ from verticil.shared.transport.parts import fetch_bytes
 from verticil.shared.transport.peer import Peer
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
-__all__ = ["collect_statements", "find_structure", "learn_parameters"]
+__all__ = ["EVERYONE", "collect_statements", "find_structure", "learn_parameters"]
 
 EVERYONE: Final = "everyone"
 MINER_NAME: Final = "miner"
