@@ -276,34 +276,68 @@ def test_accept_older_that_is_killed_at_any_durable_step_charges_all_of_it_once(
     assert deaths >= 3
 
 
-def test_a_process_killed_between_the_line_and_the_row_is_no_older_state_and_its_row_is_written(spent: Spent) -> None:
-    def send() -> float:
-        """A column that was never sent before, up to the moment before its bytes leave."""
-        with Site.open(load_party(Path(spent.toml))) as site:
-            (record,) = site.state.studies()
-            release = Release(
-                variables=("smoker",),
-                dataset="people",
-                sources=("smoker",),
-                codebook_digest=bytes(32),
-                transition_digest=bytes(32),
-                secret_id=bytes(16),
-                fingerprint=bytes(31) + b"f",
-                epsilon=1.5,
-            )
-            item = Artifact(
-                unit=0,
-                effective_digest=record.task.effective_digest,
-                sha256=bytes(32),
-                size=60,
-                facts=release.to_json(),
-                version_tag=b"",
-            )
-            enter_in_ledger(site, record, item, "analyst", NOW)
-            return site.ledger.rows()[-1].charged
+def send(spent: Spent, sha256: bytes = bytes(32)) -> float:
+    """A column that was never sent before, up to the moment before its bytes leave; what it is charged."""
+    with Site.open(load_party(Path(spent.toml))) as site:
+        (record,) = site.state.studies()
+        release = Release(
+            variables=("smoker",),
+            dataset="people",
+            sources=("smoker",),
+            codebook_digest=sha256,
+            transition_digest=bytes(32),
+            secret_id=bytes(16),
+            fingerprint=bytes(31) + b"f",
+            epsilon=1.5,
+        )
+        item = Artifact(
+            unit=0,
+            effective_digest=record.task.effective_digest,
+            sha256=sha256,
+            size=60,
+            facts=release.to_json(),
+            version_tag=b"",
+        )
+        enter_in_ledger(site, record, item, "analyst", NOW)
+        return site.ledger.rows()[-1].charged
 
+
+def flipped(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[40] ^= 1  # in the first page: all that follows is void
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda state: (state / "party.sqlite-wal").unlink(),
+        lambda state: flipped(state / "party.sqlite-wal"),
+        lambda state: (state / "party.sqlite").unlink(),  # its log stays
+    ],
+)
+def test_a_lost_or_flipped_write_ahead_log_is_an_older_state(spent: Spent, harm: Callable[[Path], None]) -> None:
+    total = spent.spent()
+
+    def sends_and_dies() -> None:
+        held = Database(spent.state)  # so that nobody writes the log back into the database
+        for number in range(2):
+            send(spent, bytes([number]) * 32)
+        held.changed()
+        os._exit(0)
+
+    assert forked(sends_and_dies, dies_at=0)
+    assert (spent.state / "party.sqlite-wal").stat().st_size > 0
+    harm(spent.state)
+    with pytest.raises(Refusal, match="LEDGER_OLDER"):
+        spent.rows()
+    spent.accept()
+    assert spent.spent() == total + 3.0
+
+
+def test_a_process_killed_between_the_line_and_the_row_is_no_older_state_and_its_row_is_written(spent: Spent) -> None:
     before, total, died, written = len(spent.rows()), spent.spent(), 0, list[int]()
-    while not forked(send, dies_at=died + 1):
+    while not forked(lambda: send(spent), dies_at=died + 1):
         died += 1
         if len(spent.rows()) > before:  # opened, and nobody is asked
             written.append(died)
@@ -313,8 +347,8 @@ def test_a_process_killed_between_the_line_and_the_row_is_no_older_state_and_its
         spent.again()
     assert 0 < len(written) < died
     spent.again()
-    assert not forked(send, dies_at=written[0])
-    assert send() == 0.0  # what the killed process had charged is not charged again
+    assert not forked(lambda: send(spent), dies_at=written[0])
+    assert send(spent) == 0.0  # what the killed process had charged is not charged again
     assert spent.spent() == total + 1.5
 
 
