@@ -347,6 +347,10 @@ def test_a_process_killed_between_the_line_and_the_row_is_no_older_state_and_its
         spent.again()
     assert 0 < len(written) < died
     spent.again()
+    for number in range(1, 4):  # one after the other, each in its own transaction
+        assert not forked(lambda number=number: send(spent, bytes([number]) * 32), dies_at=written[0])
+        assert spent.spent() == total + 1.5 * number
+    spent.again()
     assert not forked(lambda: send(spent), dies_at=written[0])
     assert send(spent) == 0.0  # what the killed process had charged is not charged again
     assert spent.spent() == total + 1.5

@@ -326,7 +326,7 @@ def holds_nothing(directory: Path) -> bool:
         contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10.0)) as opened,
     ):
         (version,) = opened.execute("PRAGMA user_version").fetchone()
-    return version == 0
+    return bool(version == 0)
 
 
 class DaemonLock:

@@ -46,8 +46,14 @@ _WITH_LOG: Final = (
 )
 
 _CHARGES: Final = frozenset({str(What.SEND), str(What.SHARED), str(What.LEDGER_MENDED)})
-_FIRST_LINES: Final = 3
-"""No more does the first transaction of a state write, which a kill can leave without its anchor."""
+_OF_A_NEW_STATE: Final = frozenset(
+    {
+        *(What.CONFIGURATION, What.CERTIFICATE, What.CERTIFICATE_ENDS, What.STUDY_SEEN, What.REFUSED, What.RESTORED),
+        *(TORN_LINE, LOG_BROKEN),
+    }
+)
+"""What can stand in a log whose database never came to know a line of it, because each process was killed with its first.
+Everything else is said of studies that the database knows."""
 _UNIT_UNKNOWN: Final = -2
 _PARTS: Final = ("codebook_digest", "transition_digest", "secret_id", "fingerprint")
 
@@ -152,14 +158,15 @@ def _recall(database: Database, config: PartyConfig, *, accept_older: bool, read
         data = _read(log.path)  # before the first look into the database, which may then only know more
         lines, head = _lines(data), log.head()
         ledger = Ledger(database)
-        follows = head.number and str(dict(*lines[head.number - 1 : head.number]).get("hash")) == head.hash.hex()
+        last = lines[head.number - 1] if 0 < head.number <= len(lines) else {}
+        follows = last.get("hash") == head.hash.hex()
         new = lines[head.number :] if follows else lines  # no line up to the anchor can be one that is not known
         missing = _missing(new, ledger)
-        if not missing and (head.number or len(lines) <= _FIRST_LINES):
-            return
-        if follows and _one_transaction(new):
+        is_lost = missing and not (follows and _one_transaction(new))
+        if not is_lost and (head.number or all(line.get("event") in _OF_A_NEW_STATE for line in lines)):
             if not read_only:
                 _write_back(ledger, missing, config.datasets, at)
+                log.catch_up()
             return
         if not accept_older:
             raise _older(f"{database.path}: this state is older than the audit log beside it", log.path, missing)

@@ -209,6 +209,10 @@ class AuditLog:
             raise disk_fault(error, self.path) from None
         return size == self.head().size
 
+    def catch_up(self) -> None:
+        """See `ChainedLog.catch_up`."""
+        self._log.catch_up()
+
     def verify(self) -> Verified:
         """Check the whole log against itself and against the anchor.
 

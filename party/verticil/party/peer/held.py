@@ -11,6 +11,7 @@ lies can make a party charge what it had approved to send, once, and nothing els
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import logging
 import math
@@ -33,6 +34,7 @@ from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.study.approval import check_approval, parse_approval
 from verticil.shared.study.document import Study
+from verticil.shared.transport.peer import Peer
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 __all__ = ["charge_held", "held_of"]
@@ -100,10 +102,9 @@ async def charge_held(node: Node, peers: Peers, names: Collection[str]) -> tuple
         after = b""
         for _ in range(_MOST_STUDIES):
             request = peer_pb2.GetDeletionRequest(study_digest=after, held=True)
+            call = functools.partial(_ask, request)
             try:
-                reply = await peers.ask(
-                    name, lambda peer, request=request: peer.get_deletion(request), what="what it has of this party"
-                )
+                reply = await peers.ask(name, call, what="what it has of this party")
             except (WaitedForError, PeerFailedError) as error:
                 _log.warning(
                     "'%s' does not say what it has of this party, and nothing of that is charged: %s", name, error
@@ -120,6 +121,10 @@ async def charge_held(node: Node, peers: Peers, names: Collection[str]) -> tuple
 
     answered = await asyncio.gather(*(ask(name) for name in names))
     return tuple(name for name, heard in zip(names, answered, strict=True) if not heard)
+
+
+async def _ask(request: peer_pb2.GetDeletionRequest, peer: Peer) -> peer_pb2.GetDeletionReply:
+    return await peer.get_deletion(request)
 
 
 def _charge(node: Node, peer: str, held: peer_pb2.Held) -> None:

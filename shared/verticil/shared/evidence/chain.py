@@ -131,6 +131,17 @@ class ChainedLog:
             self._anchor.set_head(head)
             return head.size - len(lines)
 
+    def catch_up(self) -> None:
+        """Take the whole lines that follow the anchor's for known: a process was killed before it could.
+
+        Raises:
+            DataFault: as `append`.
+        """
+        with self._anchor.transaction(), self._opened() as descriptor:
+            anchor = self._anchor.head()
+            if os.fstat(descriptor).st_size > anchor.size:
+                self._anchor.set_head(_follow(_read(descriptor, anchor.size), anchor) or anchor)
+
     def verify(self) -> Verified:
         """Check the whole log against itself and against the anchor.
 
