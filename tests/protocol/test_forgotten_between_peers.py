@@ -17,7 +17,7 @@ from verticil.party.control.ledger import LedgerRow
 from verticil.party.control.site import Site
 from verticil.party.custody.backup import BETWEEN_PEERS, backup, restore
 from verticil.party.daemon import run_party
-from verticil.shared.errors import PeerFault
+from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.study.reading import read_study
@@ -155,14 +155,18 @@ async def start(
     running.append(
         asyncio.create_task(run_party(load_party(toml), peers=network, accept_older=accept_older, stop=stop))
     )
-    await until(lambda: "clinic" in services)
+    await until(lambda: "clinic" in services or running[-1].done())
+    if running[-1].done():
+        stop.set()
     if later:
         running.append(insurer())
     if accept_older:
         async with asyncio.timeout(30):
             await network.charged.wait()
     stop.set()
-    await asyncio.gather(*running)
+    for outcome in await asyncio.gather(*running, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
     return rows(toml)
 
 
@@ -222,3 +226,14 @@ async def test_what_a_peer_does_not_prove_is_not_charged(restored: Restored) -> 
     for number, lie in enumerate(lies):
         assert await start(restored, toml, accept_older=True, lie=lie) == (), number
     assert told(await start(restored, toml, accept_older=True, lie=changed())) == told(restored.before)
+
+
+async def test_the_daemon_refuses_without_the_database_and_reads_the_log_back_when_people_say_so(
+    restored: Restored,
+) -> None:
+    for path in (restored.clinic.parent / "state").glob("party.sqlite*"):
+        path.unlink()
+    with pytest.raises(Refusal, match="LEDGER_OLDER"):
+        await start(restored, restored.clinic, accept_older=False)
+    mended = await start(restored, restored.clinic, accept_older=True)
+    assert told(mended) == told(restored.before)  # by the log; that the peer has it, too, is not charged again
