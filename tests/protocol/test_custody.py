@@ -258,7 +258,13 @@ def lying(federation: Federation, digest: bytes, lie: Callable[[coordinator_pb2.
 
 
 async def lives_and_charges_nothing_for(
-    federation: Federation, folder: Path, digest: bytes, lie: Callable[[coordinator_pb2.StudyTask], None], other: bytes
+    federation: Federation,
+    folder: Path,
+    digest: bytes,
+    lie: Callable[[coordinator_pb2.StudyTask], None],
+    other: bytes,
+    *,
+    accept_older: bool,
 ) -> str:
     """Run a daemon that is lied to about one study until another one is carried out; what people read of the first."""
     stop, config = asyncio.Event(), load_party(folder / "party.toml")
@@ -268,7 +274,7 @@ async def lives_and_charges_nothing_for(
             if place == folder
             else federation.run(place, stop)
         )
-        for place, accept_older in ((folder, True), (federation.made.parties["south"], False))
+        for place in (folder, federation.made.parties["south"])
     ]
     await federation.in_state(other, State.ESTIMATING)
     stop.set()
@@ -279,8 +285,9 @@ async def lives_and_charges_nothing_for(
     return str(stage)
 
 
+@pytest.mark.parametrize("accept_older", [False, True])
 async def test_a_miner_that_claims_columns_of_a_study_that_nobody_approved_ends_and_charges_nothing(
-    federation: Federation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    federation: Federation, capsys: pytest.CaptureFixture[str], accept_older: bool
 ) -> None:
     north = federation.made.parties["north"]
     toml = north / "party.toml"
@@ -298,7 +305,7 @@ async def test_a_miner_that_claims_columns_of_a_study_that_nobody_approved_ends_
         task.units_received[:] = [0]
         task.receipts.append(shown)
 
-    stage = await lives_and_charges_nothing_for(federation, north, unasked, lie, wanted)
+    stage = await lives_and_charges_nothing_for(federation, north, unasked, lie, wanted, accept_older=accept_older)
     assert stage.startswith("the miner claims to have columns of this party (sex) and shows no approval and receipt")
     capsys.readouterr()
     assert main(["party", "status", "--config", str(toml)]) == 0
@@ -397,7 +404,7 @@ async def test_what_a_miner_of_the_program_before_tells_of_a_forgotten_send_make
         task.ClearField("approval")
         task.ClearField("receipts")
 
-    stage = await lives_and_charges_nothing_for(federation, older, second, says_less, third)
+    stage = await lives_and_charges_nothing_for(federation, older, second, says_less, third, accept_older=False)
     assert "shows no approval and receipt" in stage
     assert {row["digest"] for row in rows(older)} == {first.hex(), third.hex()}
 
