@@ -63,7 +63,15 @@ from verticil.shared.evidence.chain import verify as verify_audit
 from verticil.shared.formats import json_document, model_json
 from verticil.shared.formats.artifact import pack, unpack
 from verticil.shared.formats.deletion import Deletion, deletion_body, parse_deletion
-from verticil.shared.formats.peer_deletion import Deleted, PeerDeletion, parse_peer_deletion, peer_deletion_body
+from verticil.shared.formats.peer_deletion import (
+    Deleted,
+    PeerDeletion,
+    PeerHolding,
+    parse_peer_deletion,
+    parse_peer_holding,
+    peer_deletion_body,
+    peer_holding_body,
+)
 from verticil.shared.identity.authority import create_authority, issue, open_authority
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import load_credentials, load_private_key, read_certificates, read_private_file
@@ -216,6 +224,15 @@ def make_decoders(
         Deletion(study_digest=bytes(32), study_id="hearts", party="clinic", artifacts={0: bytes(32)}, why="revoked",
                  miner="miner", deleted_at=now)
     )  # fmt: skip
+    held_at_peer = peer_holding_body(
+        PeerHolding(
+            study_digest=bytes(32),
+            party="clinic",
+            columns={0: Deleted(sha256=bytes(32), size=9)},
+            parameters=Deleted(sha256=bytes(32), size=11),
+            peer="insurer",
+        )
+    )
     deleted_at_peer = peer_deletion_body(
         PeerDeletion(study_digest=bytes(32), study_id="hearts", party="clinic", columns={0: Deleted(sha256=bytes(32), size=9)},
                      parameters=None, ended="withdrawn", peer="insurer", deleted_at=now)
@@ -276,6 +293,7 @@ def make_decoders(
         ),
         "shared.formats.deletion.parse_deletion": Decoder(parse_deletion, deletion),
         "shared.formats.peer_deletion.parse_peer_deletion": Decoder(parse_peer_deletion, deleted_at_peer),
+        "shared.formats.peer_deletion.parse_peer_holding": Decoder(parse_peer_holding, held_at_peer),
         "shared.formats.json_document.parse": Decoder(
             lambda data: json_document.parse(data, source="x"), (release / "manifest.json").read_bytes()
         ),
@@ -454,6 +472,7 @@ NAMES = (
     "shared.formats.artifact.unpack",
     "shared.formats.deletion.parse_deletion",
     "shared.formats.peer_deletion.parse_peer_deletion",
+    "shared.formats.peer_deletion.parse_peer_holding",
     "shared.formats.json_document.parse",
     "shared.formats.model_json.read",
     "shared.release.statement.parse_statement",

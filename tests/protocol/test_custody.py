@@ -10,20 +10,23 @@ import datetime as dt
 import json
 import shutil
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import rfc8785
 
 from verticil.cli.main import main
 from verticil.miner.config import load_miner
 from verticil.miner.service.node import MinerNode
+from verticil.party import office
 from verticil.party.alignment.workshop import Workshop
 from verticil.party.config import load_party
 from verticil.party.control.site import Site
 from verticil.party.custody.backup import backup, restore
 from verticil.party.custody.purge import purge
+from verticil.party.custody.reckoning import proven
 from verticil.party.custody.sealing import seal, unseal
 from verticil.party.daemon import run_party
 from verticil.party.evidence import reports
@@ -37,7 +40,7 @@ from verticil.shared.study.states import State
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.simulation.provision import DEMO_LIMITS, Provisioned, provision
 from verticil.simulation.provision import Site as Place
-from verticil.wire.v1 import control_pb2
+from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
 WORDS = "nine people in a garden"
 CHEAP = 2**10
@@ -237,6 +240,190 @@ async def federation_goes_on(federation: Federation, folder: Path) -> None:
     stop.set()
     await running
     assert len(rows(folder)) == 2
+
+
+class Liar(InMemoryCoordinator):
+    """The miner, except for what it tells of one study."""
+
+    lie: Callable[[coordinator_pb2.StudyTask], None]
+    digest: bytes
+
+    async def poll(self, request: coordinator_pb2.PollRequest) -> coordinator_pb2.PollReply:
+        reply = await super().poll(request)
+        for task in reply.tasks:
+            if task.study_digest == self.digest:
+                self.lie(task)
+        return reply
+
+
+def lying(federation: Federation, digest: bytes, lie: Callable[[coordinator_pb2.StudyTask], None]) -> Any:
+    def dial() -> Liar:
+        liar = Liar(federation.node.coordinator, Identity(federation="trial", role=Role.PARTY, name="north"))
+        liar.digest, liar.lie = digest, lie
+        return liar
+
+    return dial
+
+
+async def lives_and_charges_nothing_for(
+    federation: Federation,
+    folder: Path,
+    digest: bytes,
+    lie: Callable[[coordinator_pb2.StudyTask], None],
+    other: bytes,
+    *,
+    accept_older: bool,
+) -> str:
+    """Run a daemon that is lied to about one study until another one is carried out; what people read of the first."""
+    stop, config = asyncio.Event(), load_party(folder / "party.toml")
+    running = [
+        asyncio.create_task(
+            run_party(config, lying(federation, digest, lie), stop=stop, accept_older=accept_older)
+            if place == folder
+            else federation.run(place, stop)
+        )
+        for place in (folder, federation.made.parties["south"])
+    ]
+    await federation.in_state(other, State.ESTIMATING)
+    stop.set()
+    await asyncio.gather(*running)
+    assert {row["digest"] for row in rows(folder) if row["recipient"] == "miner"} & {digest.hex()} == set()
+    studies: Any = office.status(config)["studies"]
+    (stage,) = (study["stage"] for study in studies if study["digest"] == digest.hex())
+    return str(stage)
+
+
+@pytest.mark.parametrize("accept_older", [False, True])
+async def test_a_miner_that_claims_columns_of_a_study_that_nobody_approved_ends_and_charges_nothing(
+    federation: Federation, capsys: pytest.CaptureFixture[str], accept_older: bool
+) -> None:
+    north = federation.made.parties["north"]
+    toml = north / "party.toml"
+    toml.write_text(toml.read_text().replace('approval = "auto"', 'approval = "manual"'))
+    unasked, wanted = await federation.submit("unasked"), await federation.submit("wanted")
+    await noticed_by(federation, north, wanted)
+    key = ["--key", str(north / "secrets" / "approver.key")]
+    assert main(["party", "approve", "wanted", "--as", "demo@north", *key, "--config", str(toml)]) == 0
+    shown = receipt_of(federation, unasked)
+
+    def lie(task: coordinator_pb2.StudyTask) -> None:
+        task.state = common_pb2.STUDY_STATE_UPLOADING
+        task.effective, task.effective_digest = task.proposal, task.study_digest
+        task.approved = task.pseudonyms_complete = task.alignment_confirmed = True
+        task.units_received[:] = [0]
+        task.receipts.append(shown)
+
+    stage = await lives_and_charges_nothing_for(federation, north, unasked, lie, wanted, accept_older=accept_older)
+    assert stage.startswith("the miner claims to have columns of this party (sex) and shows no approval and receipt")
+    capsys.readouterr()
+    assert main(["party", "status", "--config", str(toml)]) == 0
+    assert "the miner claims to have columns" in capsys.readouterr().out.replace("\n", " ")
+
+
+def receipt_of(federation: Federation, digest: bytes, **other: object) -> common_pb2.Signed:
+    """A receipt that the miner signs, of a column that never came."""
+    body = {
+        "artifact_sha256": "0" * 64,
+        "size": 100,
+        "n_records": 300,
+        "party": "north",
+        "unit": 0,
+        "variables": ["sex"],
+        "effective_digest": digest.hex(),
+        "proposal_digest": digest.hex(),
+        "miner": "miner",
+        "received_at": f"{utc_now():%Y-%m-%dT%H:%M:%SZ}",
+    }
+    config = load_miner(federation.made.miner / "miner.toml")
+    return SigningKey.load(config.signing_key, config.certificate).sign(rfc8785.dumps({**body, **other}))  # type: ignore[arg-type]
+
+
+async def test_a_send_counts_only_with_the_partys_own_approval_and_the_miners_receipt_of_it(
+    federation: Federation,
+) -> None:
+    north, south = federation.made.parties["north"], federation.made.parties["south"]
+    await federation.carry_out("first", north=north)
+    await federation.carry_out("second", north=north)
+    task, other = await told(federation, "north")
+    (foreign, _) = await told(federation, "south")
+    config = load_party(north / "party.toml")
+    authority = config.federation.ca_certificate.read_bytes()
+    keys = {name: load_party(folder / "party.toml") for name, folder in (("north", north), ("south", south))}
+    signer = {name: SigningKey.load(its.signing_key, its.certificate) for name, its in keys.items()}
+
+    def shown(deleted: tuple[int, ...] = (), **lies: Any) -> frozenset[int]:
+        said = coordinator_pb2.StudyTask.FromString(task.SerializeToString())
+        for name, value in lies.items():
+            said.ClearField(name)  # type: ignore[arg-type]
+            if value is not None:
+                getattr(said, name).extend(value) if name == "receipts" else getattr(said, name).CopyFrom(value)
+        return proven(site, said, deleted=deleted, authority=authority, revoked={})
+
+    with Site.open(config) as site:
+        assert shown() == {0}
+        assert shown(deleted=(0,), receipts=[]) == {0}  # signed to be deleted is signed to have been there
+        body = rfc8785.dumps({**json.loads(task.approval.body), "approver": "somebody"})
+        (true,) = task.receipts
+        for approval in (
+            None,
+            foreign.approval,
+            other.approval,
+            signer["south"].sign(task.approval.body),
+            common_pb2.Signed(body=body, signature=task.approval.signature, certificate=task.approval.certificate),
+        ):
+            assert shown(approval=approval) == frozenset()
+        changes: tuple[dict[str, object], ...] = (
+            {"proposal_digest": other.study_digest.hex()},
+            {"effective_digest": other.effective_digest.hex()},
+            {"party": "south"},
+            {"unit": 1},
+            {"unit": -1},
+            {"variables": ["region"]},
+            {"artifact_sha256": None},
+            {"received_at": "yesterday"},
+            {"received_at": "1999-01-01T00:00:00Z"},
+        )
+        said = json.loads(true.body)
+        assert shown(receipts=[receipt_of(federation, b"", **said)]) == {0}
+        for change in changes:
+            assert shown(receipts=[receipt_of(federation, b"", **{**said, **change})]) == frozenset(), change
+        assert shown(receipts=[signer["north"].sign(true.body)]) == frozenset()
+        assert shown(receipts=list(other.receipts)) == frozenset()
+        assert shown(receipts=[common_pb2.Signed(body=b"[]")]) == frozenset()
+
+
+async def told(federation: Federation, party: str) -> list[coordinator_pb2.StudyTask]:
+    miner = InMemoryCoordinator(federation.node.coordinator, Identity(federation="trial", role=Role.PARTY, name=party))
+    return list((await miner.poll(coordinator_pb2.PollRequest())).tasks)
+
+
+async def test_what_a_miner_of_the_program_before_tells_of_a_forgotten_send_makes_only_that_study_wait(
+    federation: Federation, tmp_path: Path
+) -> None:
+    north = federation.made.parties["north"]
+    first = await federation.carry_out("first", north=north)
+    older = north.with_name("north-older")
+    backup(load_party(north / "party.toml"), tmp_path / "old", WORDS)
+    second = await federation.carry_out("second", north=north)
+    restore(tmp_path / "old", older, WORDS)
+    third = await federation.submit("third")
+
+    def says_less(task: coordinator_pb2.StudyTask) -> None:
+        task.ClearField("approval")
+        task.ClearField("receipts")
+
+    stage = await lives_and_charges_nothing_for(federation, older, second, says_less, third, accept_older=False)
+    assert "shows no approval and receipt" in stage
+    assert {row["digest"] for row in rows(older)} == {first.hex(), third.hex()}
+
+
+async def noticed_by(federation: Federation, folder: Path, digest: bytes) -> None:
+    """A daemon runs until it has heard of a study."""
+    stop = asyncio.Event()
+    running = asyncio.create_task(federation.run(folder, stop))
+    await noticed(folder, digest)
+    stop.set()
+    await running
 
 
 async def noticed(folder: Path, digest: bytes) -> None:

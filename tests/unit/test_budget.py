@@ -203,6 +203,7 @@ def test_room_is_kept_until_a_study_ends_and_what_two_studies_send_alike_needs_i
     (folder / "state" / FILE_NAME).rename(folder / "state" / "old.sqlite")
     for side in ("-wal", "-shm"):
         (folder / "state" / f"{FILE_NAME}{side}").unlink(missing_ok=True)
+    (folder / "state" / "audit.jsonl").rename(folder / "state" / "old.jsonl")
     with Database(folder / "state", create=True):
         pass
     with Site.open(config_of(folder)) as site:

@@ -128,13 +128,13 @@ def test_nothing_is_wrong(site: Site, capsys: pytest.CaptureFixture[str]) -> Non
     code, checks = examine(site.clinic / "party.toml", capsys)
     assert (code, {check["level"] for check in checks}) == (0, {"ok"}), checks
     assert [check["check"] for check in checks] == [
-        "configuration", "certificate", "signing certificate", *["private files"] * 4, "data set 'people'", "disk", "deny-list",
-        "proxy", "name resolution", "TCP", "TLS", "accepted", "protocol version", "clock",
+        "configuration", "certificate", "signing certificate", *["private files"] * 4, "state", "data set 'people'", "disk",
+        "deny-list", "proxy", "name resolution", "TCP", "TLS", "accepted", "protocol version", "clock",
     ]  # fmt: skip
     code, checks = examine(site.home / "miner" / "miner.toml", capsys)
     assert (code, {check["level"] for check in checks}) == (0, {"ok", "warn"}), checks
     assert main(["doctor", str(site.clinic / "party.toml")]) == 0
-    assert "17 ok, 0 warnings, 0 failed" in capsys.readouterr().out
+    assert "18 ok, 0 warnings, 0 failed" in capsys.readouterr().out
 
 
 def swap_identity(site: Site) -> None:

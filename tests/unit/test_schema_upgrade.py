@@ -43,7 +43,7 @@ def test_every_older_schema_becomes_the_present_one_with_all_its_rows(version: i
         assert (hearts.study_id, hearts.approval, hearts.n_votes, hearts.n_common) == ("hearts", b"{}", 1, 1234)
         assert (lungs.study_id, lungs.denial_sent, lungs.revocation_sent) == ("lungs", True, None)
         assert Ledger(database).spent("people") == 2.5
-        assert Ledger(database).units_sent(hearts.digest) == {0}
+        assert Ledger(database).columns_sent(hearts.digest) == {("smoker",)}
         with pytest.raises(sqlite3.IntegrityError, match="never changed"):
             database.write("UPDATE ledger SET charged = 0")
     after = contents(tmp_path)

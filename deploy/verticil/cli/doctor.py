@@ -118,6 +118,7 @@ async def _of_party(path: Path) -> AsyncIterator[Finding]:
         yield finding
     if config.peer is not None and config.federation.relays:
         yield _sealing(config)
+    yield _state(config)
     for finding in _tables(config):
         yield finding
     yield check_disk(config.state_directory, reserve_bytes=_PARTY_RESERVE_BYTES)
@@ -226,6 +227,18 @@ def _tables(config: PartyConfig) -> Iterator[Finding]:
             yield failed(check, fault)
         else:
             yield ok(check, f"readable, {len(names)} columns")
+
+
+def _state(config: PartyConfig) -> Finding:
+    from verticil.party.control.site import Site
+    from verticil.shared.doctor.findings import failed, ok, warn
+
+    try:
+        with Site.look(config) as site:
+            return ok("state", f"{len(site.ledger.rows())} ledger rows, and all that the audit log tells is in them")
+    except VerticilError as error:
+        known = error.code == "LEDGER_OLDER"
+        return failed("state", error) if known else warn("state", error.message, error.hint)
 
 
 def _sealing(config: PartyConfig) -> Finding:

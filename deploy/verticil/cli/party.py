@@ -62,6 +62,7 @@ def init(
     def relative(path: Path) -> str:
         return os.path.relpath(path.resolve(), folder.resolve())
 
+    kept = (folder / "party.toml").exists()
     path = init_party(folder, name=name, federation=relative(federation), table=relative(table), id_column=id_column)
     payload = {
         "party_toml": str(path),
@@ -71,7 +72,7 @@ def init(
     if emit(payload, form=form):
         return
     console = text_console()
-    console.print(f"wrote {path}; read it: its policy decides what may leave")
+    console.print(f"{'kept' if kept else 'wrote'} {path}; read it: its policy decides what may leave")
     console.print(f"made {folder / 'state'} with the site secret: back it up, and never give it to anyone")
     console.print("next: certificate, keys and linkage key where party.toml says, then: verticil party check")
 
@@ -256,10 +257,10 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
             console.print(f"{failure['code']}: {failure['message']}", style="red", markup=False)
             if failure["hint"]:
                 console.print(f"hint: {failure['hint']}", markup=False)
-        elif study["approved"]:
+        elif study["approved"] or not str(study["stage"] or "waiting for approval").startswith("waiting for approval"):
             progress = f" {study['percent']} %" if study["percent"] else ""
             since = f" (since {study['since']})" if study["since"] else ""
-            approved = "" if study["revoked"] else "approved; "
+            approved = "approved; " if study["approved"] and not study["revoked"] else ""
             console.print(f"{approved}{study['stage']}{progress}{since}", markup=False)
         elif study["state"] == "awaiting_approval":
             console.print(

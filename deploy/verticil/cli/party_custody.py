@@ -61,12 +61,18 @@ def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")],
     folder: Annotated[Path, typer.Option("--dir", help="Folder to make; an empty one is taken.")],
     passphrase_file: PassphraseOption = None,
+    audit_log: Annotated[
+        Path | None,
+        typer.Option(
+            "--audit-log", help="state/audit.jsonl of the state that is lost: what it tells besides is charged."
+        ),
+    ] = None,
     form: FormatOption = Format.text,
 ) -> None:
     """Make a site's folder again. What was sent since the backup its ledger does not know: the daemon asks the miner."""
     from verticil.party.custody.backup import restore as make
 
-    facts = make(file, folder, _passphrase(passphrase_file, twice=False))
+    facts = make(file, folder, _passphrase(passphrase_file, twice=False), audit_log=audit_log)
     if emit(facts, form=form):
         return
     console = text_console()
@@ -75,6 +81,8 @@ def restore(
         console.print(f"{origin} is now {facts['folder']}/{path}: move it to where party.toml names it", markup=False)
     if facts["problem"]:
         console.print(f"[yellow]look here first[/]: {facts['problem']}")
+    if facts.get("between_peers"):
+        console.print(str(facts["between_peers"]), style="yellow", markup=False)
     console.print("stop the old node for good before you start this one: two of them keep two ledgers")
 
 

@@ -26,6 +26,7 @@ import contextlib
 import datetime as dt
 import functools
 import hashlib
+import logging
 import os
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -35,6 +36,7 @@ from verticil.party import office
 from verticil.party.config import PartyConfig, load_party, require_marked_authority
 from verticil.party.control.database import DaemonLock
 from verticil.party.control.site import Site
+from verticil.party.custody.backup import BETWEEN_PEERS, is_just_restored
 from verticil.party.evidence.audit import Event, What
 from verticil.party.exchange.delivery import Node
 from verticil.party.exchange.spool import Spool
@@ -63,6 +65,8 @@ from verticil.shared.transport.coordinator import Coordinator
 from verticil.shared.transport.serving.metrics import Metrics
 
 __all__ = ["dial", "note_certificate", "probe", "run_party"]
+
+_log = logging.getLogger(__name__)
 
 
 def dial(config: PartyConfig, credentials: CredentialSource, revocations: Revocations = NOBODY_REVOKED) -> Coordinator:
@@ -109,7 +113,7 @@ async def run_party(
         started: told the port at which peers are served.
         simulation: releases of studies between peers say that everything ran on one machine.
         seed_derived: they say that the parties' secrets come from a seed.
-        accept_older: charge what the miner has and the ledger does not know, in place of refusing to go on.
+        accept_older: charge what the audit log, the miner or peers know and the ledger does not, in place of refusing to go on.
         stop: ends the daemon in good order.
         clock: UTC now.
 
@@ -148,7 +152,10 @@ async def run_party(
             f"{config.path.name}: peer: missing, and federation '{config.federation.name}' has no miner",
             hint="say in [peer] where this party serves its peers: listen and advertise",
         )
-    with await asyncio.to_thread(Site.open, config) as site, contextlib.closing(DaemonLock(config.state_directory)):
+    opening = functools.partial(Site.open, config, accept_older=accept_older)
+    with await asyncio.to_thread(opening) as site, contextlib.closing(DaemonLock(config.state_directory)):
+        if config.peer is not None and await asyncio.to_thread(is_just_restored, config, site.database):
+            _log.warning("this state was restored from a backup: %s", BETWEEN_PEERS)
         node = Node(
             site=site,
             spool=Spool(config.state_directory / "spool"),
@@ -168,7 +175,7 @@ async def run_party(
                 simulation=simulation,
                 seed_derived=seed_derived,
             )
-            between = PeerNode(work, peers, started=started)
+            between = PeerNode(work, peers, started=started, accept_older=accept_older)
 
         def write(line: RefusedLine, at: dt.datetime) -> None:
             site.audit.record(Event(what=What.REFUSED, who=line.who, detail=line.detail), at)

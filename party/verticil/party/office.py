@@ -15,6 +15,7 @@ from typing import Final
 
 from verticil.party.config import PartyConfig
 from verticil.party.control import approval, policy
+from verticil.party.control.database import holds_nothing
 from verticil.party.control.holdings import columns_of
 from verticil.party.control.site import Site, Verdict, init_state
 from verticil.party.control.state import Heartbeat, StudyRecord, stamp
@@ -59,6 +60,8 @@ def init_party(
 ) -> Path:
     """Set a party up: party.toml with a policy that permits little, the state directory and the site secret.
 
+    One that was broken off before the state was whole is finished; a party.toml that is there by then stays as it is.
+
     Args:
         directory: made when absent.
         name: the party's name, as in its certificate.
@@ -71,12 +74,16 @@ def init_party(
 
     Raises:
         Misuse: FILE_EXISTS, CONFIG_INVALID.
-        DataFault: DISK_FULL, STATE_CORRUPT.
+        Refusal: LEDGER_OLDER, there was a state here.
+        DataFault: DISK_FULL, STATE_CORRUPT, SECRET_MISSING.
     """
     if not is_name(name):
         raise Misuse("CONFIG_INVALID", f"name: got '{name[:80]}', expected 1 to 63 of A-Z a-z 0-9 _ -")
     path = directory / "party.toml"
+    was_whole = not holds_nothing(directory / "state")
     init_state(directory / "state")
+    if path.exists() and not was_whole:
+        return path
     text = _TEMPLATE
     for key, value in {"NAME": name, "FEDERATION": federation, "TABLE": table, "ID": id_column}.items():
         text = text.replace(f'"{key}"', json.dumps(value, ensure_ascii=False))

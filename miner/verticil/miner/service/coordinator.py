@@ -139,7 +139,10 @@ class Coordinator:
         for digest, version_now in self._session.catalogue.versions().items():
             if known.get(digest) == version_now or not self._session.concerns(digest, party):
                 continue
-            task = self._task(self._session.record(digest), party)
+            record = self._session.record(digest)
+            task = self._task(record, party)
+            if digest not in known:
+                _prove(task, record, party)
             size += task.ByteSize() + 16
             if tasks and size > _REPLY_BYTES:
                 break
@@ -470,6 +473,13 @@ class Coordinator:
         """Hand out what others left for the party; see `Relay.take`."""
         with self._presence.call(identity.name):
             return await self._relay.take(identity.name, request)
+
+
+def _prove(task: coordinator_pb2.StudyTask, record: StudyRecord, party: str) -> None:
+    """Show the party what it signed, and what was signed for it: a ledger that was restored from an old backup asks for both."""
+    if (given := record.approvals.get(party)) is not None:
+        task.approval.CopyFrom(_signed(given))
+        task.receipts.extend(_signed(record.columns[unit].receipt) for unit in task.units_received)
 
 
 def end_of(record: StudyRecord, state: State) -> common_pb2.ErrorDetail | None:

@@ -124,7 +124,7 @@ async def import_bundle(
     Args:
         config: party.toml.
         file: the bundle.
-        accept_older: the state comes from a backup: go on from what the miner has, and charge it.
+        accept_older: the state comes from a backup: go on from what the audit log and the miner have, and charge it.
         clock: UTC now.
 
     Raises:
@@ -134,7 +134,7 @@ async def import_bundle(
         Refusal: LEDGER_OLDER.
         DataFault: STATE_LOCKED, DISK_FULL and others of this machine.
     """
-    async with _opened(config, clock) as (node, folder):
+    async with _opened(config, clock, accept_older=accept_older) as (node, folder):
         arrival = receive(
             file,
             federation=config.federation.name,
@@ -192,12 +192,17 @@ async def take_releases(config: PartyConfig, folder: Path, *, clock: Clock = utc
 
 
 @contextlib.asynccontextmanager
-async def _opened(config: PartyConfig, clock: Clock) -> AsyncGenerator[tuple[Node, Path]]:
+async def _opened(
+    config: PartyConfig, clock: Clock, *, accept_older: bool = False
+) -> AsyncGenerator[tuple[Node, Path]]:
     credentials = load_credentials(
         config.certificate, config.key, config.federation, role=Role.PARTY, name=config.name, at=clock()
     )
     require_marked_authority(config, is_demo=credentials.is_demo)
-    with Site.open(config) as site, contextlib.closing(DaemonLock(config.state_directory)):
+    with (
+        Site.open(config, accept_older=accept_older) as site,
+        contextlib.closing(DaemonLock(config.state_directory)),
+    ):
         folder = config.state_directory / CARRIED_FOLDER
         folder.mkdir(mode=0o700, exist_ok=True)
         site.note_configuration(clock())

@@ -12,7 +12,7 @@ import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -21,7 +21,7 @@ from verticil.shared.disk import files_exhausted, is_database_full, is_disk_full
 from verticil.shared.durable import commit
 from verticil.shared.errors import DataFault
 
-__all__ = ["FILE_NAME", "SCHEMA_VERSION", "Cell", "DaemonLock", "Database", "Row", "disk_fault"]
+__all__ = ["FILE_NAME", "SCHEMA_VERSION", "Cell", "DaemonLock", "Database", "Row", "disk_fault", "holds_nothing"]
 
 FILE_NAME: Final = "party.sqlite"
 SCHEMA_VERSION: Final = 5
@@ -174,7 +174,13 @@ INSERT INTO delta_charge
   WHERE l.unit = -1 AND l.charged > 0 AND l.charged < 9e999
   GROUP BY l.study_digest, l.dataset, l.codebook_digest;
 """
-_VERSION_5: Final = _SUBMITTERS + _BUDGET
+_GIVEN_TO_PEERS: Final = """
+CREATE TABLE kept_approval (             -- Model I: a peer's signed approval of a study that has ended (verticil.party.peer)
+  digest BLOB NOT NULL, party TEXT NOT NULL, signed BLOB NOT NULL,
+  PRIMARY KEY (digest, party)
+) STRICT;
+"""
+_VERSION_5: Final = _SUBMITTERS + _BUDGET + _GIVEN_TO_PEERS
 
 _STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS + _CONFIRMATIONS, _VERSION_5)
 """Step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is never changed."""
@@ -208,14 +214,15 @@ class Database:
     def __init__(self, directory: Path, *, create: bool = False, read_only: bool = False) -> None:
         self.path = directory / FILE_NAME
         self._read_only = read_only
-        if not create and not self.path.exists():
+        if not create and holds_nothing(directory):
             raise DataFault(
                 "STATE_CORRUPT",
                 f"{self.path}: no state database",
-                hint="run `verticil party init`, or restore your backup",
+                hint="restore your backup; if `verticil party init` was broken off here, run it again",
             )
         self._lock = threading.RLock()
         self._depth = 0
+        self._undo: list[Callable[[], None]] = []
         with _mapped(self.path):
             self._connection = sqlite3.connect(
                 f"{self.path.absolute().as_uri()}?mode=ro" if read_only else self.path,
@@ -298,10 +305,18 @@ class Database:
                         self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
+                    with contextlib.suppress(OSError):
+                        for undo in reversed(self._undo):  # nobody else writes yet
+                            undo()
                     self._connection.execute("ROLLBACK")
                 raise
             finally:
                 self._depth -= 1
+                self._undo.clear()
+
+    def undo_with(self, undo: Callable[[], None]) -> None:
+        """Have `undo` called if the transaction that is under way is rolled back: it takes back what is not in the database."""
+        self._undo.append(undo)
 
     def write(self, statement: str, values: Sequence[Cell] = ()) -> int:
         """Run one statement in a transaction; returns the number of rows it changed."""
@@ -323,6 +338,23 @@ class Database:
         (row,) = self.rows("PRAGMA data_version")
         (version,) = row
         return version if isinstance(version, int) else 0
+
+
+def holds_nothing(directory: Path) -> bool:
+    """Whether the state database is missing, of zero length, or without tables: lost, or its making was broken off.
+
+    Raises:
+        DataFault: STATE_CORRUPT, it cannot be read.
+    """
+    path = directory / FILE_NAME
+    if not path.exists() or not path.stat().st_size:
+        return True
+    with (
+        _mapped(path),
+        contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10.0)) as opened,
+    ):
+        (version,) = opened.execute("PRAGMA user_version").fetchone()
+    return bool(version == 0)
 
 
 class DaemonLock:

@@ -189,10 +189,17 @@ class Ledger:
             )
         )
 
-    def units_sent(self, study_digest: bytes) -> frozenset[int]:
-        """Units of a study that there are rows for."""
-        rows = self._database.rows("SELECT DISTINCT unit FROM ledger WHERE study_digest = ?", (study_digest,))
-        return frozenset(cast("int", unit) for (unit,) in rows)
+    def columns_sent(self, study_digest: bytes) -> frozenset[tuple[str, ...]]:
+        """The variables of each unit of a study that there are rows for."""
+        rows = self._database.rows(
+            "SELECT DISTINCT variables FROM ledger WHERE study_digest = ? AND unit <> ?", (study_digest, SHARED)
+        )
+        return frozenset(tuple(json.loads(cast("str", variables))) for (variables,) in rows)
+
+    def has_shared(self, study_digest: bytes) -> bool:
+        """Whether there is a row of shared statistics of a study."""
+        query = "SELECT 1 FROM ledger WHERE study_digest = ? AND unit = ? LIMIT 1"
+        return bool(self._database.rows(query, (study_digest, SHARED)))
 
     def mend(
         self, release: Release, *, study_digest: bytes, study_id: str, unit: int, recipient: str, at: datetime
@@ -202,7 +209,7 @@ class Ledger:
         Of what data it was, and its bytes, nobody here remembers: `release` has the fingerprint of no data, so a further
         release of these columns counts as one of changed data (``on_data_change``).
         """
-        self._insert(
+        self.put_back(
             release,
             version_tag=b"",
             charged=release.epsilon,
@@ -346,7 +353,7 @@ class Ledger:
                 raise Refusal(
                     "DATA_CHANGED", message, hint="policy.on_data_change changed while the study ran; submit it again"
                 )
-            self._insert(
+            self.put_back(
                 release,
                 version_tag=version_tag,
                 charged=assessment.charge,
@@ -404,14 +411,11 @@ class Ledger:
             held = self.budget.held(study_digest)
             dataset = shared.dataset
             self.budget.check_room(dataset, new, policy, spent=self.spent(dataset), held=held.get(dataset, NOTHING))
-            if new.delta > 0:
-                self.budget.charge_delta(
-                    study_digest, study_id, shared.dataset, draw=shared.codebook_digest, delta=delta, at=at
-                )
-            self._insert(
+            self.put_back(
                 shared,
                 version_tag=b"",
                 charged=charge,
+                delta=new.delta,
                 study_digest=study_digest,
                 study_id=study_id,
                 unit=SHARED,
@@ -438,7 +442,7 @@ class Ledger:
         query = f"SELECT 1 FROM ledger WHERE {_SAME_DRAW} AND fingerprint = ? LIMIT 1"  # noqa: S608 (constant text)
         return bool(self._database.rows(query, (*release.draw, release.fingerprint)))
 
-    def _insert(
+    def put_back(
         self,
         release: Release,
         *,
@@ -451,29 +455,38 @@ class Ledger:
         artifact_sha256: bytes,
         size: int,
         at: datetime,
+        delta: float = 0.0,
     ) -> None:
+        """Write a row as it had been written, or as it must have been, without asking any limit.
+
+        Args, and those of `record`:
+            delta: of noise that is charged with it.
+        """
         dataset, sources, codebook, transition, secret = release.draw
-        self._database.write(
-            "INSERT INTO ledger (at, study_digest, study_id, unit, variables, dataset, sources, codebook_digest,"
-            " transition_digest, secret_id, fingerprint, version_tag, epsilon, charged, recipient, artifact_sha256, size)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                f"{at:%Y-%m-%dT%H:%M:%SZ}",
-                study_digest,
-                study_id,
-                unit,
-                json.dumps(release.variables),
-                dataset,
-                sources,
-                codebook,
-                transition,
-                secret,
-                release.fingerprint,
-                version_tag,
-                release.epsilon,
-                charged,
-                recipient,
-                artifact_sha256,
-                size,
-            ),
-        )
+        with self._database.transaction():
+            if delta > 0:
+                self.budget.charge_delta(study_digest, study_id, dataset, draw=codebook, delta=delta, at=at)
+            self._database.write(
+                "INSERT INTO ledger (at, study_digest, study_id, unit, variables, dataset, sources, codebook_digest,"
+                " transition_digest, secret_id, fingerprint, version_tag, epsilon, charged, recipient, artifact_sha256, size)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    f"{at:%Y-%m-%dT%H:%M:%SZ}",
+                    study_digest,
+                    study_id,
+                    unit,
+                    json.dumps(release.variables),
+                    dataset,
+                    sources,
+                    codebook,
+                    transition,
+                    secret,
+                    release.fingerprint,
+                    version_tag,
+                    release.epsilon,
+                    charged,
+                    recipient,
+                    artifact_sha256,
+                    size,
+                ),
+            )

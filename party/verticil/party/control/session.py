@@ -66,6 +66,7 @@ def plan(
     receipted: Set[int],
     review: Review | None = None,
     countersigns: bool = False,
+    unproven: str = "",
 ) -> Plan:
     """The next step for a study.
 
@@ -77,6 +78,7 @@ def plan(
         receipted: those of the spooled that the miner has signed for.
         review: the release that waits for countersignatures.
         countersigns: this party countersigns without a person (demo only).
+        unproven: what the miner claims to have and does not prove; the study waits until it does.
 
     Returns:
         The step; `Step.REST` when it is others' turn.
@@ -84,6 +86,8 @@ def plan(
     state = State(record.task.state)
     if (over := _over(record, state, spooled=spooled)) is not None:
         return over
+    if unproven:
+        return Plan(step=Step.REST, stage=unproven)
     if record.approval is None:
         return _before_approval(record, automatic=automatic)
     if not (record.task.approved and record.task.effective):

@@ -33,6 +33,7 @@ from verticil.party.control.people import FollowedPeople
 from verticil.party.control.secret import FILE_NAME as SECRET_FILE
 from verticil.party.control.secret import create_secret, read_secret
 from verticil.party.control.state import PartyState, StudyRecord
+from verticil.party.custody.recall import check_traces, open_database
 from verticil.party.decision.approvers import ApproverKey, check_vote, vote_body
 from verticil.party.decision.comparison import changes, data_changes
 from verticil.party.decision.minutes import Minutes, Vote
@@ -100,24 +101,26 @@ class Site:
     linkage_key: bytes = field(repr=False)
 
     @classmethod
-    def open(cls, config: PartyConfig) -> Site:
+    def open(cls, config: PartyConfig, *, accept_older: bool = False) -> Site:
         """Open the state directory of a party that was set up.
 
         Raises:
+            Refusal: LEDGER_OLDER, unless `accept_older` has what the audit log tells charged.
             DataFault: SECRET_MISSING, STATE_CORRUPT, DISK_FULL.
             Misuse: CONFIG_INVALID, the linkage key's file.
         """
         secret, key = read_secret(config.state_directory), read_key(config.linkage_key)
-        return cls._on(config, Database(config.state_directory), secret, key)
+        return cls._on(config, open_database(config, accept_older=accept_older), secret, key)
 
     @classmethod
     def look(cls, config: PartyConfig) -> Site:
         """Open the state directory to read it: the database refuses every write, and the secrets stay unread (they are empty).
 
         Raises:
+            Refusal: LEDGER_OLDER.
             DataFault: STATE_CORRUPT.
         """
-        return cls._on(config, Database(config.state_directory, read_only=True), b"", b"")
+        return cls._on(config, open_database(config, read_only=True), b"", b"")
 
     @classmethod
     def _on(cls, config: PartyConfig, database: Database, secret: bytes, key: bytes) -> Site:
@@ -481,12 +484,14 @@ def init_state(directory: Path, *, site_secret: bytes | None = None) -> None:
         site_secret: 32 bytes; None draws them from the operating system (anything else is for the simulation's ``--seed``).
 
     Raises:
-        DataFault: DISK_FULL, STATE_CORRUPT.
+        Refusal: LEDGER_OLDER, there was a database here.
+        DataFault: DISK_FULL, STATE_CORRUPT, SECRET_MISSING.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise disk_fault(error, directory) from None
+    check_traces(directory)
     if not (directory / SECRET_FILE).exists():
         create_secret(directory, secret=site_secret)
     Database(directory, create=True).close()

@@ -13,8 +13,8 @@ Promises
 - Restoring makes a new folder, whole or not at all, after the whole file was checked, and writes into the audit log that it did.
 
 A restored state is as old as its backup: it has forgotten what was sent since, and with it what that cost. `reckoning` finds this
-out from the miner. Between peers (Model I) nobody keeps account for another: after a restore there, lower the limits in
-party.toml by what was spent since.
+out from the miner, and `recall` from the audit log of the state that is lost, where there is one. Between peers (Model I) nobody
+can show it unless they sign what they have: `BETWEEN_PEERS` says so after a restore, and when the daemon starts after one.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ from typing import Final, cast
 from verticil.party.alignment.workshop import BLINDING_KEY
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.database import FILE_NAME as DATABASE
+from verticil.party.control.database import Database
 from verticil.party.control.site import Site
 from verticil.party.custody.sealing import seal, unseal
+from verticil.party.evidence.audit import FILE_NAME as AUDIT
 from verticil.party.evidence.audit import AuditLog, Event, What
 from verticil.shared.config import read_toml
 from verticil.shared.disk import write_fault
@@ -44,7 +46,14 @@ from verticil.shared.errors import GateFailed, Misuse
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.membership.revocation import FILE_NAME as DENY_LIST
 
-__all__ = ["backup", "restore"]
+__all__ = ["BETWEEN_PEERS", "backup", "is_just_restored", "restore"]
+
+BETWEEN_PEERS: Final = (
+    "between peers nobody can show what was sent after this backup was made, unless they sign it: start once with"
+    " `verticil party run --accept-older`, which charges what they sign that they have, and lower the limits in party.toml"
+    " by whatever else was spent since"
+)
+"""What a restored site without an account at a miner has to be told."""
 
 Facts = dict[str, object]
 
@@ -186,23 +195,29 @@ def _write(out: Path, data: Iterable[bytes]) -> int:
     return size
 
 
-def restore(file: Path, folder: Path, passphrase: str, *, at: dt.datetime | None = None) -> Facts:
+def restore(
+    file: Path, folder: Path, passphrase: str, *, audit_log: Path | None = None, at: dt.datetime | None = None
+) -> Facts:
     """Make a site's folder again.
 
     Args:
         file: the backup.
         folder: to make; an empty one is taken.
         passphrase: that opens the backup.
+        audit_log: of the state that is lost, which went on from the backup's: it takes that one's place, and what it tells is
+            charged.
         at: now.
 
     Returns: ``folder``, ``party``, ``made_at``, ``files``, ``ledger_rows``, ``audit_head``; ``elsewhere``: where the files lay
-        that were not below party.toml's folder, which are now below ``outside``; and ``problem``, what is not as it should be.
+        that were not below party.toml's folder, which are now below ``outside``; ``problem``, what is not as it should be; and
+        ``between_peers``, what a site with peers has to know.
 
     Raises:
         Misuse: FILE_EXISTS, the folder is not empty; FILE_MISSING, no backup.
-        GateFailed: BACKUP_INVALID, the passphrase, or the file was changed.
+        GateFailed: BACKUP_INVALID, the passphrase, or the file was changed; AUDIT_BROKEN, `audit_log` is another one's.
         DataFault: DISK_FULL, STATE_CORRUPT.
     """
+    newer = b"" if audit_log is None else _log_of(audit_log)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Misuse("FILE_EXISTS", f"{folder}: is not empty", hint="a backup is restored into a folder of its own")
     try:
@@ -212,6 +227,8 @@ def restore(file: Path, folder: Path, passphrase: str, *, at: dt.datetime | None
             made.mkdir(mode=0o700)
             with file.open("rb") as opened:
                 elsewhere, n_files = _unpack(unseal(opened, passphrase, file.name), made, file.name)
+            if audit_log is not None:
+                _go_on_from(made, newer, audit_log)
             sync_directory(made)
             rename(made, folder)
             sync_directory(folder.parent)
@@ -219,18 +236,44 @@ def restore(file: Path, folder: Path, passphrase: str, *, at: dt.datetime | None
         raise Misuse("FILE_MISSING", f"{file}: no such file", hint="made by: verticil party backup") from None
     except OSError as error:
         raise write_fault(error, folder) from None
-    return {**_note(folder, at if at is not None else utc_now()), "files": n_files, "elsewhere": dict(elsewhere)}
+    noted = _note(folder, at if at is not None else utc_now(), audit_log=audit_log is not None)
+    return {**noted, "files": n_files, "elsewhere": dict(elsewhere)}
 
 
-def _note(folder: Path, at: dt.datetime) -> Facts:
+def _log_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        raise Misuse(
+            "FILE_MISSING", f"{path}: cannot be read", hint="state/audit.jsonl of the state that is lost"
+        ) from None
+
+
+def _go_on_from(made: Path, newer: bytes, source: Path) -> None:
+    """Put an audit log in the place of the backup's, whose lines it begins with."""
+    (target,) = [database.with_name(AUDIT) for database in made.rglob(DATABASE)]
+    if not newer.startswith(target.read_bytes() if target.exists() else b""):
+        raise GateFailed(
+            "AUDIT_BROKEN",
+            f"{source}: does not begin with the lines of the backup's audit log",
+            hint="restore without it; keep it, and compare the two",
+        )
+    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(newer)
+        file.flush()
+        sync_file(file.fileno(), target)
+
+
+def _note(folder: Path, at: dt.datetime, *, audit_log: bool) -> Facts:
     """Check what was restored, and write down that it was, if party.toml finds what it names."""
     facts: Facts = {"folder": str(folder), "party_toml": str(folder / "party.toml")}
     try:
         config = load_party(folder / "party.toml")
     except Misuse as error:
         return {**facts, "ledger_rows": None, "audit_head": None, "problem": error.message}
-    with Site.open(config) as site:
+    with Site.open(config, accept_older=audit_log) as site:
         facts |= {"party": config.name, "ledger_rows": len(site.ledger.rows()), "audit_head": None, "problem": ""}
+        facts["between_peers"] = BETWEEN_PEERS if config.peer is not None else ""
         try:
             verified = AuditLog(site.database, config.state_directory).verify()
             facts["audit_head"] = verified.head.hex()
@@ -238,6 +281,15 @@ def _note(folder: Path, at: dt.datetime) -> Facts:
             facts["problem"] = error.message
         site.audit.record(Event(what=What.RESTORED, who="operator"), at)
         return facts
+
+
+def is_just_restored(config: PartyConfig, database: Database) -> bool:
+    """Whether nothing was done since this state was restored from a backup."""
+    passing = {What.CONFIGURATION, What.CERTIFICATE, What.CERTIFICATE_ENDS}
+    done = [
+        entry for entry in AuditLog(database, config.state_directory).entries() if entry.get("event") not in passing
+    ]
+    return bool(done) and done[-1].get("event") == What.RESTORED
 
 
 def _unpack(data: Iterator[bytes], folder: Path, name: str) -> tuple[Mapping[str, str], int]:

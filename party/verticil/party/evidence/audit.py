@@ -3,6 +3,7 @@
 Promises
 - ``state/audit.jsonl`` is a hash-chained log (`verticil.shared.evidence.chain`) whose head is in the database besides. Lines are
   written inside a write transaction of the database, one at a time across threads and processes.
+- A line whose transaction is rolled back is taken back; only a process that dies leaves one without it.
 - Whoever does something that leaves the site records it first; so the log may speak of a transfer that was then not begun,
   because the process died between the two, and is never silent about one that was.
 - It holds names, counts, digests and codes: no value of a table, no record id, no key.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -76,6 +78,7 @@ class Event:
         size, sha256: of the bytes that it is about.
         recipient: who gets them.
         peer_event: SHA-256 of what the other side signed about the same event.
+        ledger: what else the ledger's row says of it (`verticil.party.custody.recall.entry`).
         detail: a code, a count or what a person wrote; never a value of a table.
     """
 
@@ -90,6 +93,7 @@ class Event:
     sha256: bytes = b""
     recipient: str = ""
     peer_event: bytes = b""
+    ledger: Mapping[str, object] | None = None
     detail: str = ""
 
     def to_json(self) -> dict[str, object]:
@@ -106,6 +110,7 @@ class Event:
             "sha256": self.sha256.hex(),
             "recipient": self.recipient,
             "peer_event": self.peer_event.hex(),
+            "ledger": self.ledger,
             "detail": self.detail,
         }
         return {key: value for key, value in said.items() if value not in (None, "", [])}
@@ -176,7 +181,9 @@ class AuditLog:
 
     def record(self, event: Event, at: dt.datetime) -> None:
         """See `Audit.record`."""
-        self._log.append(event.to_json(), at)
+        with self._database.transaction():
+            begin = self._log.append(event.to_json(), at)
+            self._database.undo_with(lambda: os.truncate(self.path, begin))
 
     def note(self, what: What, sha256: bytes, at: dt.datetime, *, who: str = DAEMON, detail: str = "") -> None:
         """See `Audit.note`."""
@@ -187,6 +194,24 @@ class AuditLog:
             before = f"took the place of {cast('bytes', known[0][0]).hex()}" if known else "first seen"
             self.record(Event(what=what, who=who, sha256=sha256, detail=detail or before), at)
             self._database.write("INSERT OR REPLACE INTO in_force VALUES (?, ?)", (str(what), sha256))
+
+    def head(self) -> Head:
+        """The last line that the database knows of."""
+        return _Anchor(self._database).head()
+
+    def agrees(self) -> bool:
+        """Whether the file ends with the last line that the database knows of, as far as its size tells."""
+        try:
+            size = self.path.stat().st_size
+        except FileNotFoundError:
+            size = 0
+        except OSError as error:
+            raise disk_fault(error, self.path) from None
+        return size == self.head().size
+
+    def catch_up(self) -> None:
+        """See `ChainedLog.catch_up`."""
+        self._log.catch_up()
 
     def verify(self) -> Verified:
         """Check the whole log against itself and against the anchor.

@@ -31,6 +31,7 @@ from verticil.party.control.holdings import Holding
 from verticil.party.control.session import Plan, Step, plan
 from verticil.party.control.site import AUTOMATIC
 from verticil.party.control.state import Artifact, StudyRecord
+from verticil.party.custody.reckoning import claim_words, unknown_units
 from verticil.party.evidence.audit import DAEMON, Event, What
 from verticil.party.exchange import review
 from verticil.party.exchange.alignment import Linker, Pseudonyms, RowOrder, Rows, Turn
@@ -141,6 +142,7 @@ class Delivery:
         record = self._site.state.study(self._digest)
         study = approval.parsed(record.task.effective or record.task.proposal)
         spooled = self._site.state.artifacts(self._digest, record.task.effective_digest)
+        unknown = [name for variables in unknown_units(self._site, record.task) for name in variables]
         found = plan(
             record,
             automatic=self._site.config.policy.approval in {"auto", "rules"} and not self._for_people,
@@ -149,6 +151,7 @@ class Delivery:
             receipted=frozenset(unit for unit, item in spooled.items() if item.receipt is not None) | self._on_its_way,
             review=self._site.minutes.review(self._digest),
             countersigns=self._site.config.policy.approval == "auto",
+            unproven=claim_words(unknown) if unknown else "",
         )
         self._site.state.show(self._digest, found.stage, at=self._node.clock())
         return record, found

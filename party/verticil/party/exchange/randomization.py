@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from verticil.party.control.holdings import Holding, columns_of, randomize, shar
 from verticil.party.control.ledger import Release
 from verticil.party.control.site import Site
 from verticil.party.control.state import Artifact, StudyRecord
+from verticil.party.custody.recall import entry
 from verticil.party.evidence.audit import DAEMON, Event, What
 from verticil.party.exchange.spool import Spool
 from verticil.party.exchange.transfer import StoppedError
@@ -176,7 +177,7 @@ def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: 
 
 
 def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
-    if not site.ledger.units_sent(record.digest):  # what was randomized by an earlier version has no reservation
+    if not site.ledger.columns_sent(record.digest):  # what was randomized by an earlier version has no reservation
         spooled = site.state.artifacts(record.digest, record.task.effective_digest)
         effective = approval.parsed(record.task.effective)
         reserve(site, record, effective, {unit: Release.from_json(held.facts) for unit, held in spooled.items()})
@@ -192,7 +193,9 @@ def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: 
         size=item.size,
         at=at,
     )
-    site.audit.record(unit_event(What.SEND, record, item, charged=charged, recipient=recipient), at)
+    said = unit_event(What.SEND, record, item, charged=charged, recipient=recipient)
+    told = entry(Release.from_json(item.facts), unit=item.unit, version_tag=item.version_tag)
+    site.audit.record(replace(said, ledger=told), at)
 
 
 def unit_event(

@@ -17,7 +17,7 @@ from typing import Final
 
 from verticil.party.control.approval import parsed
 from verticil.party.control.state import Task
-from verticil.party.custody.reckoning import reckon
+from verticil.party.custody.reckoning import proven, reckon
 from verticil.party.evidence.audit import Event, What
 from verticil.party.exchange.node import Node
 from verticil.shared.errors import PeerFault
@@ -125,8 +125,9 @@ def remember(
             task.digest, study.id, told.deletion, authority=node.authority, at=at, revoked=node.revocations.since()
         )
     deletion = site.revocations.deletion(task.digest)
-    deleted = deletion.artifacts if deletion is not None else ()
-    reckon(site, task, deleted=tuple(deleted), accept_older=accept_older, at=at)
+    deleted = tuple(deletion.artifacts) if deletion is not None else ()
+    shown = proven(site, told, deleted=deleted, authority=node.authority, revoked=node.revocations.since())
+    reckon(site, task, deleted=deleted, shown=shown, accept_older=accept_older, at=at)
 
 
 def _task_of(told: coordinator_pb2.StudyTask) -> Task:

@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from verticil.party.control import approval
+from verticil.party.peer.held import charge_held
 from verticil.party.peer.network import PeerNetwork
 from verticil.party.peer.service import Answers
 from verticil.party.peer.steps.confirmation import collect_confirmations
@@ -43,6 +44,7 @@ class PeerNode:
         work: what all studies share.
         network: how peers reach this party.
         started: told the port, when there is one.
+        accept_older: charge first what the peers sign that they have of this party.
         backoff: waits between looks at a study; made anew for each.
     """
 
@@ -52,12 +54,14 @@ class PeerNode:
         network: PeerNetwork,
         *,
         started: Callable[[int], None] | None = None,
+        accept_older: bool = False,
         backoff: Callable[[], Backoff] = lambda: Backoff(
             first_seconds=FIRST_WAIT_SECONDS, growth=WAIT_GROWTH, longest_seconds=LONGEST_WAIT_SECONDS
         ),
     ) -> None:
         self._work = work
         self._network = network
+        self._accept_older = accept_older
         self._started = started
         self._backoff = backoff
         self._wake: dict[bytes, asyncio.Event] = {}
@@ -83,6 +87,12 @@ class PeerNode:
             async with self._network.serve(service) as port, asyncio.TaskGroup() as group:
                 if port is not None and self._started is not None:
                     self._started(port)
+                if self._accept_older:
+                    others = await self._charged(
+                        [name for name in self._work.node.site.config.federation.peers if name != self._work.me],
+                        failure,
+                    )
+                    group.create_task(self._charged_later(others, failure))
                 group.create_task(self._confirmed(failure))
                 while True:
                     for digest in await asyncio.to_thread(self._studies):
@@ -98,6 +108,20 @@ class PeerNode:
         finally:
             self._wake.clear()
             await self._work.peers.close()
+
+    async def _charged(self, names: Collection[str], failure: list[VerticilError]) -> tuple[str, ...]:
+        try:
+            return await charge_held(self._work.node, self._work.peers, names)
+        except VerticilError as error:
+            failure.append(error)
+            raise
+
+    async def _charged_later(self, names: Collection[str], failure: list[VerticilError]) -> None:
+        """Ask again those who did not answer, while this daemon runs."""
+        backoff = self._backoff()
+        while names:
+            await asyncio.sleep(backoff.next_seconds())
+            names = await self._charged(names, failure)
 
     async def _confirmed(self, failure: list[VerticilError]) -> None:
         """Ask the peers for the receipts of what they deleted after a revocation of this party, until all have confirmed."""

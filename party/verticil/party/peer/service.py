@@ -35,6 +35,7 @@ from verticil.party.exchange.delivery import Node
 from verticil.party.exchange.disclosure import outward
 from verticil.party.exchange.randomization import Agreed, agreement, enter_in_ledger
 from verticil.party.exchange.transfer import StoppedError
+from verticil.party.peer.held import held_of
 from verticil.party.peer.shelf import Item, Kind, LostError, Shelf, kept_after
 from verticil.party.peer.structure import known_structure
 from verticil.shared.alignment.statements import receiver, sender
@@ -182,11 +183,13 @@ class Answers:
         return peer_pb2.GetSignatureReply(manifest=common_pb2.Signed.FromString(body))
 
     async def GetDeletion(self, identity: Identity, request: peer_pb2.GetDeletionRequest) -> peer_pb2.GetDeletionReply:
-        """Sign what this party has deleted of the caller's; see `verticil.party.evidence.confirmations`.
+        """Sign what this party has deleted of the caller's; see `verticil.party.evidence.confirmations`. Or what it has: `held`.
 
         Raises:
             PeerFault: NOT_READY, the study goes on here, or not everything is deleted yet; PARTY_UNKNOWN.
         """
+        if request.held:
+            return peer_pb2.GetDeletionReply(held=await self._answer(identity.name, self._held, request.study_digest))
         body = await self._answer(identity.name, self._deletion, request.study_digest)
         return peer_pb2.GetDeletionReply(deletion=self._node.signing_key.sign(body))
 
@@ -369,6 +372,9 @@ class Answers:
             return self._shelf.read(record.digest, Kind.SIGNATURE, self._site.config.name)
         except LostError:
             raise PeerFault("NOT_READY", "the release is not assembled here yet") from None
+
+    def _held(self, caller: str, after: bytes) -> list[peer_pb2.Held]:
+        return held_of(self._node, self._shelf, caller, after)
 
     def _deletion(self, caller: str, digest: bytes) -> bytes:
         """The body of the statement. It is made when everything is gone, and stays as it was made first."""

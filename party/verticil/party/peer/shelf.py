@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -182,7 +183,8 @@ class Shelf:
         )
 
     def clear(self, digest: bytes, *, keep: frozenset[Kind] = frozenset()) -> None:
-        """Drop what nobody needs any more: rows first, then files. What had been a peer's stays known by its digest.
+        """Drop what nobody needs any more: rows first, then files. What had been a peer's stays known by its digest,
+        and a peer's approval as it was signed: who restores an old backup asks for both.
 
         Args:
             digest: of the study.
@@ -196,6 +198,9 @@ class Shelf:
             for (kind, name), item in self.items(digest).items():
                 if kind in keep:
                     continue
+                if kind is Kind.APPROVAL:
+                    with suppress(LostError):
+                        self._keep_approval(digest, name)
                 if kind in _SOMEBODYS:
                     self._database.write(
                         "INSERT OR REPLACE INTO dropped_item VALUES (?, ?, ?, ?, ?)",
@@ -228,6 +233,20 @@ class Shelf:
             (Kind(cast("str", kind)), cast("str", name)): Item(sha256=cast("bytes", sha256), size=cast("int", size))
             for kind, name, sha256, size in rows
         }
+
+    def approval(self, digest: bytes, party: str) -> bytes:
+        """A peer's approval as it signed it (a serialized `Signed`), also of a study that has ended; empty: there is none."""
+        rows = self._database.rows("SELECT signed FROM kept_approval WHERE digest = ? AND party = ?", (digest, party))
+        try:
+            return cast("bytes", rows[0][0]) if rows else self.read(digest, Kind.APPROVAL, party)
+        except LostError:
+            return b""
+
+    def _keep_approval(self, digest: bytes, party: str) -> None:
+        self._database.write(
+            "INSERT OR REPLACE INTO kept_approval VALUES (?, ?, ?)",
+            (digest, party, self.read(digest, Kind.APPROVAL, party)),
+        )
 
     def _files(self, digest: bytes) -> set[Path]:
         folder = self.folder(digest)

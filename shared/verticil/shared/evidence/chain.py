@@ -107,12 +107,15 @@ class ChainedLog:
         self._anchor = anchor
         self._fault = fault
 
-    def append(self, said: Mapping[str, object], at: dt.datetime) -> None:
+    def append(self, said: Mapping[str, object], at: dt.datetime) -> int:
         """Write a line; it is on the disk when this returns.
 
         Args:
             said: what it says; JSON values. ``n``, ``at``, ``previous`` and ``hash`` are added.
             at: when, UTC.
+
+        Returns:
+            Where in the file it begins.
 
         Raises:
             DataFault: what the anchor and `fault` raise; then nothing was written.
@@ -126,6 +129,18 @@ class ChainedLog:
                 head = Head(number=head.number + 1, hash=sha256, size=head.size + len(line))
             _append(descriptor, self.path, bytes(lines), end=head.size - len(lines))
             self._anchor.set_head(head)
+            return head.size - len(lines)
+
+    def catch_up(self) -> None:
+        """Take the whole lines that follow the anchor's for known: a process was killed before it could.
+
+        Raises:
+            DataFault: as `append`.
+        """
+        with self._anchor.transaction(), self._opened() as descriptor:
+            anchor = self._anchor.head()
+            if os.fstat(descriptor).st_size > anchor.size:
+                self._anchor.set_head(_follow(_read(descriptor, anchor.size), anchor) or anchor)
 
     def verify(self) -> Verified:
         """Check the whole log against itself and against the anchor.

@@ -122,6 +122,8 @@ class StudyTask(_message.Message):
     FAILURE_FIELD_NUMBER: _builtins.int
     REVIEW_MANIFEST_SHA256_FIELD_NUMBER: _builtins.int
     DELETION_FIELD_NUMBER: _builtins.int
+    APPROVAL_FIELD_NUMBER: _builtins.int
+    RECEIPTS_FIELD_NUMBER: _builtins.int
     SUBMITTER_FIELD_NUMBER: _builtins.int
     SUB_MODEL_FIELD_NUMBER: _builtins.int
     study_digest: _builtins.bytes
@@ -155,6 +157,14 @@ class StudyTask(_message.Message):
         """the miner has deleted this party's randomized columns; body: see verticil.shared.formats.deletion"""
 
     @_builtins.property
+    def approval(self) -> _common_pb2.Signed:
+        """What the miner has by the party's leave, told with a study that the party does not know yet: the approval as the party signed
+        it, and the miner's receipt of each unit in `units_received`. Without both a party's ledger takes nobody's word for a send.
+        """
+
+    @_builtins.property
+    def receipts(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Signed]: ...
+    @_builtins.property
     def sub_model(self) -> _common_pb2.Signed:
         """the study went on without parties, and `effective` is that; body: verticil.shared.study.sub_model"""
 
@@ -174,12 +184,14 @@ class StudyTask(_message.Message):
         failure: _common_pb2.ErrorDetail | None = ...,
         review_manifest_sha256: _builtins.bytes = ...,
         deletion: _common_pb2.Signed | None = ...,
+        approval: _common_pb2.Signed | None = ...,
+        receipts: _abc.Iterable[_common_pb2.Signed] | None = ...,
         submitter: _builtins.str = ...,
         sub_model: _common_pb2.Signed | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["deletion", b"deletion", "failure", b"failure", "sub_model", b"sub_model"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "deletion", b"deletion", "failure", b"failure", "sub_model", b"sub_model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "deletion", b"deletion", "effective", b"effective", "effective_digest", b"effective_digest", "failure", b"failure", "proposal", b"proposal", "pseudonyms_complete", b"pseudonyms_complete", "review_manifest_sha256", b"review_manifest_sha256", "state", b"state", "study_digest", b"study_digest", "sub_model", b"sub_model", "submitter", b"submitter", "units_received", b"units_received", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approval", b"approval", "approved", b"approved", "deletion", b"deletion", "effective", b"effective", "effective_digest", b"effective_digest", "failure", b"failure", "proposal", b"proposal", "pseudonyms_complete", b"pseudonyms_complete", "receipts", b"receipts", "review_manifest_sha256", b"review_manifest_sha256", "state", b"state", "study_digest", b"study_digest", "sub_model", b"sub_model", "submitter", b"submitter", "units_received", b"units_received", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -346,16 +346,20 @@ class GetDeletionRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STUDY_DIGEST_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
     study_digest: _builtins.bytes
     """of the proposal"""
+    held: _builtins.bool
+    """In place of a deletion: what the answering party has, or had, of the caller's, in studies whose digest is after `study_digest`."""
     def __init__(
         self,
         *,
         study_digest: _builtins.bytes = ...,
+        held: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["study_digest", b"study_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "study_digest", b"study_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -366,19 +370,59 @@ class GetDeletionReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     DELETION_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def deletion(self) -> _common_pb2.Signed:
         """body: see verticil.shared.formats.peer_deletion"""
+
+    @_builtins.property
+    def held(self) -> _containers.RepeatedCompositeFieldContainer[Global___Held]:
+        """in the order of digests; ask again after the last one, until there is none"""
 
     def __init__(
         self,
         *,
         deletion: _common_pb2.Signed | None = ...,
+        held: _abc.Iterable[Global___Held] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deletion", b"deletion"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deletion", b"deletion"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deletion", b"deletion", "held", b"held"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetDeletionReply: _TypeAlias = GetDeletionReply  # noqa: Y015
+
+@_typing.final
+class Held(_message.Message):
+    """What the answering party has, or had, of the caller's in one study. A ledger that was restored from an old backup asks for it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATEMENT_FIELD_NUMBER: _builtins.int
+    PROPOSAL_FIELD_NUMBER: _builtins.int
+    APPROVAL_FIELD_NUMBER: _builtins.int
+    proposal: _builtins.bytes
+    """of the study, canonical JSON"""
+    @_builtins.property
+    def statement(self) -> _common_pb2.Signed:
+        """body: see verticil.shared.formats.peer_deletion"""
+
+    @_builtins.property
+    def approval(self) -> _common_pb2.Signed:
+        """as the caller gave it: without it the statement is the answering party's word alone"""
+
+    def __init__(
+        self,
+        *,
+        statement: _common_pb2.Signed | None = ...,
+        proposal: _builtins.bytes = ...,
+        approval: _common_pb2.Signed | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "statement", b"statement"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "proposal", b"proposal", "statement", b"statement"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Held: _TypeAlias = Held  # noqa: Y015

@@ -14,9 +14,11 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Final, cast
 
+from verticil.party.control.budget import SHARED
 from verticil.party.control.holdings import Holding, origins
 from verticil.party.control.ledger import Release
 from verticil.party.control.secret import secret_id
+from verticil.party.custody.recall import entry
 from verticil.party.evidence.audit import DAEMON, Event, What
 from verticil.party.learner import learn_families, learn_scores, share_noise
 from verticil.party.peer.calls import MINER, PeerFailedError, WaitedForError, all_of
@@ -42,7 +44,7 @@ from verticil.shared.transport.parts import fetch_bytes
 from verticil.shared.transport.peer import Peer
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
-__all__ = ["collect_statements", "find_structure", "learn_parameters"]
+__all__ = ["EVERYONE", "collect_statements", "find_structure", "learn_parameters"]
 
 EVERYONE: Final = "everyone"
 MINER_NAME: Final = "miner"
@@ -265,11 +267,12 @@ def _store_shared(
         found = b"" if known is None else known.sha256
         basis, empty = _basis(work, turn, wanted_units(study, work.me, known), found), False
         along_with = scored if learned else None
+    delta = 0.0 if study.share is None or study.share.delta is None else study.share.delta
     with site.database.transaction():
         for release in () if empty else _shared(work, turn, holding, basis):
             charged = site.ledger.record_shared(
                 release,
-                delta=0.0 if study.share is None or study.share.delta is None else study.share.delta,
+                delta=delta,
                 policy=site.config.policy,
                 study_digest=turn.digest,
                 study_id=turn.record.study_id,
@@ -290,6 +293,7 @@ def _store_shared(
                 size=len(content),
                 sha256=hashlib.sha256(content).digest(),
                 recipient=recipient,
+                ledger=entry(release, unit=SHARED, delta=delta),
                 detail=str(kind),
             )
             site.audit.record(shared, work.node.clock())
