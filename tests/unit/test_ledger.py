@@ -104,7 +104,7 @@ def test_lifetime_budget_is_per_data_set_and_survives_everything(ledger):
     send(ledger, replace(RELEASE, transition_digest=b"T" * 32))
     third = replace(RELEASE, secret_id=b"S" * 16, fingerprint=b"9" * 32)
     with pytest.raises(
-        Refusal, match=r"data set 'people': epsilon 2 on top of 4 charged before, expected at most 5"
+        Refusal, match=r"data set 'people': epsilon 2 on top of what was charged before, expected at most 5"
     ) as caught:
         ledger.assess([third], POLICY)
     assert (caught.value.code, caught.value.exit_code) == ("BUDGET_EXCEEDED", 3)
@@ -117,7 +117,7 @@ def test_lifetime_budget_is_per_data_set_and_survives_everything(ledger):
 
 def test_units_of_one_study_are_summed_before_any_is_sent(ledger):
     units = [replace(RELEASE, sources=(name,)) for name in "abc"]
-    with pytest.raises(Refusal, match="epsilon 6 on top of 0"):
+    with pytest.raises(Refusal, match="epsilon 6 on top of what was"):
         ledger.assess(units, POLICY)
 
 

@@ -59,7 +59,7 @@ def test_the_worked_example_is_read_as_it_stands():
     assert len(study.schema) == 13
     age = study.schema[0]
     assert age.labels[:2] == ("[17,25)", "[25,30)")
-    assert (age.n_bins, age.n_states, age.integer, age.outside) == (8, 8, True, "error")
+    assert (age.n_bins, age.n_states, age.integer, age.outside) == (8, 8, True, "clamp")
     country = study.schema[study.schema.index("native-country")]
     assert country.other == "elsewhere"
     assert country.missing is not None

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from verticil.cli.output import epsilon_text, text_console
 
-__all__ = ["print_columns", "print_confirmations", "print_counts", "print_share"]
+__all__ = ["print_columns", "print_confirmations", "print_share", "print_table"]
 
 
 def print_confirmations(confirmations: Sequence[Mapping[str, object]]) -> None:
@@ -28,11 +28,24 @@ def print_confirmations(confirmations: Sequence[Mapping[str, object]]) -> None:
         )
 
 
-def print_counts(columns: Sequence[Mapping[str, object]]) -> None:
-    """What is wrong with the values of each column, as counts."""
+def print_table(table: Mapping[str, object]) -> None:
+    """What a study finds in one table: its columns' names and, where they were counted, what became of rows and values."""
+    console = text_console()
+    if "used_columns" not in table:
+        console.print(f"data set {table['dataset']}: {table['columns']} columns")
+        return
+    console.print(f"data set {table['dataset']}" + (f": {table['records']:,} records" if "records" in table else ""))
+    console.print(f"  of its columns this study uses {table['used_columns']} and not {table['extra_columns']}")
+    for name in cast("Sequence[str]", table["missing_columns"]):
+        console.print(f"  column '{name}' is missing", style="red", markup=False)
+    if "records" in table:
+        _print_counts(cast("Sequence[Mapping[str, object]]", table["columns"]))
+
+
+def _print_counts(columns: Sequence[Mapping[str, object]]) -> None:
     shown = Table(box=None, pad_edge=False)
     shown.add_column("column")
-    counted = ("missing", "other", "clamped", "unseen", "outside", "absent_categories")
+    counted = ("missing", "other", "clamped", "unseen", "absent_categories")
     for heading in counted:
         shown.add_column(heading.replace("_", " "), justify="right")
     for column in columns:

@@ -8,7 +8,8 @@ Promises
 - The lifetime sum is per data set name. A new fingerprint of the data, a new codebook, matrix or secret never resets it.
 - A changed version of data that was released before is refused unless the policy says otherwise (contract.md section 2): with
   ``sticky`` it is released with the same noise, which shows which values changed; with ``fresh`` a version tag draws new noise.
-  Either is charged.
+  Either is charged; and where either is accepted there must be room for it in the budget also when the data are the same, so that
+  the budget's answer does not tell whether they are.
 - Model I: a party's parameters and scores come from its raw data, so there is a row for them, too, before they leave: the epsilon
   of the noise on them, or infinite. Scores and parameters of a study are charged once, together, and there are no second ones:
   an approval is for one answer.
@@ -97,10 +98,13 @@ class Assessment:
     Attributes:
         version_tag: enters the noise key; empty but for fresh noise on a changed version.
         charge: epsilon, or 0 when the same values were charged before.
+        at_most: what there must be room for: the charge, or epsilon where the policy would accept changed data and these might
+            be.
     """
 
     version_tag: bytes
     charge: float
+    at_most: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +130,7 @@ def _charged_once(releases: Sequence[Release], found: Sequence[Assessment]) -> t
     charged: list[Assessment] = []
     for release, assessment in zip(releases, found, strict=True):
         values = (*release.draw, release.fingerprint, assessment.version_tag)
-        charged.append(replace(assessment, charge=0.0) if values in seen else assessment)
+        charged.append(replace(assessment, charge=0.0, at_most=0.0) if values in seen else assessment)
         seen.add(values)
     return tuple(charged)
 
@@ -205,22 +209,29 @@ class Ledger:
             at=at,
         )
 
-    def assess(self, releases: Sequence[Release], policy: Policy) -> tuple[Assessment, ...]:
+    def assess(
+        self, releases: Sequence[Release], policy: Policy, *, study_digest: bytes = b""
+    ) -> tuple[Assessment, ...]:
         """What sending `releases` would mean, without sending or writing anything.
+
+        Args:
+            releases: what would be sent.
+            policy: the limits.
+            study_digest: of the proposal; for what was charged to this very study there need be no room again.
 
         Raises:
             Refusal: DATA_CHANGED, EPSILON_INFINITE, BUDGET_EXCEEDED (column or lifetime).
         """
         with self._database.transaction():
-            found = _charged_once(releases, [self._assess_one(release, policy) for release in releases])
+            found = _charged_once(releases, [self._assess_one(release, policy, study_digest) for release in releases])
             for dataset in dict.fromkeys(release.dataset for release in releases):
-                charges = [
-                    item.charge for item, release in zip(found, releases, strict=True) if release.dataset == dataset
+                most = [
+                    item.at_most for item, release in zip(found, releases, strict=True) if release.dataset == dataset
                 ]
-                self.check_room(dataset, finite_total(charges), policy)
+                self.check_room(dataset, finite_total(most), policy)
         return found
 
-    def _assess_one(self, release: Release, policy: Policy) -> Assessment:
+    def _assess_one(self, release: Release, policy: Policy, study_digest: bytes) -> Assessment:
         name = ", ".join(release.variables)
         permitted = all(variable in policy.allow_infinite for variable in release.variables)
         if math.isinf(release.epsilon) and not permitted:
@@ -232,14 +243,18 @@ class Ledger:
             )
             raise Refusal("BUDGET_EXCEEDED", message, hint="the limit is policy.max_epsilon_per_column")
         earlier = self._database.rows(
-            f"SELECT DISTINCT fingerprint, version_tag FROM ledger WHERE {_SAME_DRAW} ORDER BY number",  # noqa: S608 (constant text)
-            release.draw,
+            f"SELECT fingerprint, version_tag, MAX(study_digest = ?) FROM ledger WHERE {_SAME_DRAW}"  # noqa: S608 (constant text)
+            " GROUP BY fingerprint, version_tag ORDER BY MIN(number)",
+            (study_digest, *release.draw),
         )
-        for fingerprint, version_tag in earlier:
+        for fingerprint, version_tag, for_this in earlier:
             if fingerprint == release.fingerprint:
-                return Assessment(version_tag=cast("bytes", version_tag), charge=0.0)
+                certain = for_this or policy.on_data_change == "refuse"
+                return Assessment(
+                    version_tag=cast("bytes", version_tag), charge=0.0, at_most=0.0 if certain else release.epsilon
+                )
         if not earlier:
-            return Assessment(version_tag=b"", charge=release.epsilon)
+            return Assessment(version_tag=b"", charge=release.epsilon, at_most=release.epsilon)
         if policy.on_data_change == "refuse":
             raise Refusal(
                 "DATA_CHANGED",
@@ -247,7 +262,9 @@ class Ledger:
                 hint="a second release shows which values changed; see policy.on_data_change in party.toml",
             )
         return Assessment(
-            version_tag=release.fingerprint if policy.on_data_change == "fresh" else b"", charge=release.epsilon
+            version_tag=release.fingerprint if policy.on_data_change == "fresh" else b"",
+            charge=release.epsilon,
+            at_most=release.epsilon,
         )
 
     def record(
@@ -286,7 +303,7 @@ class Ledger:
             DataFault: DISK_FULL, STATE_CORRUPT; nothing was written and nothing may leave.
         """
         with self._database.transaction():
-            (assessment,) = self.assess([release], policy)
+            (assessment,) = self.assess([release], policy, study_digest=study_digest)
             if assessment.version_tag != version_tag:
                 message = f"column '{', '.join(release.variables)}': its noise is not the one that the ledger has for these data"
                 raise Refusal(
@@ -376,7 +393,7 @@ class Ledger:
         return bool(self._database.rows(query, (*release.draw, release.fingerprint)))
 
     def check_room(self, dataset: str, new: float, policy: Policy) -> None:
-        """Refuse what the lifetime limit of a data set has no room for.
+        """Refuse what the lifetime limit of a data set has no room for. The message leaves the site, and does not tell the sum.
 
         Args:
             dataset: its name.
@@ -390,9 +407,9 @@ class Ledger:
         if new > 0 and spent + new > limit + EPSILON_TOLERANCE:
             raise Refusal(
                 "BUDGET_EXCEEDED",
-                f"data set '{dataset}': epsilon {new:.4g} on top of {spent:.4g} charged before,"
-                f" expected at most {limit:g}",
-                hint="the limit is policy.max_epsilon_lifetime; a release with the same matrices as before costs nothing",
+                f"data set '{dataset}': epsilon {new:.4g} on top of what was charged before, expected at most {limit:g}",
+                hint="the limit is policy.max_epsilon_lifetime, and verticil party ledger has the sum; a release with the same"
+                " matrices as before costs nothing",
             )
 
     def _insert(

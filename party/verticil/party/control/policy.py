@@ -71,7 +71,7 @@ class Policy:
         on_data_change: what a second release of changed data is: refused, or accepted with the same or with fresh noise.
         allow_exact_parameters: whether parameters may be shared with peers that are exact functions of this party's raw data.
         rules: what is approved without a person, with ``rules``; none: nothing.
-        minimum_rows: fewest people in the local table, or in all tables that a study uses.
+        minimum_rows: fewest rows of the local table, or of each table that a study uses, as they stand in the file.
         max_days: most days until a study's last valid one; None: any.
         max_share_epsilon, max_share_delta: limits for the epsilon and the delta of the noise on what is shared with peers;
             party.toml without the former means `max_epsilon_per_column`.
@@ -168,13 +168,18 @@ def refuse(found: Sequence[Objection], study_id: str) -> None:
         raise Refusal(found[0].code, f"study '{study_id}': {text}", hint=found[0].hint)
 
 
-def require_rows(policy: Policy, n_records: int, study_id: str) -> None:
-    """Refuse to take part with a table of too few people; the message leaves the site and does not say how many there are.
+def require_rows(policy: Policy, n_rows: int, study_id: str) -> None:
+    """Refuse to take part with a table of too few rows; the message leaves the site and does not say how many there are.
+
+    Args:
+        policy: the limits.
+        n_rows: of the file, with those that are left out: what is in them decides nothing.
+        study_id: for the message.
 
     Raises:
         Refusal: POLICY_REFUSED.
     """
-    if n_records < policy.minimum_rows:
+    if n_rows < policy.minimum_rows:
         raise Refusal(
             "POLICY_REFUSED",
             f"study '{study_id}': this party's table has fewer than the {policy.minimum_rows} rows that it asks of itself",

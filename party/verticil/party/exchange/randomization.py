@@ -105,7 +105,7 @@ def fill_spool(
     holding = holding.renumbered(approval.parsed(record.task.proposal), effective, site.config.name)
     releases = {index: release for index, release in site.releases(effective, holding).items() if index in units}
     # All of them, before any is drawn.
-    assessments = site.ledger.assess(list(releases.values()), site.config.policy)
+    assessments = site.ledger.assess(list(releases.values()), site.config.policy, study_digest=record.digest)
     made: list[Artifact] = []
     there = site.state.artifacts(record.digest, record.task.effective_digest)
     channels = [effective.units[index].transition for index in releases if index not in there]

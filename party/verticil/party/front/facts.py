@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Final
 
 from verticil.party.config import PartyConfig
 from verticil.party.control import approval
@@ -14,9 +15,15 @@ from verticil.shared.channels.subset import Subset
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import read_by, sent_units
 
-__all__ = ["Facts", "columns", "named", "number", "share", "total"]
+__all__ = ["COUNTS_TELL", "Facts", "columns", "named", "number", "share", "total"]
 
 Facts = dict[str, object]
+
+COUNTS_TELL: Final = (
+    "counts are for this site's people alone: a denial, or a word to others, for a reason that is seen in them tells something"
+    " about the table; verticil party check --no-counts does without"
+)
+"""What stands before counts of a table, wherever they are shown."""
 
 
 def named(record: StudyRecord) -> Facts:

@@ -252,7 +252,7 @@ def _check_bins(bins: tuple[float, ...], *, integer: bool, where: str) -> None:
     if len(bins) < 2:
         fail(where, f"{len(bins)} bin edges, expected at least 2")
     if not all(math.isfinite(edge) for edge in bins):
-        fail(where, "a bin edge is not finite", hint='what lies beyond the edges is outside = "error" or "clamp"')
+        fail(where, "a bin edge is not finite", hint="what lies beyond the edges goes into the nearest bin")
     for number, (low, high) in enumerate(itertools.pairwise(bins), 1):
         if not low < high:
             fail(where, f"bin edges {number} and {number + 1} are {low:g} and {high:g}, expected increasing edges")
@@ -263,7 +263,7 @@ def _check_bins(bins: tuple[float, ...], *, integer: bool, where: str) -> None:
                 hint="use a larger unit",
             )
     if max(map(abs, bins)) > _FARTHEST:
-        fail(where, f"a bin edge is beyond {_FARTHEST:g}", hint='use a smaller unit, or outside = "clamp"')
+        fail(where, f"a bin edge is beyond {_FARTHEST:g}", hint="use a smaller unit, or fewer bins")
     if integer and not all(edge.is_integer() for edge in bins):
         fail(where, "a bin edge is not a whole number, expected whole edges with integer = true")
 
