@@ -20,7 +20,7 @@ from verticil.party.records.perturb import compound_digest
 from verticil.party.records.source import check_records
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import DataFault, Misuse, Refusal, VerticilError
+from verticil.shared.errors import Misuse, Refusal, VerticilError
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.document import Study, Unit
 
