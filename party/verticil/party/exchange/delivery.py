@@ -47,7 +47,7 @@ from verticil.party.exchange.randomization import (
 from verticil.party.exchange.ring import Ring
 from verticil.party.exchange.transfer import Stoppable, StoppedError
 from verticil.party.exchange.upload import send_artifact
-from verticil.party.records.linkage import check_common_size
+from verticil.party.records.linkage import check_own_size
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
@@ -221,7 +221,7 @@ class Delivery:
         agreed = await asyncio.to_thread(self._agreed, record)
         await self._progress(coordinator, "reading")
         holding = await self._approved_data(record, agreed)
-        check_common_size(holding.n_records, agreed.minimum(self._site))
+        check_own_size(holding.n_records, agreed.minimum(self._site))
         await self._progress(coordinator, "linking")
         await self._transfer.run(
             LINKERS[agreed.effective.linkage.mode].link(self._turn(coordinator, record, agreed, holding))

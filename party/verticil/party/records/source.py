@@ -136,7 +136,7 @@ def read_records(rule: DatasetRule, variables: Sequence[Variable], normalise: Se
     scan = _Scan(rule, variables)
     if scan.absent is not None:
         raise scan.absent
-    scan.read(normalise)
+    scan.rows(normalise)
     return Records(
         ids=tuple(scan.ids),
         codes={column.variable.name: column.codes(scan.kept) for column in scan.columns},
@@ -163,7 +163,7 @@ def check_records(
         Misuse: CONFIG_INVALID, a recode leads to no declared category.
     """
     scan = _Scan(rule, variables)
-    scan.read(normalise, closely=True)
+    scan.rows(normalise, closely=True)
     counts = tuple(column.counts(scan.kept) for column in scan.columns)
     columns = {column.variable.name: column for column in scan.columns}
     file, n = rule.path.name, int(np.count_nonzero(scan.kept))
@@ -208,7 +208,7 @@ class _Scan:
         self._rule = rule
         self._names = names
 
-    def read(self, normalise: Sequence[str], *, closely: bool = False) -> None:
+    def rows(self, normalise: Sequence[str], *, closely: bool = False) -> None:
         """Read all rows; `closely`: count near misses, too."""
         rule = self._rule
         wanted = [name for name in (rule.id, *(column.source for column in self.columns)) if name in self._names]

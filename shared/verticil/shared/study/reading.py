@@ -269,21 +269,11 @@ def _variable(table: Table) -> Variable:
         bins=bins,
         integer=table.value(bool, "integer", False),
         representatives=representatives,
-        outside=_outside(table) if bins is not None else "error",
+        outside=rules.outside_from(table, "outside") if bins is not None else "error",
         other=other,
         missing=missing,
         where=f"{table.source}: {table.where} '{name}'",
     )
-
-
-def _outside(table: Table) -> Literal["clamp"]:
-    if table.choice("outside", ("error", "clamp"), "clamp") == "error":
-        table.fail(
-            "outside",
-            "got 'error': a study that fails for one value would tell that somebody has it",
-            hint="leave the key out: a number outside the bins goes into the nearest one",
-        )
-    return "clamp"
 
 
 def _missing(table: Table) -> Missing:

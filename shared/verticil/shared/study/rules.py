@@ -67,6 +67,7 @@ __all__ = [
     "is_party_name",
     "make_variable",
     "near_hint",
+    "outside_from",
     "simulation_seed_from",
     "tiers_from",
 ]
@@ -172,6 +173,18 @@ def breach_from(table: Table, key: str) -> Breach | None:
         return Breach(prior=prior, posterior=posterior)
     except ValueError as error:
         return table.fail(key, str(error))
+
+
+def outside_from(table: Table, key: str) -> Literal["clamp"]:
+    """What a number outside the bins is in a new study, at `key`; an absent key is the same.
+
+    Raises:
+        Misuse: the table's code, for what older studies could say.
+    """
+    if table.choice(key, ("error", "clamp"), "clamp") == "error":
+        problem = "got 'error': a study that fails for one value would tell that somebody has it"
+        table.fail(key, problem, hint="leave the key out: a number outside the bins goes into the nearest one")
+    return "clamp"
 
 
 def simulation_seed_from(table: Table, key: str) -> int | None:
