@@ -116,8 +116,8 @@ CASES: dict[str, Case] = {
     ),
     "too small an intersection: a short table": Case(
         spoil=shorten("clinic.csv", 50), commands=("simulate",),
-        code="LINKAGE_TOO_SMALL", exit_code=3, hint="verticil party status",
-        says=("fewer people in common",),
+        code="LINKAGE_TOO_SMALL", exit_code=3, hint="is the table whole?",
+        says=("this party has 49 records to link, expected at least 100 in common",),
     ),
     "too small an intersection: other people": Case(
         spoil=edit("clinic.csv", "\np", "\nq", -1), commands=("simulate",),

@@ -86,6 +86,21 @@ def test_defaults_are_filled_in(tmp_path: Path):
     assert study.units_of("insurer") == (1,)
 
 
+def test_a_number_outside_the_bins_never_fails_a_new_study_and_older_ones_keep_their_bytes(tmp_path: Path):
+    """``outside = "error"`` is refused with a way out; what was submitted with it is read, and has the same digest."""
+    text = SMALL.replace("bins = [0, 1, 2.5, 10]", 'bins = [0, 1, 2.5, 10]\noutside = "error"')
+    with pytest.raises(
+        Misuse, match="leave the key out: a number outside the bins goes into the nearest one"
+    ) as caught:
+        read(tmp_path, text)
+    assert (caught.value.code, "variable[2].outside" in caught.value.message) == ("STUDY_INVALID", True)
+    study = read(tmp_path, text.replace('"error"', '"clamp"'))
+    assert study == read(tmp_path, SMALL)
+    assert [variable.outside for variable in study.schema.variables] == ["error", "clamp"]  # beside categories as ever
+    older = canonical.to_bytes(study).replace(b'"outside":"clamp"', b'"outside":"error"')
+    assert canonical.to_bytes(canonical.from_bytes(older)) == older
+
+
 def test_bins_append_other_and_missing(tmp_path: Path):
     text = SMALL.replace(
         "bins = [0, 1, 2.5, 10]", 'bins = [0, 1]\nother = "odd"\nmissing = { category = "none", spellings = [""] }'
