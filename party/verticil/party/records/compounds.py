@@ -79,7 +79,8 @@ class Compound:
         cells = np.flatnonzero(_lookup(self.n_states, self.impossible) >= 0).take(drawn)
         found: dict[str, Codes] = {}
         for name, codes in zip(self.variables, np.unravel_index(cells, self.n_states), strict=True):
-            column: Codes = np.where(impossible, codes, columns[name]).astype(columns[name].dtype)
+            merged = np.where(impossible, codes, columns[name])
+            column: Codes = merged.astype(np.uint8 if columns[name].dtype == np.uint8 else np.uint16)
             column.setflags(write=False)
             found[name] = column
         return found
