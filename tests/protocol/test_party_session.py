@@ -685,7 +685,7 @@ VALUES: dict[str, tuple[str, Callable[[str], str]]] = {
 
 
 async def test_whatever_is_in_a_table_a_study_is_answered_alike(tmp_path, pki):
-    """The same kinds of calls in the same order, the same reports but for the progress, up to the last unit; the same charge."""
+    """The same kinds of calls and reports in the same order, but for the progress, up to the last unit; the same charge."""
 
     async def answered(name: str, text: str) -> dict[str, list[str]]:
         federation = Federation(tmp_path / name.replace(" ", "-"), pki)
@@ -701,7 +701,7 @@ async def test_whatever_is_in_a_table_a_study_is_answered_alike(tmp_path, pki):
         assert all(b"CANARY" not in federation.sent(name) for name in federation.wires)
         await federation.stop_miner()
         return {
-            name: [*dict.fromkeys(wire.calls), *(what for what in wire.reported if what != "progress")]
+            name: [*dict.fromkeys(wire.calls), *dict.fromkeys(what for what in wire.reported if what != "progress")]
             for name, (wire,) in federation.wires.items()
         }
 

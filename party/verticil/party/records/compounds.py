@@ -80,7 +80,7 @@ class Compound:
         found: dict[str, Codes] = {}
         for name, codes in zip(self.variables, np.unravel_index(cells, self.n_states), strict=True):
             merged = np.where(impossible, codes, columns[name])
-            column: Codes = merged.astype(np.uint8 if columns[name].dtype == np.uint8 else np.uint16)
+            column: Codes = merged.astype(np.uint8) if columns[name].dtype == np.uint8 else merged.astype(np.uint16)
             column.setflags(write=False)
             found[name] = column
         return found
