@@ -415,6 +415,19 @@ def test_how_many_records_there_are_has_no_part_in_an_approval(folder, release_s
         assert site.approve(site.state.study(digest), "officer", NOW).complete
 
 
+def test_minimum_rows_counts_the_rows_of_the_file_whatever_is_in_them(folder, release_study):
+    (folder / "people.csv").write_text("id,age,smoker\n" + " ,never,never\n" * (N - 1) + "x,1\n")
+    for minimum, fits in ((N, True), (N + 1, False)):
+        with Site.open(config_of(folder, minimum_rows=minimum)) as site:
+            record = site.state.study(offer(site, release_study))
+            if fits:
+                assert site.review(record, NOW).holding.n_records == 0
+                continue
+            with pytest.raises(Refusal, match=f"fewer than the {N + 1} rows") as caught:
+                site.review(record, NOW)
+            assert caught.value.code == "POLICY_REFUSED"
+
+
 def test_secrets_and_records_are_not_in_any_repr(folder, release_study):
     with Site.open(config_of(folder)) as site:
         digest = offer(site, release_study)
