@@ -169,10 +169,22 @@ async def test_feature_18_no_limit_of_the_policy_is_passed_whatever_the_miner_of
 
 # ---- rules and named approvers
 
+CODEBOOK = """
+[codebook]
+normalise = [["nfkc", "trim"]]
+[[codebook.column]]
+source = "sex"
+categories = ["f", "m"]
+[[codebook.column]]
+source = "smoker"
+categories = ["no", "yes", "unknown"]
+missing = { category = "unknown", spellings = [""] }
+"""
+
 
 async def test_a_rule_approves_what_it_covers_and_people_the_rest(manual):
     rules = '[[policy.rule]]\nname = "small"\ncolumns = ["sex", "smoker"]\nmax_epsilon = 4.0\n'
-    manual.set_up("north", approval="rules", policy=rules)
+    manual.set_up("north", approval="rules", policy=rules + CODEBOOK)
     covered = await manual.submit()
     other = await manual.submit(STUDY.replace('"trial"', '"larger"', 1).replace("epsilon = 2.0", "epsilon = 2.1"))
     manual.start()

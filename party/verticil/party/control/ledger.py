@@ -183,6 +183,14 @@ class Ledger:
             )
         )
 
+    def drawn_before(self, release: Release) -> bool:
+        """Whether the same draw (data set, source columns, codebook, matrix, secret) was sent before, of whatever data.
+
+        The fingerprint of the data is not looked at, so the answer says nothing of what they are now.
+        """
+        query = f"SELECT 1 FROM ledger WHERE {_SAME_DRAW} LIMIT 1"  # noqa: S608 (constant text)
+        return bool(self._database.rows(query, release.draw))
+
     def units_sent(self, study_digest: bytes) -> frozenset[int]:
         """Units of a study that there are rows for."""
         rows = self._database.rows("SELECT DISTINCT unit FROM ledger WHERE study_digest = ?", (study_digest,))

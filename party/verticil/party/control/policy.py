@@ -30,6 +30,7 @@ from verticil.shared.study.readers import sent_units
 
 __all__ = [
     "MINIMUM_DIFFERENCE",
+    "RULE_APPROVALS",
     "SHARE_DELTA",
     "Column",
     "Objection",
@@ -44,6 +45,8 @@ SHARE_DELTA: Final = 1e-6
 """The limit of delta where party.toml states none: no ledger sums it, so it has to be small."""
 MINIMUM_DIFFERENCE: Final = 100
 """People by which two common sets must differ where party.toml states nothing."""
+RULE_APPROVALS: Final = 10
+"""Studies that rules approve within 24 hours where party.toml states nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,7 @@ class Policy:
             party.toml without the former means `max_epsilon_per_column`.
         minimum_difference: people by which the common set of a study must differ from that of an earlier one, unless they are the
             same; 0: no such rule. See `verticil.party.evidence.common_sets`.
+        max_rule_approvals_per_day: studies that rules approve within any 24 hours; what is beyond waits for people.
         on_small_difference: whether a smaller difference is told (log, status, audit log) or the study refused.
     """
 
@@ -102,6 +106,7 @@ class Policy:
     rules: tuple[Rule, ...] = ()
     minimum_rows: int = 1
     max_days: int | None = None
+    max_rule_approvals_per_day: int = RULE_APPROVALS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from verticil.party.alignment.workshop import Workshop
 from verticil.party.control import approval
+from verticil.party.control.by_rule import approve_by_rule
 from verticil.party.control.holdings import Holding
 from verticil.party.control.session import Plan, Step, plan
 from verticil.party.control.site import AUTOMATIC
@@ -203,7 +204,7 @@ class Delivery:
     async def _approve(self, coordinator: Coordinator, record: StudyRecord) -> None:
         del coordinator  # nothing is told before there is an approval
         if self._site.config.policy.approval == "rules":
-            rule = await self._heavily(lambda: self._site.approve_by_rule(record, self._node.clock()))
+            rule = await self._heavily(lambda: approve_by_rule(self._site, record, self._node.clock()))
             self._for_people = rule is None
             return
         holding = await self._held(record)
