@@ -47,6 +47,7 @@ LAYERS = {
     "verticil.party.control.policy": 2,
     "verticil.party.decision.words": 1,
     "verticil.party.decision.comparison": 1,
+    "verticil.party.decision.questions": 1,
     "verticil.party.decision.rules": 1,
     "verticil.party.decision.codebooks": 2,
     "verticil.party.alignment.order": 2,

@@ -203,6 +203,12 @@ def test_feature_39_a_pending_study_is_said_in_the_words_of_show(
         for sentence in column["words"]:
             assert sentence.lower() in text
     assert facts["total_words"].lower() in text
+    for asked in facts["asked"]:
+        assert len(asked["words"]) >= 2
+        for sentence in asked["words"]:
+            assert sentence.lower() in text
+    assert facts["normalise_words"].lower() in text
+    assert facts["counts_tell"].lower() in text
     (objection,) = facts["objections"]
     for shown in (overview, page):
         assert f"Against it: {objection}" in shown.text
@@ -438,7 +444,7 @@ def test_feature_39_it_shows_what_a_running_daemon_has_just_written(
 def test_feature_39_an_older_state_is_not_upgraded_by_looking(folder: Path, visitor: Visitor) -> None:
     with Database(folder / "state") as database:
         database.write("PRAGMA user_version = 3")
-    assert "schema version 3, expected 4" in visitor.page(status=503).text
+    assert "schema version 3, expected 5" in visitor.page(status=503).text
 
 
 def test_feature_39_the_command_serves_until_it_is_ended(folder: Path) -> None:

@@ -17,7 +17,7 @@ import typer
 from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
 from verticil.cli.linkage import print_alignment
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
-from verticil.cli.party_text import print_columns, print_confirmations, print_share, print_table
+from verticil.cli.party_text import print_asked, print_columns, print_confirmations, print_share, print_table
 
 __all__ = ["ApproverOption", "ConfigOption", "StudyArgument", "app", "approver_name"]
 
@@ -156,6 +156,8 @@ def _print_check(facts: Mapping[str, object], faults: Sequence[Mapping[str, obje
     if "certificate_valid_until" in facts:
         console.print(f"  certificate valid until {facts['certificate_valid_until']}", end="")
     console.print(f"  linkage key check word {facts['linkage_key_check']}" if "linkage_key_check" in facts else "")
+    if "asked" in facts:
+        print_asked(facts)
     if "counts_tell" in facts:
         console.print(str(facts["counts_tell"]), style="yellow", markup=False)
     for table in cast("Sequence[Mapping[str, object]]", facts["tables"]):

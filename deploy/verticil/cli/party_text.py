@@ -9,7 +9,7 @@ from rich.table import Table
 
 from verticil.cli.output import epsilon_text, text_console
 
-__all__ = ["print_columns", "print_confirmations", "print_share", "print_table"]
+__all__ = ["print_asked", "print_columns", "print_confirmations", "print_share", "print_table"]
 
 
 def print_confirmations(confirmations: Sequence[Mapping[str, object]]) -> None:
@@ -26,6 +26,18 @@ def print_confirmations(confirmations: Sequence[Mapping[str, object]]) -> None:
             f"'{item['peer']}' signed that it deleted {columns} columns{parameters} at {item['deleted_at']}{stays}",
             markup=False,
         )
+
+
+def print_asked(facts: Mapping[str, object]) -> None:
+    """How a study encodes each column of this site, and how it compares ids."""
+    console = text_console()
+    for row in cast("Sequence[Mapping[str, object]]", facts["asked"]):
+        names, sources = (", ".join(cast("Sequence[str]", row[key])) for key in ("columns", "sources"))
+        console.print(f"\nasked of [bold]{'columns' if ', ' in names else 'column'}[/]", end=" ")
+        console.print(f"'{names}' (local {sources}):", markup=False)
+        for sentence in cast("Sequence[str]", row["words"]):
+            console.print(f"  {sentence}", markup=False)
+    console.print(f"\n{facts['normalise_words']}", markup=False)
 
 
 def print_table(table: Mapping[str, object]) -> None:

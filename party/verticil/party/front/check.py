@@ -14,7 +14,7 @@ from verticil.party.control.holdings import compounds_of, origins
 from verticil.party.control.site import Site
 from verticil.party.control.state import stamp
 from verticil.party.evidence.audit import Event, What
-from verticil.party.front.facts import COUNTS_TELL, Facts, columns, number, share, total
+from verticil.party.front.facts import COUNTS_TELL, Facts, asked, columns, number, share, total
 from verticil.party.records.keyfile import check_key
 from verticil.party.records.source import DatasetRule, Remark, TableReport, check_records, header
 from verticil.party.records.table import missing_columns
@@ -59,6 +59,11 @@ def check(
         facts["linkage_key_check"] = check_key(config.linkage_key)
     except VerticilError as error:
         faults.append(error)
+    if study is not None:
+        try:
+            facts |= asked(config, study)
+        except VerticilError as error:
+            faults.append(error)
     tables, table_faults, remarks = _tables(config, study, counts=counts)
     if study is not None and counts:
         facts["counts_tell"] = COUNTS_TELL

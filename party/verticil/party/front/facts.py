@@ -1,4 +1,4 @@
-"""What several commands of a site show of a study: its columns, their noise and their cost. Names, counts, epsilons; no value."""
+"""What several commands of a site show of a study: its columns, what is asked of them, their noise and their cost; no value."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from verticil.party.config import PartyConfig
 from verticil.party.control import approval
 from verticil.party.control.holdings import origins
 from verticil.party.control.state import StudyRecord
+from verticil.party.decision.questions import impossible_words, normalise_words, variable_words
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import read_by, sent_units
 
-__all__ = ["COUNTS_TELL", "Facts", "columns", "named", "number", "share", "total"]
+__all__ = ["COUNTS_TELL", "Facts", "asked", "columns", "named", "number", "share", "total"]
 
 Facts = dict[str, object]
 
@@ -62,6 +63,20 @@ def columns(config: PartyConfig, study: Study, charges: Mapping[int, float]) -> 
             row["charge_now"] = number(charges[index])
         rows.append(row)
     return rows
+
+
+def asked(config: PartyConfig, study: Study) -> Facts:
+    """What a study asks of this party's tables, in words: how each of its columns is encoded, and how ids are compared."""
+    sources = {variable: place.source for variable, place in origins(config, study).items()}
+    rows: list[Facts] = []
+    for index in study.units_of(config.name):
+        for name in study.units[index].variables:
+            words = variable_words(study.schema[study.schema.index(name)])
+            rows.append({"columns": [name], "sources": [sources[name]], "words": list(words)})
+        if words := impossible_words(study, index):
+            names = study.units[index].variables
+            rows.append({"columns": list(names), "sources": [sources[name] for name in names], "words": list(words)})
+    return {"asked": rows, "normalise_words": normalise_words(study.linkage.normalise)}
 
 
 def total(found: approval.Review) -> float:
