@@ -107,7 +107,7 @@ def show(
         console.print(f"against it: {objection}", style="red", markup=False)
     if (ruled := cast("Mapping[str, object] | None", facts["by_rule"])) is not None:
         if ruled["rule"] is not None:
-            console.print(f"rule '{ruled['rule']}' approves it", markup=False)
+            console.print(f"rule '{ruled['rule']}' covers it", markup=False)
         for why in cast("Sequence[str]", ruled["why"]):
             console.print(f"no rule approves it: {why}", markup=False)
     if facts["waits_for"] == "approval":
