@@ -35,12 +35,15 @@ def variable_words(variable: Variable) -> tuple[str, ...]:
     found = [f"bins {', '.join(bins)}; a number outside goes to the nearest bin"] if bins else []
     if categories := variable.labels[variable.n_bins :]:
         found.append(f"categories {_quoted(categories)}")
-    if variable.missing is not None:
-        spelled = ", ".join(f"'{text}'" if text else "an empty field" for text in variable.missing.spellings)
-        found.append(f"missing, written as {spelled}: becomes '{variable.missing.category}'")
-    empty = "" if variable.missing is not None and "" in variable.missing.spellings else ", also an empty field,"
+    empty_is_else = True
+    if (missing := variable.missing) is not None:
+        spelled = [f"'{text}'" if text else "an empty field" for text in missing.spellings]
+        empty_is_else = variable.other is not None and "" not in missing.spellings
+        if not empty_is_else and "" not in missing.spellings:
+            spelled.append("an empty field")
+        found.append(f"missing, written as {', '.join(spelled)}: becomes '{missing.category}'")
     becomes = f"'{variable.other}'" if variable.other is not None else f"one of these, {_DRAWN}"
-    return (*found, f"anything else{empty} becomes {becomes}")
+    return (*found, f"anything else{', also an empty field,' if empty_is_else else ''} becomes {becomes}")
 
 
 def impossible_words(study: Study, index: int) -> tuple[str, ...]:
