@@ -514,12 +514,12 @@ def test_how_long_a_review_takes_tells_nothing(paired: tuple[tuple[Path, Path], 
 def test_a_review_that_looks_longer_at_one_person_is_noticed(
     paired: tuple[tuple[Path, Path], Study], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A planted fault: two milliseconds more for one of the two tables."""
+    """A planted fault: twenty milliseconds more for one of the two tables."""
     sites, study = paired
     later = sites[1].resolve()
 
     def slower(config: Any, study: Study, **rest: Any) -> Any:
-        until = time.thread_time() + (0.002 if config.path.parent.resolve() == later else 0.0)
+        until = time.thread_time() + (0.02 if config.path.parent.resolve() == later else 0.0)
         while time.thread_time() < until:
             pass
         return read_holding(config, study, **rest)

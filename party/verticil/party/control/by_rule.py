@@ -164,10 +164,10 @@ def _approved_by_people(site: Site) -> Iterable[Known]:
             continue
         try:
             given = parse_approval(record.approval)
+            if given.approver == AUTOMATIC or given.approver.startswith(RULE_PREFIX):
+                continue
             study = approval.parsed(record.task.proposal)
         except VerticilError:  # of a version that this one does not read: it covers nothing
-            continue
-        if given.approver == AUTOMATIC or given.approver.startswith(RULE_PREFIX):
             continue
         noted = site.minutes.noted(record.digest, approval.content_of(record.approval))
         yield asked(study, site.config.name, _columns(noted or {}))
