@@ -313,6 +313,23 @@ def test_each_review_by_rule_is_a_line_of_the_audit_log(folder, release_study):
         site.audit.verify()
 
 
+def test_a_person_who_denies_while_the_rules_decide_is_heard(folder, release_study, monkeypatch):
+    whole = Site.review
+
+    def review(site: Site, record, at, **rest):
+        found = whole(site, record, at, **rest)
+        site.deny(record, "officer", "not this one", at)
+        return found
+
+    monkeypatch.setattr(Site, "review", review)
+    with offered(folder, USUAL, release_study) as site:
+        assert approve_by_rule(site, site.state.find("heart"), NOW) is None
+        record = site.state.find("heart")
+        assert (record.approval, record.denial_sent, record.failure) == (None, False, None)
+        assert reviews(site) == [("heart", "none: STUDY_DENIED")]
+        site.audit.verify()
+
+
 def test_rules_approve_so_many_studies_a_day_also_over_restarts(folder, release_study):
     limit = "max_rule_approvals_per_day = 2\n"
     later = NOW + dt.timedelta(hours=23)

@@ -71,25 +71,24 @@ def approve_by_rule(site: Site, record: StudyRecord, at: datetime) -> Rule | Non
     if site.config.policy.approval != "rules" or record.approval is not None:
         return None
     found = ruling(site, record, at)
-    review: approval.Review | None = None
     if found.rule is not None:
+        approver = approver_name(site.config.policy.rules, found.rule)
         try:
             review = site.review(record, at)
-        except VerticilError as error:  # for people to read; the study waits for them
+            with site.database.transaction():
+                site.approve_unasked(record, approver, at, review)
+                site.database.write("INSERT INTO rule_approval (digest, at) VALUES (?, ?)", (record.digest, stamp(at)))
+                _write_down(site, record, approver, at)
+        except VerticilError as error:  # for people to read, or one of them was faster; the study waits for them
             found = Ruling(rule=None, why=(error.code,))
-    if found.rule is None or review is None:
-        said = found.why[:_MOST_REASONS]
-        more = [f"and {len(found.why) - len(said)} more"] if len(found.why) > len(said) else []
-        _write_down(site, record, f"none: {'; '.join([*said, *more])}", at)
-        _log.info("no rule approves study '%s': %s", record.study_id, "; ".join(said))
-        return None
-    approver = approver_name(site.config.policy.rules, found.rule)
-    with site.database.transaction():
-        _write_down(site, record, approver, at)
-        site.approve_unasked(record, approver, at, review)
-        site.database.write("INSERT INTO rule_approval (digest, at) VALUES (?, ?)", (record.digest, stamp(at)))
-    _log.warning("study '%s' was approved %s", record.study_id, approver)
-    return found.rule
+        else:
+            _log.warning("study '%s' was approved %s", record.study_id, approver)
+            return found.rule
+    said = found.why[:_MOST_REASONS]
+    more = [f"and {len(found.why) - len(said)} more"] if len(found.why) > len(said) else []
+    _write_down(site, record, f"none: {'; '.join([*said, *more])}", at)
+    _log.info("no rule approves study '%s': %s", record.study_id, "; ".join(said))
+    return None
 
 
 def ruling(site: Site, record: StudyRecord, at: datetime) -> Ruling:
