@@ -23,6 +23,7 @@ from verticil.party import office
 from verticil.party.control.site import Site
 from verticil.party.front.approvers import add_approver
 from verticil.party.front.countersign import countersign, look
+from verticil.party.front.facts import COUNTS_TELL
 from verticil.party.front.inbox import inbox
 from verticil.party.front.preview import preview
 from verticil.shared.errors import GateFailed, Misuse, PeerFault, Refusal
@@ -132,7 +133,6 @@ BREAKING = {
     "deny_columns": (STUDY, "policy.deny_columns"),
     "minimum_parties": (STUDY, "policy.minimum_parties"),
     "minimum_rows": (STUDY, "policy.minimum_rows"),
-    "minimum_common_records": (STUDY, "fewer"),
     "max_days": (STUDY, "policy.max_days"),
     "recipients": (STUDY, "policy.recipients"),
     "allow_infinite": (STUDY.replace('scheme = "symmetric"\nepsilon = 2.0', 'scheme = "none"'), "policy.allow_infinite"),
@@ -145,7 +145,6 @@ POLICY = {
     "deny_columns": ("{policy}", 'deny_columns = ["smoker"]'),
     "minimum_parties": ("{policy}", "minimum_parties = 3"),
     "minimum_rows": ("{policy}", "minimum_rows = 900"),
-    "minimum_common_records": ("minimum_common_records = 100", "minimum_common_records = 900"),
     "max_days": ("{policy}", "max_days = 365"),
     "recipients": ('recipients = ["miner"]', 'recipients = ["south"]'),
 }
@@ -162,7 +161,7 @@ async def test_feature_18_no_limit_of_the_policy_is_passed_whatever_the_miner_of
         federation.start("north")
         failure = (await federation.until(digest, State.FAILED)).failure
         await federation.stop("north")
-        assert failure.code in {"POLICY_REFUSED", "BUDGET_EXCEEDED", "EPSILON_INFINITE", "LINKAGE_TOO_SMALL"}, limit
+        assert failure.code in {"POLICY_REFUSED", "BUDGET_EXCEEDED", "EPSILON_INFINITE"}, limit
         assert named in f"{failure.message} {failure.hint}", (limit, failure)
     assert set(federation.calls("north")) == {"hello", "poll", "report"}
     assert federation.ledger("north") == ()
@@ -170,10 +169,22 @@ async def test_feature_18_no_limit_of_the_policy_is_passed_whatever_the_miner_of
 
 # ---- rules and named approvers
 
+CODEBOOK = """
+[codebook]
+normalise = [["nfkc", "trim"]]
+[[codebook.column]]
+source = "sex"
+categories = ["f", "m"]
+[[codebook.column]]
+source = "smoker"
+categories = ["no", "yes", "unknown"]
+missing = { category = "unknown", spellings = [""] }
+"""
+
 
 async def test_a_rule_approves_what_it_covers_and_people_the_rest(manual):
     rules = '[[policy.rule]]\nname = "small"\ncolumns = ["sex", "smoker"]\nmax_epsilon = 4.0\n'
-    manual.set_up("north", approval="rules", policy=rules)
+    manual.set_up("north", approval="rules", policy=rules + CODEBOOK)
     covered = await manual.submit()
     other = await manual.submit(STUDY.replace('"trial"', '"larger"', 1).replace("epsilon = 2.0", "epsilon = 2.1"))
     manual.start()
@@ -451,17 +462,33 @@ async def test_feature_16_inbox_show_and_check_speak_and_tell_no_value(manual, c
     )
     code, text = await typed("check", "trial", "--format", "json")
     checked = json.loads(text)
-    assert (code, checked["faults"][0]["code"]) == (1, "DATA_CATEGORY_UNSEEN")
-    assert checked["faults"][0]["hint"]
+    assert (code, checked["ok"], checked["faults"]) == (0, True, [])
+    assert [warning["code"] for warning in checked["warnings"]] == ["DATA_CATEGORY_UNSEEN"]
+    assert checked["warnings"][0]["hint"]
+    assert checked["counts_tell"] == COUNTS_TELL
     (table,) = checked["tables"]
     assert (table["extra_columns"], table["missing_columns"]) == (1, [])
     by_name = {column["variable"]: column for column in table["columns"]}
     assert (by_name["smoker"]["unseen"], by_name["smoker"]["absent_categories"], by_name["sex"]["unseen"]) == (1, 0, 0)
     assert "sometimes" not in text
+    code, text = await typed("check", "trial")
+    words = " ".join(text.split())
+    assert (code, words.index(COUNTS_TELL) < words.index("818 records")) == (0, True)
+    code, text = await typed("check", "trial", "--no-counts")
+    assert (code, "ready" in text) == (0, True)
+    assert not any(word in text for word in ("818", "DATA_", "unseen", COUNTS_TELL[:20]))
+    code, text = await typed("check", "trial", "--no-counts", "--format", "json")
+    unread = json.loads(text)
+    assert (unread["warnings"], "counts_tell" in unread) == ([], False)
+    assert unread["tables"] == [{"dataset": "people", "used_columns": 2, "extra_columns": 1, "missing_columns": []}]
     (folder / "people.csv").write_text("id,sex\n1,f\n")
     code, text = await typed("check", "trial", "--format", "json")
     (table,) = json.loads(text)["tables"]
     assert (code, table["missing_columns"], table["columns"][0]["absent_categories"]) == (1, ["smoker"], 1)
+    code, text = await typed("check", "trial", "--no-counts", "--format", "json")
+    unread = json.loads(text)
+    assert (code, unread["tables"][0]["missing_columns"]) == (1, ["smoker"])
+    assert [fault["code"] for fault in unread["faults"]] == ["DATA_COLUMN_MISSING"]
     assert (await typed("check", "trial", "--study", "study.toml"))[0] == 2
     assert (await typed("show", "unknown"))[0] == 2
     assert manual.calls("north").count("report") == 0

@@ -13,6 +13,7 @@ import datetime as dt
 import hashlib
 import hmac
 import json
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -613,7 +614,6 @@ async def test_a_party_may_declare_stronger_noise(federation):
         ("max_categories = 2", "POLICY_REFUSED"),
         ('deny_columns = ["smoker"]', "POLICY_REFUSED"),
         ("minimum_parties = 3", "POLICY_REFUSED"),
-        ("minimum_common_records = 10000", "LINKAGE_TOO_SMALL"),
         ("max_epsilon_per_column = 1.9", "BUDGET_EXCEEDED"),
         ("max_epsilon_per_study = 3.9", "BUDGET_EXCEEDED"),
         ("max_epsilon_lifetime = 3.9", "BUDGET_EXCEEDED"),
@@ -634,19 +634,83 @@ async def test_what_the_policy_refuses_is_reported_and_nothing_leaves(federation
     assert federation.ledger("north") == ()
 
 
-async def test_a_data_fault_ends_one_study_and_the_daemon_serves_the_next(federation):
-    path = federation.root / "north" / "people.csv"
-    whole = path.read_text()
-    path.write_text(whole.replace(",yes", ",CANARY-VALUE", 2))
+async def test_how_many_are_too_few_shows_after_the_approval(federation):
+    """No count has a part in it; then not even the list leaves, in which too few can be common."""
+    path = federation.root / "north" / "party.toml"
+    path.write_text(path.read_text().replace("minimum_common_records = 100", "minimum_common_records = 10000"))
     digest = await federation.submit()
     federation.start()
     summary = await federation.until(digest, State.FAILED)
-    assert summary.failure.code == "DATA_CATEGORY_UNSEEN"
+    assert summary.failure.code == "LINKAGE_TOO_SMALL"
+    assert federation.wires["north"][0].reported[:1] == ["approval"]
+    assert not NOT_BEFORE_APPROVAL & set(federation.calls("north"))
+
+
+async def test_a_data_fault_ends_one_study_and_the_daemon_serves_the_next(federation):
+    path = federation.root / "north" / "people.csv"
+    whole = path.read_text()
+    path.write_text(whole.replace("smoker", "CANARY-NAME", 1))
+    digest = await federation.submit()
+    federation.start()
+    summary = await federation.until(digest, State.FAILED)
+    assert summary.failure.code == "DATA_COLUMN_MISSING"
     assert "CANARY" not in str(summary)
     assert b"CANARY" not in federation.sent("north")
     path.write_text(whole)
     again = await federation.submit(STUDY.replace('"trial"', '"second"', 1))
     await finished(federation, again)
+
+
+# ---- whatever is in the table: the answer is the same
+
+
+ASKED = """[[randomization]]
+jointly = ["sex", "smoker"]
+scheme = "symmetric"
+epsilon = 2.0
+impossible = [["m", "unknown"]]
+"""
+"""One draw for north's columns, with a combination that the analyst asks about."""
+VALUES: dict[str, tuple[str, Callable[[str], str]]] = {
+    "an undeclared category": ("north", lambda text: text.replace(",yes", ",CANARY", 1)),
+    "every category undeclared": ("north", lambda text: text.replace(",yes", ",CANARY")),
+    "a number outside the bins": ("south", lambda text: re.sub(r",([0-9]+),a", ",-1000000,a", text, count=1)),
+    "a text among numbers": ("south", lambda text: re.sub(r",([0-9]+),a", ",CANARY,a", text, count=1)),
+    "an impossible combination": ("north", lambda text: re.sub("m,(no|yes)", "m,", text, count=1)),
+    "a record without an id": ("north", lambda text: f"{text}  ,f,no\n"),
+    "an id that two records have": ("north", lambda text: f"{text} north-3 ,f,no\n"),
+    "a record with a field too many": ("south", lambda text: f"{text}south-99,12,a,b\n"),
+    "bytes that are no text": ("north", lambda text: text.replace(",yes", ",\udcff", 1)),
+}  # fmt: skip
+
+
+async def test_whatever_is_in_a_table_a_study_is_answered_alike(tmp_path, pki):
+    """The same kinds of calls and reports in the same order, but for the progress, up to the last unit; the same charge."""
+
+    async def answered(name: str, text: str) -> dict[str, list[str]]:
+        federation = Federation(tmp_path / name.replace(" ", "-"), pki)
+        party, change = VALUES.get(name, ("north", lambda whole: whole))
+        path = federation.root / party / "people.csv"
+        path.write_text(change(path.read_text()), errors="surrogateescape")
+        await federation.start_miner()
+        digest = await federation.submit(text)
+        federation.start()
+        await finished(federation, digest)
+        charged = {name: [row.charged for row in federation.ledger(name)] for name in federation.wires}
+        assert charged == {"north": pytest.approx([2.0]), "south": pytest.approx([2.0, 2.0])}
+        assert all(b"CANARY" not in federation.sent(name) for name in federation.wires)
+        await federation.stop_miner()
+        return {
+            name: [*dict.fromkeys(wire.calls), *dict.fromkeys(what for what in wire.reported if what != "progress")]
+            for name, (wire,) in federation.wires.items()
+        }
+
+    text = STUDY.replace("[structure]", ASKED + "[structure]")
+    plain = text.replace(", impossible", "").replace('impossible = [["m", "unknown"]]\n', "")
+    expected = await answered("nothing", plain)
+    assert "put_pseudonyms" in expected["north"]
+    for name in VALUES:
+        assert await answered(name, text) == expected, name
 
 
 async def test_infinite_epsilon_needs_a_permit(federation):
@@ -679,7 +743,7 @@ async def test_the_lifetime_budget_outlives_studies_and_changed_data_are_refused
     federation.start()
     summary = await federation.until(fourth, State.FAILED)
     assert summary.failure.code == "BUDGET_EXCEEDED"
-    assert "on top of 7.8" in summary.failure.message
+    assert "on top of what was charged before" in summary.failure.message
     await federation.stop()
     # Changed data under the first matrices.
     path = federation.root / "north" / "people.csv"

@@ -31,6 +31,7 @@ from verticil.miner.work.learning import InlineLearning
 from verticil.party import daemon, office
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.budget import SHARED
+from verticil.party.control.by_rule import ruling
 from verticil.party.control.database import Database
 from verticil.party.control.ledger import Ledger, LedgerRow
 from verticil.party.control.site import Site, init_state
@@ -54,6 +55,7 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.release.joint import software_text
 from verticil.shared.release.verification import verify_release
+from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.pairs import given_structure, scored_pairs
 from verticil.shared.study.reading import read_study
@@ -1214,9 +1216,56 @@ async def test_a_party_with_no_room_for_the_delta_of_a_study_sends_nothing(make)
     failure = federation.record("north").failure
     assert failure is not None
     assert failure.code == "BUDGET_EXCEEDED"
-    assert "delta 1e-06 on top of 0 charged before, expected at most 9e-07" in failure.message
+    assert "delta 1e-06 on top of what was charged before, expected at most 9e-07" in failure.message
     assert not any(rpc == "get_pseudonyms" for _, _, rpc, _ in federation.calls)
     assert [row for name in NAMES for row in federation.ledger(name)] == []
+
+
+RULES = """max_share_epsilon = 1.5
+[[policy.rule]]
+name = "known"
+columns = ["sex", "smoker", "income", "region", "visits"]
+max_epsilon = 6.0
+"""
+CODEBOOK = """[codebook]
+normalise = [["nfkc", "trim"]]
+[[codebook.column]]
+source = "sex"
+categories = ["f", "m"]
+[[codebook.column]]
+source = "smoker"
+categories = ["no", "yes", "unknown"]
+missing = { category = "unknown", spellings = [""] }
+[[codebook.column]]
+source = "income"
+bins = [0, 10, 20, 30]
+[[codebook.column]]
+source = "region"
+categories = ["a", "b", "c", "d"]
+[[codebook.column]]
+source = "visits"
+categories = ["few", "many"]
+"""
+
+
+async def test_rules_approve_between_peers_what_their_codebooks_cover_and_no_more(make):
+    noisy = STUDY + '[share]\nnoise = "gaussian"\nepsilon = 1.5\ndelta = 1e-6\n'
+    federation = make(approval="rules", policy=RULES + CODEBOOK, study=noisy)
+    federation.load()
+    federation.open()
+    await federation.run()
+    assert len(set(federation.manifests().values())) == 1
+    assert {parse_approval(federation.record(name).approval).approver for name in NAMES} == {"by rule 1 'known'"}
+    another = make(
+        "another", approval="rules", policy=RULES + CODEBOOK, study=noisy.replace("10, 20, 30", "10, 21, 30")
+    )
+    another.load()
+    another.open()
+    await another.run()
+    assert [another.record(name).approval is None for name in NAMES] == [False, True, False]
+    (why,) = ruling(another.parties["south"].site, another.record("south"), NOW).why
+    assert why.startswith("column 'income': its bins of the local column 'income' stand in no [codebook]")
+    assert not any(another.ledger(name) for name in NAMES)
 
 
 # ---- who may ask what

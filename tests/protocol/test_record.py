@@ -352,7 +352,7 @@ async def test_feature_6_over_budget_is_refused_before_randomizing(federation: F
     study = await federation.in_state(digest, State.FAILED)
     await federation.stop()
     assert study.failure.code == "BUDGET_EXCEEDED"
-    assert "data set 'people': epsilon 4 on top of 0 charged before, expected at most 3" in study.failure.message
+    assert "data set 'people': epsilon 4 on top of what was charged before, expected at most 3" in study.failure.message
     assert reports.ledger(federation.config("north"))["rows"] == []
     kinds = [entry["event"] for entry in reports.audit_entries(federation.config("north"))]
     assert "randomized" not in kinds

@@ -100,10 +100,10 @@ CASES: dict[str, Case] = {
         code="DATA_UNREADABLE", exit_code=1, hint='set delimiter = ";"',
         says=("clinic.csv: wrong delimiter", "with a comma none of 4 expected columns is found, with a semicolon 4"),
     ),
-    "wrong delimiter: some rows": Case(
-        spoil=append("clinic.csv", f"{CANARY_ID};no;40;{CANARY_VALUE};x\n"),
-        code="DATA_UNREADABLE", exit_code=1, hint="quote fields",
-        says=("clinic.csv: 1 rows have too many or too few fields", "row 591"),
+    "another kind of file": Case(
+        spoil=lambda desk: desk.file("clinic.csv").write_bytes(b"PAR1" + CANARY_VALUE.encode()) and None,
+        code="DATA_UNREADABLE", exit_code=1, hint='set format = "parquet"',
+        says=("clinic.csv: this is a Parquet file, expected csv",),
     ),
     "absent column": Case(
         spoil=edit("clinic.csv", "smoker", "smokes"),
@@ -114,25 +114,10 @@ CASES: dict[str, Case] = {
         spoil=edit("clinic.csv", "id,", "person,"),
         code="DATA_COLUMN_MISSING", exit_code=1, says=("clinic.csv: no column 'id'",), hint="source",
     ),
-    "unseen category": Case(
-        spoil=edit("clinic.csv", ",no,", f",{CANARY_VALUE},"),
-        code="DATA_CATEGORY_UNSEEN", exit_code=1, hint="declare the category or `other`",
-        says=("clinic.csv: of 589 rows", "without a declared category", "column 'smoker' 1"),
-    ),
-    "unseen category: outside the bins": Case(
-        spoil=append("clinic.csv", f"{CANARY_ID}-2,no,130,north,{CANARY_VALUE}\n"),
-        code="DATA_VALUE_OUTSIDE", exit_code=1, hint='outside = "clamp"',
-        says=("clinic.csv: of 590 rows, values outside the bins: column 'age' 1",),
-    ),
-    "duplicate ids": Case(
-        spoil=append("clinic.csv", f" {CANARY_ID} ,no,40,north,x\n"),  # once there already
-        code="DATA_ID_DUPLICATE", exit_code=1, hint="one row for each person",
-        says=("clinic.csv: column 'id': 1 of 590 rows repeat an id",),
-    ),
     "too small an intersection: a short table": Case(
-        spoil=shorten("clinic.csv", 50),
-        code="LINKAGE_TOO_SMALL", exit_code=3, hint="nothing was sent",
-        says=("study 'hearts'", "fewer records than the 100 that are expected in common"),
+        spoil=shorten("clinic.csv", 50), commands=("simulate",),
+        code="LINKAGE_TOO_SMALL", exit_code=3, hint="is the table whole?",
+        says=("this party has 49 records to link, expected at least 100 in common",),
     ),
     "too small an intersection: other people": Case(
         spoil=edit("clinic.csv", "\np", "\nq", -1), commands=("simulate",),
@@ -456,6 +441,56 @@ def test_bad_input(name: str, command: str, desk: Desk, template: Any, capsys: p
         answer = told(json.loads(capsys.readouterr().out))
         assert answer["code"] == AFTERWARDS.get(command, ""), answer
         assert mended == (CODES[answer["code"]][1] if answer["code"] else 0)
+
+
+VALUES: dict[str, tuple[Callable[[Desk], None], str, str, str]] = {
+    "a row with too few fields": (
+        append("clinic.csv", f"{CANARY_ID};no;40;{CANARY_VALUE};x\n"),
+        "DATA_UNREADABLE", "clinic.csv: 1 rows have too many or too few fields and are left out, the first is row 591", "quote",
+    ),
+    "unseen category": (
+        edit("clinic.csv", ",no,", f",{CANARY_VALUE},"),
+        "DATA_CATEGORY_UNSEEN", "column 'smoker' 1", "declare the category or `other`",
+    ),
+    "outside the bins": (
+        append("clinic.csv", f"{CANARY_ID}-2,no,130,north,{CANARY_VALUE}\n"),
+        "DATA_VALUE_OUTSIDE", "of 590 rows, values outside the bins, put into the nearest one: column 'age' 1", "unit",
+    ),
+    "duplicate ids": (
+        append("clinic.csv", f" {CANARY_ID} ,no,40,north,x\n"),  # once there already
+        "DATA_ID_DUPLICATE", "column 'id': 2 of 590 rows are left out: each has the id of another", "one row for each",
+    ),
+    "an empty id": (
+        append("clinic.csv", f" ,no,40,north,{CANARY_VALUE}\n"),
+        "DATA_ID_MISSING", "clinic.csv: column 'id': 1 of 590 rows are left out", "linkage.normalise",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_what_is_in_the_rows_is_a_warning_with_a_count(
+    name: str, desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The check ends well, for people and for programs, and says that a denial for such a reason tells something."""
+    spoil, code, message, hint = VALUES[name]
+    spoil(desk)
+    arguments = desk.arguments("party check")
+    assert main([*arguments, "--format", "json"]) == 0
+    text = capsys.readouterr().out
+    said = json.loads(text)
+    assert (said["ok"], said["faults"]) == (True, [])
+    (warning,) = said["warnings"]
+    assert warning["code"] == code
+    assert message in warning["message"]
+    assert hint in warning["hint"]
+    assert "tells something" in said["counts_tell"]
+    assert main(arguments) == 0
+    text += capsys.readouterr().out
+    assert main([*arguments, "--no-counts"]) == 0
+    uncounted = capsys.readouterr().out
+    assert code not in uncounted
+    for secret in (CANARY_VALUE, CANARY_ID):
+        assert secret not in text + uncounted
 
 
 def test_study_check_finds_an_expired_study(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:

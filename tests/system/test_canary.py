@@ -133,11 +133,26 @@ def test_feature_2_no_canary_on_the_miners_disk_in_any_log_or_metric(
         assert files_with_a_canary(party) == []
 
 
+def test_no_canary_leaves_where_the_study_does_not_declare_it(
+    tmp_path: Path, planted: dict[str, Path], study_text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Among categories, among numbers, in rows that are left out: nothing fails for it, and nothing of it is said."""
+    text = planted["clinic"].read_text()
+    text = text.replace(",no,", f",{CANARY_VALUE},", 1).replace(",40,", f",{CANARY_VALUE},", 1)
+    planted["clinic"].write_text(text + text.splitlines()[-1] + f"\n{CANARY_ID},no,40\n")
+    (study := tmp_path / "study.toml").write_text(study_text, encoding="utf-8")
+    tape: list[bytes] = []
+    result = simulate(study, planted, out=tmp_path / "out" / "release", wrap=lambda _, line: Recorder(line, tape))  # type: ignore[arg-type]
+    assert result.n_common > 1000
+    assert [blob[:80] for blob in tape if hits(blob)] == []
+    assert files_with_a_canary(tmp_path / "out") == []
+    assert not hits("".join(capsys.readouterr()).encode())
+
+
 BROKEN: dict[str, tuple[Callable[[str], str], str]] = {
-    "unseen category": (lambda text: text.replace(",no,", f",{CANARY_VALUE},", 1), "DATA_CATEGORY_UNSEEN"),
-    "text among numbers": (lambda text: text.replace(",40,", f",{CANARY_VALUE},", 1), "DATA_CATEGORY_UNSEEN"),
-    "repeated id": (lambda text: text + text.splitlines()[-1] + "\n", "DATA_ID_DUPLICATE"),
-    "ragged row": (lambda text: text + f"{CANARY_ID},no,40\n", "DATA_UNREADABLE"),
+    "absent column": (lambda text: text.replace("smoker", CANARY_VALUE, 1), "DATA_COLUMN_MISSING"),
+    "no header": (lambda text: text.partition("\n")[2].replace(",no,", f",{CANARY_VALUE},", 1), "DATA_COLUMN_MISSING"),
+    "another kind of file": (lambda text: f"PAR1{text}", "DATA_UNREADABLE"),
 }
 
 
@@ -161,11 +176,11 @@ def test_no_canary_in_error_texts(tmp_path: Path, planted: dict[str, Path], stud
 
 
 def test_no_canary_in_the_commands_output(tmp_path: Path, planted: dict[str, Path], study_text: str) -> None:
-    planted["clinic"].write_text(planted["clinic"].read_text().replace(",no,", f",{CANARY_VALUE},", 1))
+    planted["clinic"].write_text(f"PAR1{planted['clinic'].read_text()}")
     (tmp_path / "study.toml").write_text(study_text, encoding="utf-8")
     data = [argument for party, path in planted.items() for argument in ("--data", f"{party}={path}")]
     command = [sys.executable, "-m", "verticil.cli", "simulate", "study.toml", *data, "--format", "json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, check=False)
     assert done.returncode == 1
-    assert json.loads(done.stdout)["error"]["code"] == "DATA_CATEGORY_UNSEEN"
+    assert json.loads(done.stdout)["error"]["code"] == "DATA_UNREADABLE"
     assert not hits(done.stdout + done.stderr)

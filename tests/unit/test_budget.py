@@ -176,12 +176,12 @@ def test_no_column_leaves_of_a_study_that_another_one_leaves_no_room_for(
         if reserved:
             assert left == {"both": ["age", "smoker"], "one": []}
             assert (
-                "BUDGET_EXCEEDED: data set 'habits': epsilon 1.5 on top of 0 charged before and 2 kept"
+                "BUDGET_EXCEEDED: data set 'habits': epsilon 1.5 on top of what was charged before and is kept"
                 in refused["one"]
             )
         else:
             assert left == {"both": [], "one": ["smoker"]}
-            assert "BUDGET_EXCEEDED: data set 'habits': epsilon 2 on top of 1.5 charged before" in refused["both"]
+            assert "BUDGET_EXCEEDED: data set 'habits': epsilon 2 on top of what was charged before" in refused["both"]
 
 
 def tables(folder: Path) -> set[str]:
@@ -247,7 +247,7 @@ def test_deltas_are_summed_over_studies_once_each_and_what_is_beyond_the_limit_i
         assert ledger.budget.delta_spent("people") == 2e-6
         assert ledger.budget.delta_spent("habits") == 0.0
         release, about = shared("three", 1e-9)
-        message = "data set 'people': delta 1e-09 on top of 2e-06 charged before, expected at most 2e-06"
+        message = "data set 'people': delta 1e-09 on top of what was charged before, expected at most 2e-06"
         with pytest.raises(Refusal, match=message) as caught:
             ledger.record_shared(release, policy=policy, **about)  # type: ignore[arg-type]
         assert caught.value.code == "BUDGET_EXCEEDED"
@@ -322,8 +322,12 @@ def between_peers(study: Study, *, epsilon: float, delta: float) -> Study:
 @pytest.mark.parametrize(
     ("epsilon", "policy", "message"),
     [
-        (1.5, {}, "epsilon 3.5 on top of 0 charged before, expected at most 3"),
-        (0.5, {"max_delta_lifetime": 1.4e-6}, "delta 1e-06 on top of 5e-07 charged before, expected at most 1.4e-06"),
+        (1.5, {}, "epsilon 3.5 on top of what was charged before, expected at most 3"),
+        (
+            0.5,
+            {"max_delta_lifetime": 1.4e-6},
+            "delta 1e-06 on top of what was charged before, expected at most 1.4e-06",
+        ),
         (0.5, {}, ""),
     ],
 )
@@ -363,7 +367,9 @@ def test_what_a_study_shares_is_held_against_the_rest_of_the_budget_before_its_f
         peers, earlier = approved(site, study), approved(site, spent)
         randomize(site, earlier)
         send(site, earlier, "smoker")
-        with pytest.raises(Refusal, match=r"data set 'habits': epsilon 2\.5 on top of 0\.6 charged before") as caught:
+        with pytest.raises(
+            Refusal, match=r"data set 'habits': epsilon 2\.5 on top of what was charged before"
+        ) as caught:
             randomize(site, peers)  # the columns alone would fit
         assert caught.value.code == "BUDGET_EXCEEDED"
         assert site.state.artifacts(peers, peers) == {}

@@ -15,13 +15,15 @@ from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import Task
 from verticil.party.decision.comparison import changes
-from verticil.party.front.inbox import inbox, show
-from verticil.shared.channels.transition import binary, quantize
+from verticil.party.decision.questions import variable_words
+from verticil.party.front.facts import COUNTS_TELL
+from verticil.party.front.inbox import in_words, inbox, show
+from verticil.shared.channels.transition import binary, quantize, symmetric
 from verticil.shared.errors import Misuse, Refusal
-from verticil.shared.model.schema import Schema
+from verticil.shared.model.schema import Missing, Schema
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
-from verticil.shared.study.document import PublishRule, Study
+from verticil.shared.study.document import PublishRule, Study, Unit
 from verticil.shared.study.states import State
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
@@ -123,6 +125,19 @@ OF_STUDY: dict[str, tuple[Callable[[Study], Study], str]] = {
         lambda s: with_variable(s, "smoker", labels=("yes", "no")),
         "column 'smoker': its categories are in another order: 'yes', 'no', was 'no', 'yes'",
     ),
+    "bin edge": (
+        lambda s: with_variable(s, "age", bins=(0.0, 18.0, 66.0, 120.0), labels=("[0,18)", "[18,66)", "[66,120)")),
+        "column 'age': bin edges 0, 18, 66, 120, were 0, 18, 65, 120",
+    ),
+    "other": (lambda s: with_variable(s, "smoker", other="no"), "column 'smoker': other: 'no', was none"),
+    "missing": (
+        lambda s: with_variable(s, "smoker", missing=Missing(category="no", spellings=("?",))),
+        "column 'smoker': missing '?' becomes 'no', was no missing values",
+    ),
+    "normalise": (
+        lambda s: dataclasses.replace(s, linkage=dataclasses.replace(s.linkage, normalise=("trim", "casefold"))),
+        "linkage.normalise: ('trim', 'casefold'), was ('nfkc', 'trim')",
+    ),
     "matrix cell": (
         lambda s: with_unit(s, 1, transition=quantize(binary(0.2, 0.25))),
         "column 'smoker': a true 'no' is reported as 'yes' 20 % of the time, was 10 %",
@@ -150,6 +165,65 @@ def test_a_changed_study_is_named(release_study, what):
     change, named = OF_STUDY[what]
     assert named in changes(release_study, change(release_study))
     assert changes(release_study, release_study) == ()
+
+
+def with_pair(study: Study, *impossible: tuple[int, int]) -> Study:
+    """Age and smoker in one draw."""
+    pair = Unit(
+        variables=("age", "smoker"), owner="clinic", scheme="symmetric", impossible=impossible,
+        transition=quantize(symmetric(6 - len(impossible), epsilon=2.0)),
+    )  # fmt: skip
+    return dataclasses.replace(study, units=(pair, *study.units[2:]))
+
+
+def test_combinations_that_became_impossible_or_possible_are_named(release_study):
+    """Also where their number stayed the same, and where the matrix has another size."""
+    before = with_pair(release_study, (0, 1))
+    young, old = "age '[0,18)' with smoker 'yes'", "age '[65,120)' with smoker 'no'"
+    assert f"column 'age, smoker': {young} is not impossible any more" in changes(before, with_pair(release_study))
+    assert f"column 'age, smoker': {young} is impossible now" in changes(with_pair(release_study), before)
+    assert changes(before, with_pair(release_study, (2, 0))) == (
+        f"column 'age, smoker': {old} is impossible now",
+        f"column 'age, smoker': {young} is not impossible any more",
+    )
+
+
+def test_show_says_what_is_asked_of_the_table_before_anybody_looks_at_it(folder, release_study, capsys):
+    """Bins, categories, other, missing, impossible combinations and normalise, in words; and that a no tells something."""
+    asking = with_variable(release_study, "smoker", missing=Missing(category="no", spellings=("", "?")))
+    with Site.open(config_of(folder)) as site:
+        digest = offer(site, with_pair(asking, (0, 1), (2, 0)))
+    (folder / "people.csv").unlink()  # no table is read
+    assert main(["party", "show", digest.hex(), "--config", str(folder / "party.toml")]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for said in (
+        "bins [0,18), [18,65), [65,120); a number outside goes to the nearest bin",
+        "categories 'no', 'yes'",
+        "missing, written as an empty field, '?': becomes 'no'",
+        "anything else becomes one of these, drawn here with a key that only this site has",
+        "impossible, and never sent: age '[0,18)' with smoker 'yes'; age '[65,120)' with smoker 'no'",
+        "ids are compared after nfkc (wide and compatibility letters as plain ones), then trim",
+        COUNTS_TELL,
+    ):
+        assert said in text
+    other = with_variable(release_study, "smoker", other="no")
+    assert variable_words(other.schema[1])[1] == "anything else, also an empty field, becomes 'no'"
+
+
+@pytest.mark.parametrize("page", [False, True])
+def test_show_and_page_say_why_no_rule_approves(folder, release_study, page):
+    rule = 'approval = "rules"\n[[policy.rule]]\nname = "usual"\ncolumns = ["age", "smoker"]\nmax_epsilon = 5.0\n'
+    book = '[codebook]\n[[codebook.column]]\nsource = "smoker"\ncategories = ["no", "yes"]\n'
+    (folder / "party.toml").write_text(PARTY + rule + book)
+    with Site.open(config_of(folder)) as site:
+        digest = offer(site, release_study)
+    with (Site.look if page else Site.open)(config_of(folder)) as site:
+        said = in_words(site, site.state.study(digest), NOW)["by_rule"]
+    assert said["rule"] is None
+    assert [text.split(" stand")[0] for text in said["why"]] == [
+        "column 'age': its bins of the local column 'age'",
+        "linkage.normalise (nfkc, trim)",
+    ]
 
 
 def test_whatever_field_differs_something_is_said(release_study):

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import itertools
 from pathlib import Path
 
 import pytest
 
 from verticil.party.config import load_party
+from verticil.party.control.by_rule import approve_by_rule, ruling
 from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import Task
+from verticil.party.custody.purge import purge
 from verticil.party.decision.rules import Rule, against
-from verticil.shared.channels.transition import identity, quantize
+from verticil.shared.channels.transition import identity, quantize, symmetric
 from verticil.shared.errors import Misuse, Refusal
+from verticil.shared.model.schema import Missing, Schema
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
-from verticil.shared.study.document import ShareRule
+from verticil.shared.study.document import ShareRule, Unit
 from verticil.shared.study.states import State
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
@@ -45,12 +49,23 @@ max_epsilon_lifetime = 8.0
 minimum_common_records = 50
 recipients = ["miner"]
 """
+CODEBOOK = """
+[codebook]
+normalise = [["nfkc", "trim"]]
+[[codebook.column]]
+source = "age"
+bins = [0, 18, 65, 120]
+integer = true
+[[codebook.column]]
+source = "smoker"
+categories = ["no", "yes"]
+"""
 REPEATS = '[[policy.rule]]\nname = "repeats"\ncolumns = ["age", "smoker"]\nmax_epsilon = 5.0\nonly_repeats = true\n'
 USUAL = '[[policy.rule]]\nname = "usual"\ncolumns = ["age", "smoker"]\nmax_epsilon = 5.0\n'
 
 
-def judged(rule: Rule, study, charges: dict[int, float] | None = None) -> tuple[str, ...]:
-    return against(rule, study, "clinic", sources=SOURCES, charges=charges, today=NOW.date())
+def judged(rule: Rule, study, *, repeats: bool | None = None) -> tuple[str, ...]:
+    return against(rule, study, "clinic", sources=SOURCES, repeats=repeats, today=NOW.date())
 
 
 def test_a_rule_approves_when_every_condition_holds(release_study):
@@ -70,7 +85,7 @@ def test_a_rule_approves_when_every_condition_holds(release_study):
     ],
 )
 def test_each_condition_is_named_when_it_does_not_hold(release_study, change, named):
-    (found,) = judged(dataclasses.replace(RULE, **change), release_study, {0: 0.0, 1: 2.0})[-1:]
+    (found,) = judged(dataclasses.replace(RULE, **change), release_study, repeats=False)[-1:]
     assert named in found
 
 
@@ -98,8 +113,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def offered(folder: Path, rules: str, study) -> Site:
-    (folder / "party.toml").write_text(PARTY + rules)
+def offered(folder: Path, rules: str, study, *, codebook: str = CODEBOOK, party: str = PARTY) -> Site:
+    (folder / "party.toml").write_text(party + rules + codebook)
     site = Site.open(load_party(folder / "party.toml"))
     task = Task(
         digest=canonical.digest(study), version=1, state=int(State.AWAITING_APPROVAL), proposal=canonical.to_bytes(study),
@@ -113,13 +128,13 @@ def offered(folder: Path, rules: str, study) -> Site:
 def test_without_a_rule_that_holds_nothing_is_approved(folder, release_study):
     for rules in ("", REPEATS, USUAL.replace("5.0", "1.0"), USUAL.replace('"age", ', "")):
         with offered(folder, rules, release_study) as site:
-            assert site.approve_by_rule(site.state.find("heart"), NOW) is None
+            assert approve_by_rule(site, site.state.find("heart"), NOW) is None
             assert site.state.find("heart").approval is None
 
 
 def test_the_approval_names_its_rule_and_ends_with_it(folder, release_study, caplog):
     with offered(folder, REPEATS + USUAL, release_study) as site:
-        rule = site.approve_by_rule(site.state.find("heart"), NOW)
+        rule = approve_by_rule(site, site.state.find("heart"), NOW)
         assert rule is not None
         record = site.state.find("heart")
         assert parse_approval(record.approval).approver == "by rule 2 'usual'"
@@ -132,24 +147,213 @@ def test_the_approval_names_its_rule_and_ends_with_it(folder, release_study, cap
         site.check_binding(site.state.find("heart"), NOW.date())
 
 
-def test_only_repeats_approves_what_was_sent_before_and_not_changed_data(folder, release_study):
-    with offered(folder, REPEATS, release_study) as site:
-        found = site.review(site.state.find("heart"), NOW)
-        for index, release in found.releases.items():
-            site.ledger.record(
-                release, version_tag=b"", policy=site.config.policy, study_digest=b"e" * 32, study_id="earlier", unit=index,
-                recipient="miner", artifact_sha256=b"a" * 32, size=1, at=NOW,
-            )  # fmt: skip
+def sent(site: Site, record, *, name: str = "earlier") -> None:
+    """The columns of a study were sent in an earlier one."""
+    for index, release in site.review(record, NOW).releases.items():
+        site.ledger.record(
+            release, version_tag=b"", policy=site.config.policy, study_digest=b"e" * 32, study_id=name, unit=index,
+            recipient="miner", artifact_sha256=b"a" * 32, size=1, at=NOW,
+        )  # fmt: skip
+
+
+def test_only_repeats_approves_the_same_draw_whatever_the_table_says_now(folder, release_study):
+    """A charge depends on the values; that the same columns, codebook and matrix were sent before does not."""
+    roomy = PARTY.replace("max_epsilon_lifetime = 8.0", "max_epsilon_lifetime = 9.0")
+    with offered(folder, 'on_data_change = "sticky"\n' + REPEATS, release_study, party=roomy) as site:
         record = site.state.find("heart")
-        (folder / "people.csv").write_text((folder / "people.csv").read_text().replace("p7,7,yes", "p7,7,no"))
-        assert site.approve_by_rule(record, NOW) is None
-        (folder / "people.csv").write_text((folder / "people.csv").read_text().replace("p7,7,no", "p7,7,yes"))
-        assert site.approve_by_rule(record, NOW) is not None
+        assert ruling(site, record, NOW).why == ("rule 'repeats': it sends what was not sent before",)
+        sent(site, record)
+        people = (folder / "people.csv").read_text()
+        for text in (people, people.replace("p7,7,yes", "p7,7,no")):
+            (folder / "people.csv").write_text(text)
+            assert ruling(site, record, NOW).rule is not None
+        assert approve_by_rule(site, record, NOW) is not None
+
+
+def test_room_in_the_budget_is_reckoned_without_the_table(folder, release_study):
+    """Changed values would be charged again: where the policy accepts them, there must be room whether they changed or not."""
+    for policy, room in (('on_data_change = "refuse"\n', True), ('on_data_change = "fresh"\n', False)):
+        with offered(folder, policy + USUAL, release_study) as site:
+            if policy.endswith('"refuse"\n'):
+                sent(site, site.state.find("heart"))  # 4.01 of 8.00
+            found = ruling(site, site.state.find("heart"), NOW)
+            assert (found.rule is not None) is room
+            assert room or "BUDGET_EXCEEDED" in found.why[0]
 
 
 def test_a_broken_table_waits_for_people_and_a_person_cannot_pose_as_a_rule(folder, release_study):
     with offered(folder, USUAL, release_study) as site:
         (folder / "people.csv").unlink()
-        assert site.approve_by_rule(site.state.find("heart"), NOW) is None
+        assert approve_by_rule(site, site.state.find("heart"), NOW) is None
         with pytest.raises(Misuse, match="reserved"):
             site.approve(site.state.find("heart"), "by rule 1 'usual'", NOW)
+
+
+# ---- codebooks
+
+
+def with_variable(study, **changes):
+    variables = tuple(dataclasses.replace(v, **changes) if v.name == "smoker" else v for v in study.schema.variables)
+    return dataclasses.replace(study, schema=Schema(variables=variables))
+
+
+def with_age(study, edges):
+    labels = tuple(f"[{low},{high})" for low, high in itertools.pairwise(edges))
+    variables = tuple(
+        dataclasses.replace(v, bins=edges, labels=labels) if v.name == "age" else v for v in study.schema.variables
+    )
+    return dataclasses.replace(study, schema=Schema(variables=variables))
+
+
+def with_normalise(study, *steps):
+    return dataclasses.replace(study, linkage=dataclasses.replace(study.linkage, normalise=steps))
+
+
+ASKED = {
+    "a bin edge": (lambda study: with_age(study, (0, 18, 66, 120)), "column 'age': its bins of the local column 'age'"),
+    "labels": (lambda study: with_variable(study, labels=("no", "Yes")), "column 'smoker': its categories"),
+    "their order": (lambda study: with_variable(study, labels=("yes", "no")), "column 'smoker': its categories"),
+    "other": (lambda study: with_variable(study, other="no"), "column 'smoker': its categories"),
+    "missing": (
+        lambda study: with_variable(study, missing=Missing(category="no", spellings=("",))), "column 'smoker': its categories"
+    ),
+    "normalise": (lambda study: with_normalise(study, "nfkc", "trim", "casefold"), "linkage.normalise (nfkc, trim, casefold)"),
+    "no normalise": (lambda study: with_normalise(study), "linkage.normalise (nothing)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_a_rule_approves_no_codebook_that_the_site_did_not_write_down(folder, release_study, what):
+    change, named = ASKED[what]
+    with offered(folder, USUAL, change(release_study)) as site:
+        record = site.state.find("heart")
+        assert approve_by_rule(site, record, NOW) is None
+        assert site.state.find("heart").approval is None
+        (why,) = ruling(site, record, NOW).why
+        assert why.startswith(named)
+        assert "in no [codebook] of party.toml and in no study that a person approved here" in why
+
+
+def test_a_codebook_is_of_a_local_column_and_not_of_a_name(folder, release_study):
+    """The analyst names variables; party.toml says which local column that is."""
+    moved = '[dataset.people.columns.smoker]\nsource = "SMOKES"\n'
+    rule = USUAL.replace('"smoker"', '"smoker", "SMOKES"')
+    with offered(folder, rule, release_study, codebook=CODEBOOK + moved) as site:
+        (why,) = ruling(site, site.state.find("heart"), NOW).why
+        assert "column 'smoker': its categories of the local column 'SMOKES'" in why
+
+
+def test_a_rule_approves_the_impossible_combinations_that_the_site_wrote_down_and_no_others(folder, release_study):
+    listed = '[[codebook.jointly]]\nsources = ["smoker", "age"]\nimpossible = [["yes", "[0,18)"]]\n'
+    for impossible, codebook, covered in (
+        ((), CODEBOOK, True),
+        (((0, 1),), CODEBOOK, False),
+        (((0, 1),), CODEBOOK + listed, True),  # in whatever order the columns are named
+        (((0, 0),), CODEBOOK + listed, False),
+        (((0, 0), (0, 1)), CODEBOOK + listed, False),
+    ):
+        pair = Unit(
+            variables=("age", "smoker"), owner="clinic", scheme="symmetric", impossible=impossible,
+            transition=quantize(symmetric(6 - len(impossible), epsilon=2.0)),
+        )  # fmt: skip
+        study = dataclasses.replace(release_study, units=(pair, *release_study.units[2:]))
+        with offered(folder, USUAL, study) as site:
+            pass
+        with offered(folder, USUAL, study, codebook=codebook) as site:
+            found = ruling(site, site.state.studies()[-1], NOW)
+        assert (found.rule is not None) is covered, impossible
+        assert covered or found.why[0].startswith(
+            "columns 'age, smoker': the list of their impossible combinations stands"
+        )
+
+
+def renamed(study, name: str):
+    return dataclasses.replace(study, id=name)
+
+
+def test_a_rule_approves_what_a_person_approved_here_before_also_after_purge(folder, release_study):
+    """Codebook and normalise of one study; not what a rule approved, and not what was taken back."""
+    asking = with_normalise(with_variable(release_study, other="no"), "nfkc", "trim", "casefold")
+    with offered(folder, USUAL, renamed(asking, "first"), codebook="") as site:
+        first = site.state.find("first")
+        assert len(ruling(site, first, NOW).why) == 3  # both columns and normalise
+        site.approve(first, "officer", NOW)
+        site.state.move(first.digest, State.PUBLISHED)
+    purge(load_party(folder / "party.toml"), "first", older_than_days=None, at=NOW)
+    with offered(folder, USUAL, renamed(asking, "second"), codebook="") as site:
+        assert approve_by_rule(site, site.state.find("second"), NOW) is not None
+    with offered(folder, USUAL, renamed(with_age(asking, (0, 19, 65, 120)), "third"), codebook="") as site:
+        assert [why[:12] for why in ruling(site, site.state.find("third"), NOW).why] == ["column 'age'"]
+    moved = '[dataset.people.columns.smoker]\nsource = "SMOKES"\n'
+    with offered(folder, USUAL.replace("smoker", "SMOKES"), renamed(asking, "fourth"), codebook=moved) as site:
+        assert len(ruling(site, site.state.find("fourth"), NOW).why) == 1  # approved of another local column
+    with offered(folder, USUAL, renamed(asking, "fifth"), codebook="") as site:
+        site.revoke(site.state.find("first"), "officer", "a mistake", NOW)
+        assert len(ruling(site, site.state.find("fifth"), NOW).why) == 3  # the second was approved by a rule
+
+
+# ---- what is written down, and how often
+
+
+def reviews(site: Site) -> list[tuple[object, object]]:
+    return [(line["study_id"], line["detail"]) for line in site.audit.entries() if line["event"] == "rule-review"]
+
+
+def test_each_review_by_rule_is_a_line_of_the_audit_log(folder, release_study):
+    asking = renamed(with_normalise(release_study, "nfkc", "trim", "casefold"), "asking")
+    with offered(folder, USUAL, release_study) as site:
+        approve_by_rule(site, site.state.find("heart"), NOW)
+        approve_by_rule(site, site.state.find("heart"), NOW)  # it is approved: no review
+    with offered(folder, USUAL, asking) as site:
+        approve_by_rule(site, site.state.find("asking"), NOW)
+        (first, second) = reviews(site)
+        assert first == ("heart", "by rule 1 'usual'")
+        assert second[0] == "asking"
+        assert second[1].startswith("none: linkage.normalise (nfkc, trim, casefold) stands in no [codebook]")
+        site.audit.verify()
+
+
+def test_a_person_who_denies_while_the_rules_decide_is_heard(folder, release_study, monkeypatch):
+    whole = Site.review
+
+    def review(site: Site, record, at, **rest):
+        found = whole(site, record, at, **rest)
+        site.deny(record, "officer", "not this one", at)
+        return found
+
+    monkeypatch.setattr(Site, "review", review)
+    with offered(folder, USUAL, release_study) as site:
+        assert approve_by_rule(site, site.state.find("heart"), NOW) is None
+        record = site.state.find("heart")
+        assert (record.approval, record.denial_sent, record.failure) == (None, False, None)
+        assert reviews(site) == [("heart", "none: STUDY_DENIED")]
+        site.audit.verify()
+
+
+def test_rules_approve_so_many_studies_a_day_also_over_restarts(folder, release_study):
+    limit = "max_rule_approvals_per_day = 2\n"
+    later = NOW + dt.timedelta(hours=23)
+    for number, (at, approved) in enumerate(
+        [(NOW, True), (NOW, True), (later, False), (NOW + dt.timedelta(hours=25), True)], 1
+    ):
+        with offered(folder, limit + USUAL, renamed(release_study, f"study-{number}")) as site:
+            sent_before = site.ledger.rows()
+            assert sent_before == ()
+            assert (approve_by_rule(site, site.state.find(f"study-{number}"), at) is not None) is approved
+            if not approved:
+                assert "the most of policy.max_rule_approvals_per_day" in str(reviews(site)[-1])
+                assert site.approve(site.state.find(f"study-{number}"), "officer", at).complete  # people still may
+
+
+def test_the_review_by_rule_reads_the_table_only_for_what_it_approves(folder, release_study):
+    """So nothing in it, and not how long it takes to read, has a part in the answer."""
+    (folder / "people.csv").unlink()
+    with offered(folder, USUAL, release_study) as site:
+        assert ruling(site, site.state.find("heart"), NOW).rule is not None
+        assert approve_by_rule(site, site.state.find("heart"), NOW) is None  # nothing to seal an approval with
+    with offered(folder, USUAL, renamed(with_age(release_study, (0, 19, 65, 120)), "asking")) as site:
+        approve_by_rule(site, site.state.find("asking"), NOW)
+        assert [said.split(":")[1].strip().split(" ")[0] for _, said in reviews(site)] == [
+            "DATA_FILE_MISSING",
+            "column",
+        ]

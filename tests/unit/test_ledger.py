@@ -104,7 +104,7 @@ def test_lifetime_budget_is_per_data_set_and_survives_everything(ledger):
     send(ledger, replace(RELEASE, transition_digest=b"T" * 32))
     third = replace(RELEASE, secret_id=b"S" * 16, fingerprint=b"9" * 32)
     with pytest.raises(
-        Refusal, match=r"data set 'people': epsilon 2 on top of 4 charged before, expected at most 5"
+        Refusal, match=r"data set 'people': epsilon 2 on top of what was charged before, expected at most 5"
     ) as caught:
         ledger.assess([third], POLICY)
     assert (caught.value.code, caught.value.exit_code) == ("BUDGET_EXCEEDED", 3)
@@ -117,7 +117,7 @@ def test_lifetime_budget_is_per_data_set_and_survives_everything(ledger):
 
 def test_units_of_one_study_are_summed_before_any_is_sent(ledger):
     units = [replace(RELEASE, sources=(name,)) for name in "abc"]
-    with pytest.raises(Refusal, match="epsilon 6 on top of 0"):
+    with pytest.raises(Refusal, match="epsilon 6 on top of what was"):
         ledger.assess(units, POLICY)
 
 
@@ -136,6 +136,28 @@ def test_changed_data_are_refused_unless_the_policy_says_otherwise(ledger):
     # Both versions are known now: neither draws again and neither is charged again, whatever the policy says later.
     assert send(ledger, changed, POLICY, changed.fingerprint) == 0.0
     assert send(ledger, RELEASE, fresh) == 0.0
+
+
+@pytest.mark.parametrize("way", ["sticky", "fresh"])
+def test_the_budget_does_not_tell_whether_data_are_the_same(ledger, way):
+    """Where the policy accepts changed data there is room for them, or there is none for the same data either."""
+    send(ledger)
+    changed, others = replace(RELEASE, fingerprint=b"2" * 32), b"e" * 32
+
+    def answer(release, limit):
+        policy = replace(POLICY, on_data_change=way, max_epsilon_lifetime=limit)
+        try:
+            return ledger.assess([release], policy, study_digest=others)[0].at_most
+        except Refusal as error:
+            return error.message
+
+    for limit in (3.9, 4.0, 9.0):
+        assert answer(RELEASE, limit) == answer(changed, limit)
+    # The repeat is not charged all the same, and what was charged to this study may be sent again.
+    exhausted = replace(POLICY, on_data_change=way, max_epsilon_lifetime=2.0)
+    assert ledger.assess([RELEASE], exhausted, study_digest=b"d" * 32)[0].charge == 0.0
+    assert send(ledger, RELEASE, exhausted) == 0.0
+    assert ledger.assess([RELEASE], replace(POLICY, on_data_change=way), study_digest=others)[0].charge == 0.0
 
 
 def test_noise_of_another_version_never_leaves(ledger):

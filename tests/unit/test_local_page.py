@@ -203,6 +203,12 @@ def test_feature_39_a_pending_study_is_said_in_the_words_of_show(
         for sentence in column["words"]:
             assert sentence.lower() in text
     assert facts["total_words"].lower() in text
+    for asked in facts["asked"]:
+        assert len(asked["words"]) >= 2
+        for sentence in asked["words"]:
+            assert sentence.lower() in text
+    assert facts["normalise_words"].lower() in text
+    assert facts["counts_tell"].lower() in text
     (objection,) = facts["objections"]
     for shown in (overview, page):
         assert f"Against it: {objection}" in shown.text

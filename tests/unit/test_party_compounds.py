@@ -20,7 +20,7 @@ from verticil.party.records.perturb import compound_digest
 from verticil.party.records.source import check_records
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import DataFault, Misuse, Refusal, VerticilError
+from verticil.shared.errors import Misuse, Refusal, VerticilError
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.document import Study, Unit
 
@@ -148,7 +148,7 @@ def test_codes_are_positions_in_the_domain_of_the_study(release_study, n_states,
     assert compound.codes(columns).dtype == (np.uint8 if len(domain) <= 256 else np.uint16)
     for combination in impossible:
         one = {name: np.array([code], dtype=np.uint8) for name, code in zip(names, combination, strict=True)}
-        assert (compound.encode(one).tolist(), compound.n_impossible(one)) == ([-1], 1)
+        assert compound.encode(one).tolist() == [-1]
         with pytest.raises(ValueError, match="declared impossible"):
             compound.codes(one)
 
@@ -304,34 +304,42 @@ def test_an_approval_binds_to_the_data_of_every_column_of_a_compound(folder, rel
 # ---- what is refused
 
 
-def test_combinations_that_are_declared_impossible_are_counted_and_never_named(folder, release_study):
-    rows = [("Married", "Wife")] * (N - 3) + [("Single", "Wife"), ("Single", "Husband"), ("Single", "Wife")]
+def test_in_place_of_an_impossible_combination_a_possible_one_is_drawn_for_the_record(folder, release_study):
+    """And no other record's, or other column's, value changes."""
+    rows = [("Married", "Wife")] * 60 + [("Single", "Wife"), ("Single", "Husband")] * 45
     write(folder, rows)
     config, study = config_of(folder), study_of(release_study)
-    with pytest.raises(DataFault) as caught:
-        read(config, study)
-    assert caught.value.code == "DATA_CATEGORY_UNSEEN"
-    assert caught.value.message == (
-        "people.csv: columns 'marital-status', 'relationship': 3 of 150 rows have a combination of values that the study"
-        " declares impossible, expected none"
-    )
-    assert not any(word in str(caught.value) for word in (*STATES, *SHIPS, "p147"))
+    holding = read(config, study)
+    (compound,) = compounds_of(study, "clinic").values()
+    codes = unit_codes(study, 0, holding.codes)  # each record has one
+    assert (codes[:60] == codes[0]).all()
+    assert set(codes[60:].tolist()) == set(range(compound.n_domain))
+    np.testing.assert_array_equal(codes, unit_codes(study, 0, read(config, study).codes))
+    write(folder, list(reversed(rows)))  # other people have them: the draw belongs to the person
+    other = unit_codes(study, 0, read(config, study).codes)
+    assert (other[90:] == codes[0]).all()
+    np.testing.assert_array_equal(other[60:90], codes[60:90])
 
 
-def test_a_check_of_the_table_finds_them_with_everything_else(folder, release_study):
-    write(folder, [("Married", "Wife")] * (N - 1) + [("Single", "Wife")])
+def test_a_check_of_the_table_counts_impossible_combinations_and_names_none(folder, release_study):
+    write(folder, [("Married", "Wife")] * (N - 3) + [("Single", "Wife"), ("Single", "Husband"), ("Single", "Wife")])
     config, study = config_of(folder), study_of(release_study)
     own = [study.schema[position] for position in study.schema.owned_by("clinic")]
     rule = config.datasets["people"]
     compounds = list(compounds_of(study, "clinic").values())
-    assert [fault.message.split(": ")[2][:10] for fault in check_records(rule, own, (), compounds).faults] == [
-        "1 of 150 r"
-    ]
-    assert check_records(rule, own, ()).faults == ()
-    # A value without a category has no combination either: the column's own fault is told, and nothing else.
+    (remark,) = check_records(rule, own, (), compounds).remarks
+    assert (remark.code, remark.message) == (
+        "DATA_CATEGORY_UNSEEN",
+        "people.csv: columns 'marital-status', 'relationship': 3 of 150 rows have a combination of values that the study"
+        " declares impossible, in place of which a possible one is drawn",
+    )
+    assert not any(word in str(remark) for word in (*STATES, *SHIPS, "p147"))
+    assert check_records(rule, own, ()).remarks == ()
+    # A value without a category has no combination either: it is counted in its column alone.
     write(folder, [("Married", "Wife")] * (N - 2) + [("Single", "Wife"), ("Single", "Widow")])
-    faults = check_records(rule, own, (), compounds).faults
-    assert ["column 'relationship' 1" in fault.message for fault in faults] == [True]
+    one, other = check_records(rule, own, (), compounds).remarks
+    assert "column 'relationship' 1" in one.message
+    assert "1 of 150 rows have a combination" in other.message
 
 
 def test_columns_of_two_data_sets_are_not_one_draw(folder, release_study):
@@ -346,7 +354,7 @@ def test_columns_of_two_data_sets_are_not_one_draw(folder, release_study):
 
 
 def test_a_compound_of_one_of_several_data_sets(folder, release_study):
-    """The people are those of all data sets; combinations are checked in the whole table that has them."""
+    """The people are those of all data sets."""
     (folder / "wards.csv").write_text("id,ward\n" + "".join(f"p{i},{i % 9}\n" for i in range(20, N + 20)))
     pairs = [("Married", SHIPS[i % 3]) for i in range(N)]
     rows = "".join(f"p{i},{state},{ship}\n" for i, (state, ship) in enumerate(pairs))
@@ -355,6 +363,3 @@ def test_a_compound_of_one_of_several_data_sets(folder, release_study):
     holding = read(config, study)
     assert holding.n_records == N - 20
     assert unit_codes(study, 0, holding.codes).tolist() == [i % 3 for i in range(20, N)]
-    (folder / "people.csv").write_text("id,marital-status,relationship\n" + rows + "p999,Single,Wife\n")
-    with pytest.raises(DataFault, match="1 of 151 rows have a combination"):
-        read(config, study)

@@ -8,7 +8,9 @@ import pytest
 
 from verticil.party import office
 from verticil.party.config import load_party, require_marked_authority
+from verticil.party.control.policy import Column
 from verticil.party.control.secret import read_secret
+from verticil.party.decision.codebooks import Combinations, Known
 from verticil.party.records.source import ColumnRule
 from verticil.shared.errors import Misuse
 
@@ -179,3 +181,82 @@ def test_party_init_writes_a_closed_configuration_and_a_secret_once(tmp_path):
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
     with pytest.raises(Misuse, match="expected 1 to 63"):
         office.init_party(tmp_path / "other", name="st anna")
+
+
+AB = 'categories = ["a", "b"]\n'
+COLUMN = f'[[codebook.column]]\nsource = "x"\n{AB}'
+JOINTLY = '[[codebook.jointly]]\nsources = ["x", "y"]\nimpossible = '
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[codebook]\nnormalize = []", "codebook.normalize: unknown key"),
+        ('[codebook]\nnormalise = [["lower"]]', "codebook.normalise: list 1 has 'lower', which is no step"),
+        ('[codebook]\nnormalise = ["trim"]', "codebook.normalise: got a list, expected a list of lists"),
+        (f"[[codebook.column]]\n{AB}", "codebook.column[1].source: missing"),
+        ('[[codebook.column]]\nsource = "x"', "codebook.column[1].categories: 'x' has neither, expected either"),
+        (
+            COLUMN.replace(AB, "bins = [3, 1]"),
+            "codebook.column[1] 'x': bin edges 1 and 2 are 3 and 1, expected increasing",
+        ),
+        (COLUMN.replace("categories", "category"), "codebook.column[1].category: unknown key"),
+        (COLUMN + 'other = "c"', "codebook.column[1].other: 'c' is not among the categories"),
+        (COLUMN.replace('"x"', '"id"'), "codebook.column[1].source: 'id' names the person"),
+        (COLUMN + 'dataset = "y"', "codebook.column[1].dataset: got 'y', expected one of people"),
+        (COLUMN + COLUMN, "codebook.column[2].source: stands there twice"),
+        (JOINTLY.replace(', "y"', "") + '[["a"]]', "codebook.jointly[1].sources: 1 columns, expected two or more"),
+        (JOINTLY + "[]", "codebook.jointly[1].impossible: no combination"),
+        (JOINTLY + '[["a"]]', "combination 1: expected 2 labels, one of each of the sources"),
+        (COLUMN + JOINTLY + '[["A", "c"]]', "combination 1: 'A' is no category of column 'x'"),
+    ],
+)
+def test_a_codebook_that_no_study_could_fit_is_named_with_file_and_key(write, text, message):
+    with pytest.raises(Misuse) as caught:
+        load_party(write(f"{EXAMPLE}\n{text}\n"))
+    assert (caught.value.code, caught.value.exit_code) == ("CONFIG_INVALID", 2)
+    assert caught.value.message.startswith("party.toml: codebook")
+    assert message in caught.value.message
+
+
+def test_the_commented_codebook_of_init_is_one_that_can_be_read(tmp_path):
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+    path = office.init_party(tmp_path / "site", name="clinic", federation="../federation.toml")
+    lines = path.read_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("# [codebook]"))
+    end = start + lines[start:].index("")
+    path.write_text("\n".join([*lines[:start], *(line[2:] for line in lines[start:end])]) + "\n")
+    known = load_party(path).codebook
+    assert (len(known.columns), len(known.combinations), known.normalise) == (2, 1, {("nfkc", "trim")})
+
+
+def test_a_codebook_says_what_a_study_may_ask_without_a_person(write):
+    text = """
+[codebook]
+normalise = [["nfkc", "trim"], []]
+[[codebook.column]]
+source = "age"
+bins = [0, 18, 65]
+integer = true
+missing = { category = "unknown", spellings = ["", "?"] }
+[[codebook.column]]
+source = "age"
+bins = [0, 50, 100]
+[[codebook.column]]
+source = "SEX"
+categories = ["Male", "Female"]
+other = "Male"
+[[codebook.jointly]]
+sources = ["age", "SEX"]
+impossible = [["unknown", "Female"]]
+"""
+    known = load_party(write(EXAMPLE + text)).codebook
+    age, sex = Column(dataset="people", source="age"), Column(dataset="people", source="SEX")
+    assert known.normalise == {("nfkc", "trim"), ()}
+    assert {book.labels for book in known.columns if book.column == age} == {
+        ("[0,18)", "[18,65)", "unknown"),
+        ("[0,50)", "[50,100)"),
+    }
+    assert [(book.labels, book.other) for book in known.columns if book.column == sex] == [(("Male", "Female"), "Male")]
+    assert known.combinations == {Combinations(columns=(sex, age), impossible=frozenset({("Female", "unknown")}))}
+    assert load_party(write()).codebook == Known()

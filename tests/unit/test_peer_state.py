@@ -228,7 +228,7 @@ def test_what_one_study_shares_is_charged_once(database):
     limits = policy(max_share_epsilon=2.0)
     assert record(ledger, shared(2.0), limits, "miner") == 2.0
     assert record(ledger, shared(2.0), limits) == 0.0
-    with pytest.raises(Refusal, match="epsilon 2 on top of 2 charged before, expected at most 3"):
+    with pytest.raises(Refusal, match="epsilon 2 on top of what was charged before, expected at most 3"):
         record(ledger, shared(2.0, b"two"), limits, study=hashlib.sha256(b"two").digest())
     assert [(row.recipient, row.epsilon, row.charged) for row in ledger.rows()] == [
         ("miner", 2.0, 2.0),

@@ -385,7 +385,7 @@ def test_a_vote_of_somebody_who_is_no_approver_any_more_does_not_count(folder, r
 @pytest.mark.parametrize(
     "error",
     [
-        DataFault("DATA_CATEGORY_UNSEEN", "people.csv: of 817 rows, values without a category: 'sex' 3", hint="817"),
+        DataFault("DATA_UNREADABLE", "people.csv: not utf-16 at byte 817", hint="817"),
         DataFault("DATA_COLUMN_MISSING", "people.csv: no column 'salery'", hint="'salary' for 'salery'?"),
         DataFault("DATA_FILE_MISSING", "/srv/817/people.csv: no such file", hint="see path"),
         Misuse("CONFIG_INVALID", "people.csv: 817 of 900 recode targets are no category", hint="salary"),
@@ -408,13 +408,24 @@ def test_refusals_leave_as_they_are():
     assert outward(error) is error
 
 
-def test_too_few_records_are_refused_without_their_number(folder, release_study):
+def test_how_many_records_there_are_has_no_part_in_an_approval(folder, release_study):
+    """That too few are common shows when the parties find the common ones."""
     with Site.open(config_of(folder, minimum_common_records=1000)) as site:
         digest = offer(site, release_study)
-        with pytest.raises(Refusal) as caught:
-            site.approve(site.state.study(digest), "officer", NOW)
-    assert caught.value.code == "LINKAGE_TOO_SMALL"
-    assert str(N) not in str(caught.value)
+        assert site.approve(site.state.study(digest), "officer", NOW).complete
+
+
+def test_minimum_rows_counts_the_rows_of_the_file_whatever_is_in_them(folder, release_study):
+    (folder / "people.csv").write_text("id,age,smoker\n" + " ,never,never\n" * (N - 1) + "x,1\n")
+    for minimum, fits in ((N, True), (N + 1, False)):
+        with Site.open(config_of(folder, minimum_rows=minimum)) as site:
+            record = site.state.study(offer(site, release_study))
+            if fits:
+                assert site.review(record, NOW).holding.n_records == 0
+                continue
+            with pytest.raises(Refusal, match=f"fewer than the {N + 1} rows") as caught:
+                site.review(record, NOW)
+            assert caught.value.code == "POLICY_REFUSED"
 
 
 def test_secrets_and_records_are_not_in_any_repr(folder, release_study):

@@ -1,6 +1,7 @@
-"""Reading tables: every kind of bad input gets its code, everything is counted, and no message carries a value or an id."""
+"""Reading tables: a damaged file gets its code, no value is a fault, everything is counted, no message carries a value."""
 
 import csv
+import dataclasses
 import traceback
 from decimal import Decimal
 
@@ -67,8 +68,10 @@ def test_a_table_in_order(table):
         "area": [0, 3, 2],
     }
     assert all(codes.dtype == np.uint8 and not codes.flags.writeable for codes in records.codes.values())
-    area = records.counts[2]
-    assert (area.missing, area.other, area.clamped, area.unseen, area.outside) == (1, 1, 0, 0, 0)
+    assert not any(undeclared.any() for undeclared in records.undeclared.values())
+    assert set(records.undeclared) == {"sex", "age"}  # area has an `other`
+    area = check_records(table(GOOD), VARIABLES, TRIM).counts[2]
+    assert (area.missing, area.other, area.clamped, area.unseen) == (1, 1, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -151,22 +154,24 @@ def test_more_than_256_categories(table):
         ("30", 1, Outcome.CATEGORY),
         ("+3.0e1", 1, Outcome.CATEGORY),
         (" 90.5 ", 1, Outcome.CATEGORY),
-        ("16.999", -1, Outcome.OUTSIDE),
-        ("91", -1, Outcome.OUTSIDE),  # the last edge belongs to no bin
-        ("-5", -1, Outcome.OUTSIDE),
-        ("1e999", -1, Outcome.OUTSIDE),
-        ("nan", -1, Outcome.UNSEEN),
-        ("inf", -1, Outcome.UNSEEN),
-        ("1_7", -1, Outcome.UNSEEN),
-        ("0x1f", -1, Outcome.UNSEEN),
-        ("17,5", -1, Outcome.UNSEEN),
-        ("\u0661\u0668", -1, Outcome.UNSEEN),  # Arabic-Indic digits, which Python's float would take
-        ("[17,30)", -1, Outcome.UNSEEN),  # a label of a bin is a name for people
+        ("16.999", 0, Outcome.CLAMPED),
+        ("91", 1, Outcome.CLAMPED),  # the last edge belongs to no bin
+        ("-5", 0, Outcome.CLAMPED),
+        ("1e999", 1, Outcome.CLAMPED),
+        ("nan", -1, Outcome.UNDECLARED),
+        ("inf", -1, Outcome.UNDECLARED),
+        ("1_7", -1, Outcome.UNDECLARED),
+        ("0x1f", -1, Outcome.UNDECLARED),
+        ("17,5", -1, Outcome.UNDECLARED),
+        ("\u0661\u0668", -1, Outcome.UNDECLARED),  # Arabic-Indic digits, which Python's float would take
+        ("[17,30)", -1, Outcome.UNDECLARED),  # a label of a bin is a name for people
         ("", -1, Outcome.EMPTY),
     ],
 )
-def test_numbers_and_bins(text, code, outcome):
-    codes, outcomes = Codebook(AGE, {}, where="here").encode([text])
+@pytest.mark.parametrize("outside", ["error", "clamp"])
+def test_numbers_and_bins(text, code, outcome, outside):
+    """Whatever an older study says of `outside`."""
+    codes, outcomes = Codebook(dataclasses.replace(AGE, outside=outside), {}, where="here").encode([text])
     assert (codes.tolist(), outcomes.tolist()) == ([code], [outcome])
 
 
@@ -188,11 +193,24 @@ def test_bins_with_other_missing_and_clamp():
 
 
 def test_near_misses_are_told_apart():
-    codes, outcomes = Codebook(FLAG, {}, where="here").encode(["", "  ", "1 ", "true", "1.0", "2.0", "x"])
+    texts = ["", "  ", "1 ", "true", "1.0", "2.0", "x"]
+    codes, outcomes = Codebook(FLAG, {}, where="here").encode(texts, closely=True)
     assert set(codes.tolist()) == {-1}
     assert [Outcome(outcome).name for outcome in outcomes] == [
-        "EMPTY", "EMPTY", "BLANKS", "LETTER_CASE", "DECIMAL_POINT", "UNSEEN", "UNSEEN",
+        "EMPTY", "EMPTY", "BLANKS", "LETTER_CASE", "DECIMAL_POINT", "UNDECLARED", "UNDECLARED",
     ]  # fmt: skip
+    # Who answers a study does not ask, and what is done for a text does not depend on how near it is.
+    plain = Codebook(FLAG, {}, where="here").encode(texts)
+    assert plain[0].tolist() == codes.tolist()
+    assert [Outcome(outcome).name for outcome in plain[1]] == ["EMPTY"] * 2 + ["UNDECLARED"] * 5
+
+
+def test_an_empty_value_is_missing_where_that_is_declared():
+    """Also where the study forgot the spelling."""
+    variable = Variable(name="v", owner="p", labels=("a", "none"), missing=Missing(category="none", spellings=("?",)))
+    codes, outcomes = Codebook(variable, {}, where="here").encode(["", " \t", "?", "x"])
+    assert codes.tolist() == [1, 1, 1, -1]
+    assert outcomes.tolist() == [Outcome.EMPTY, Outcome.EMPTY, Outcome.MISSING, Outcome.UNDECLARED]
 
 
 # ---- Parquet
@@ -269,9 +287,8 @@ def test_parquet_faults(tmp_path):
     with pytest.raises(DataFault, match="column 'sex' has type list<"):
         read_records(nested, [SEX], ())
     empty = write_parquet(path, {"id": pa.array([], pa.string()), "sex": pa.array([], pa.string())})
-    with pytest.raises(DataFault) as caught:
-        read_records(empty, [SEX], ())
-    assert caught.value.code == "DATA_EMPTY"
+    records = read_records(empty, [SEX], ())
+    assert (records.ids, records.n_rows, records.codes["sex"].tolist()) == ((), 0, [])
     write_parquet(path, {"id": [str(i) for i in range(9000)], "sex": ["Male"] * 9000})
     whole = path.read_bytes()
     for damaged in (whole[:-1], whole[:100], b"PAR1" + bytes(100), whole[:200] + bytes(2000) + whole[2200:]):
@@ -281,14 +298,113 @@ def test_parquet_faults(tmp_path):
         assert caught.value.code == "DATA_UNREADABLE"
 
 
-# ---- bad input: code, message, and no value of the table anywhere
+# ---- what is no fault: it is left out or drawn for, and counted
 
 ROW = f"{CANARY_ID},Male,20,{CANARY}\n"
+REMARKS = {
+    "unseen": (
+        f"id,sex,age,area\n1,{CANARY},20,x\n2,,20,x\n3,male,20,x\n4, Male,12,x\n{CANARY_ID},x,{CANARY},x\n",
+        5,
+        [
+            (
+                "DATA_CATEGORY_UNSEEN",
+                "of 5 rows, values without a declared category, in place of which one is drawn (or missing taken, where it is"
+                " declared and they are empty): column 'sex' 5, column 'age' 1",
+                '1 are empty (declare `missing` with the spelling "" in the study); 1 differ only in blanks',
+            ),
+            (
+                "DATA_VALUE_OUTSIDE",
+                "of 5 rows, values outside the bins, put into the nearest one: column 'age' 1",
+                "unit",
+            ),
+        ],
+    ),
+    "outside": (GOOD + f"{CANARY_ID},Male,1234567,x\n", 4, [("DATA_VALUE_OUTSIDE", "column 'age' 1", "")]),
+    "duplicate ids": (
+        GOOD + ROW + f" {CANARY_ID} ,Male,20,x\n{CANARY_ID},Male,20,x\n",
+        3,
+        [
+            (
+                "DATA_ID_DUPLICATE",
+                "column 'id': 3 of 6 rows are left out: each has the id of another one",
+                "one row for each",
+            )
+        ],
+    ),
+    "empty ids": (
+        GOOD + f"  ,Male,20,{CANARY}\n",
+        3,
+        [("DATA_ID_MISSING", "1 of 4 rows are left out", "mend these rows")],
+    ),
+    "too many fields": (
+        GOOD + f"{CANARY_ID},Male,20,{CANARY},{CANARY}\n",
+        3,
+        [("DATA_UNREADABLE", "1 rows have too many or too few fields and are left out, the first is row 5", "quote")],
+    ),
+    "too few fields": (
+        GOOD + f"{CANARY_ID},{CANARY}\n{CANARY}\n",
+        3,
+        [("DATA_UNREADABLE", "2 rows have too many", "")],
+    ),
+    "only ragged rows": (
+        f"id,sex,age,area\n{CANARY_ID},{CANARY}\n",
+        0,
+        [("DATA_UNREADABLE", "1 rows have too many", "")],
+    ),
+    "only a header": ("id,sex,age,area\n", 0, []),
+    "only a header, cut off": ("id,sex,age,area", 0, []),
+    "not UTF-8": (
+        GOOD.encode() + f"{CANARY_ID},M\xe4le {CANARY},20,x\n".encode("latin-1"),
+        4,
+        [("DATA_CATEGORY_UNSEEN", "column 'sex' 1", "declare the category")],
+    ),
+    "id not UTF-8": (
+        GOOD.encode() + f"\xe4{CANARY_ID},Male,20,x\n".encode("latin-1"),
+        3,
+        [("DATA_ID_MISSING", "1 of 4 rows are left out", "")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REMARKS)
+def test_no_value_is_a_fault_and_every_one_is_counted(table, name):
+    data, n_used, remarks = REMARKS[name]
+    rule = table(data)
+    records = read_records(rule, VARIABLES, TRIM)
+    assert records.n_records == n_used
+    assert all(len(column) == n_used for column in (*records.codes.values(), *records.undeclared.values()))
+    assert CANARY_ID not in records.ids or name in {"unseen", "outside", "not UTF-8"}
+    report = check_records(rule, VARIABLES, TRIM)
+    assert (report.n_records, report.faults) == (n_used, ())
+    assert report.n_rows == records.n_rows == n_used + report.n_ragged + report.n_empty_ids + report.n_repeated_ids
+    assert [remark.code for remark in report.remarks] == [code for code, _, _ in remarks]
+    for remark, (_, message, hint) in zip(report.remarks, remarks, strict=True):
+        assert remark.message.startswith("people.csv: ")
+        assert message in remark.message
+        assert hint in remark.hint
+    for secret in (CANARY, CANARY_ID, "Mars", "1234567"):
+        assert secret not in repr(report)
+        assert secret not in repr(records)
+
+
+def test_bytes_that_are_no_text_are_no_declared_category(table, tmp_path):
+    """Also where the category that is declared is the sign for such bytes; the same in Parquet."""
+    variable = Variable(name="v", owner="p", labels=("\ufffd", "b"))
+    rule = table(b"id,v\n1,\xff\n2,\xef\xbf\xbd\n3,b\n")
+    assert read_records(rule, [variable], ()).undeclared["v"].tolist() == [True, False, False]
+    offsets, text = pa.py_buffer(np.array([0, 1, 4, 5], dtype=np.int32)), pa.py_buffer(b"\xff\xef\xbf\xbdb")
+    column = pa.Array.from_buffers(pa.string(), 3, [None, offsets, text])
+    rule = write_parquet(tmp_path / "people.parquet", {"id": ["1", "2", "3"], "v": column})
+    records = read_records(rule, [variable], ())
+    assert records.undeclared["v"].tolist() == [True, False, False]
+    assert records.codes["v"].tolist() == [0, 0, 1]
+
+
+# ---- bad input: code, message, and no value of the table anywhere
+
 BAD = {
     "empty file": ("", {}, "DATA_EMPTY", "file is empty"),
     "only blank lines": ("\n\n", {}, "DATA_EMPTY", "no row"),
-    "only a header": ("id,sex,age,area\n", {}, "DATA_EMPTY", "a header and no rows"),
-    "only a header, cut off": ("id,sex,age,area", {}, "DATA_EMPTY", "a header and no rows"),
     "wrong delimiter": (
         GOOD.replace(",", ";") + ROW.replace(",", ";"),
         {},
@@ -310,46 +426,11 @@ BAD = {
         "is the first row a header",
     ),
     "column twice": (GOOD.replace("age", "sex"), {}, "DATA_UNREADABLE", "column 'sex' occurs 2 times"),
-    "unseen": (
-        f"id,sex,age,area\n1,{CANARY},20,x\n2,,20,x\n3,male,20,x\n4, Male,12,x\n{CANARY_ID},x,{CANARY},x\n",
-        {},
-        "DATA_CATEGORY_UNSEEN",
-        "of 5 rows, values without a declared category: column 'sex' 5, column 'age' 1; values outside the bins: "
-        "column 'age' 1 (hint: 1 are empty (declare `missing`",
-    ),
-    "outside": (GOOD + f"{CANARY_ID},Male,1234567,x\n", {}, "DATA_VALUE_OUTSIDE", "column 'age' 1"),
-    "duplicate ids": (
-        GOOD + ROW + f" {CANARY_ID} ,Male,20,x\n{CANARY_ID},Male,20,x\n",
-        {},
-        "DATA_ID_DUPLICATE",
-        "column 'id': 2 of 6 rows repeat an id",
-    ),
-    "empty ids": (GOOD + f"  ,Male,20,{CANARY}\n", {}, "DATA_ID_MISSING", "1 of 4 ids are empty"),
-    "too many fields": (
-        GOOD + f"{CANARY_ID},Male,20,{CANARY},{CANARY}\n",
-        {},
-        "DATA_UNREADABLE",
-        "1 rows have too many or too few fields, the first is row 5",
-    ),
-    "too few fields": (GOOD + f"{CANARY_ID},{CANARY}\n{CANARY}\n", {}, "DATA_UNREADABLE", "2 rows have too many"),
-    "only ragged rows": (f"id,sex,age,area\n{CANARY_ID},{CANARY}\n", {}, "DATA_UNREADABLE", "1 rows have too many"),
-    "not UTF-8": (
-        GOOD.encode() + f"{CANARY_ID},M\xe4le {CANARY},20,x\n".encode("latin-1"),
-        {},
-        "DATA_UNREADABLE",
-        f"not utf-8 at byte {len(GOOD) + len(CANARY_ID) + 2}",
-    ),
     "not ASCII": (
         GOOD + f"{CANARY_ID},M\xe4le {CANARY},20,x\n",
         {"encoding": "ascii"},
         "DATA_UNREADABLE",
         f"not ascii at byte {len(GOOD) + len(CANARY_ID) + 2}",
-    ),
-    "id not UTF-8": (
-        GOOD.encode() + f"\xe4{CANARY_ID},Male,20,x\n".encode("latin-1"),
-        {},
-        "DATA_UNREADABLE",
-        "at byte",
     ),
     "UTF-16 taken for UTF-8": ((GOOD + ROW).encode("utf-16"), {}, "DATA_COLUMN_MISSING", "no column 'id'"),
     "open quotation mark": (
@@ -440,9 +521,10 @@ def test_check_reports_everything_at_once(table):
         columns={"flag": ColumnRule(source="sex")},
     )
     report = check_records(rule, (SEX, AGE, AREA, FLAG), TRIM)
-    assert (report.n_records, report.n_ragged, report.n_empty_ids, report.n_repeated_ids) == (5, 1, 1, 1)
-    assert [fault.code for fault in report.faults] == [
-        "DATA_COLUMN_MISSING",
+    assert (report.n_rows, report.n_records) == (6, 2)
+    assert (report.n_ragged, report.n_empty_ids, report.n_repeated_ids) == (1, 1, 2)
+    assert [fault.code for fault in report.faults] == ["DATA_COLUMN_MISSING"]
+    assert [remark.code for remark in report.remarks] == [
         "DATA_UNREADABLE",
         "DATA_ID_MISSING",
         "DATA_ID_DUPLICATE",
@@ -450,12 +532,12 @@ def test_check_reports_everything_at_once(table):
     ]
     counts = {column.variable: column for column in report.counts}
     assert set(counts) == {"sex", "area", "flag"}
-    assert (counts["sex"].unseen, counts["sex"].near_misses) == (3, {"letter_case": 1})
-    assert (counts["flag"].unseen, counts["flag"].near_misses) == (5, {"decimal_point": 1})
-    assert (counts["area"].missing, counts["area"].other, counts["area"].unseen) == (1, 1, 0)
+    assert (counts["sex"].unseen, counts["sex"].near_misses) == (2, {})
+    assert (counts["flag"].unseen, counts["flag"].near_misses) == (2, {"decimal_point": 1})
+    assert (counts["area"].missing, counts["area"].other, counts["area"].unseen) == (1, 0, 0)
 
 
 def test_check_of_a_table_in_order(table):
     report = check_records(table(GOOD), VARIABLES, TRIM)
-    assert report.faults == ()
-    assert report.n_records == 3
+    assert (report.faults, report.remarks) == ((), ())
+    assert report.n_records == report.n_rows == 3

@@ -59,7 +59,7 @@ def test_the_worked_example_is_read_as_it_stands():
     assert len(study.schema) == 13
     age = study.schema[0]
     assert age.labels[:2] == ("[17,25)", "[25,30)")
-    assert (age.n_bins, age.n_states, age.integer, age.outside) == (8, 8, True, "error")
+    assert (age.n_bins, age.n_states, age.integer, age.outside) == (8, 8, True, "clamp")
     country = study.schema[study.schema.index("native-country")]
     assert country.other == "elsewhere"
     assert country.missing is not None
@@ -84,6 +84,21 @@ def test_defaults_are_filled_in(tmp_path: Path):
     assert study.parameters.prior_count == 0.5
     assert study.schema[1].labels == ("[0,1)", "[1,2.5)", "[2.5,10)")
     assert study.units_of("insurer") == (1,)
+
+
+def test_a_number_outside_the_bins_never_fails_a_new_study_and_older_ones_keep_their_bytes(tmp_path: Path):
+    """``outside = "error"`` is refused with a way out; what was submitted with it is read, and has the same digest."""
+    text = SMALL.replace("bins = [0, 1, 2.5, 10]", 'bins = [0, 1, 2.5, 10]\noutside = "error"')
+    with pytest.raises(
+        Misuse, match="leave the key out: a number outside the bins goes into the nearest one"
+    ) as caught:
+        read(tmp_path, text)
+    assert (caught.value.code, "variable[2].outside" in caught.value.message) == ("STUDY_INVALID", True)
+    study = read(tmp_path, text.replace('"error"', '"clamp"'))
+    assert study == read(tmp_path, SMALL)
+    assert [variable.outside for variable in study.schema.variables] == ["error", "clamp"]  # beside categories as ever
+    older = canonical.to_bytes(study).replace(b'"outside":"clamp"', b'"outside":"error"')
+    assert canonical.to_bytes(canonical.from_bytes(older)) == older
 
 
 def test_bins_append_other_and_missing(tmp_path: Path):

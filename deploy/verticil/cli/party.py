@@ -18,12 +18,13 @@ from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
 from verticil.cli.linkage import print_alignment
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
 from verticil.cli.party_text import (
+    print_asked,
     print_columns,
     print_confirmations,
     print_cost,
-    print_counts,
     print_share,
     print_submitter,
+    print_table,
 )
 
 __all__ = ["ApproverOption", "ConfigOption", "StudyArgument", "app", "approver_name"]
@@ -129,9 +130,15 @@ def check(
     study: Annotated[
         Path | None, typer.Option("--study", help="study.toml to check the tables and the budget against.")
     ] = None,
+    no_counts: Annotated[
+        bool, typer.Option("--no-counts", help="Look at the names of the columns, and count nothing in them.")
+    ] = False,
     form: FormatOption = Format.text,
 ) -> None:
-    """Check certificate, keys, table, policy and budget. Reads the table, counts, and sends nothing."""
+    """Check certificate, keys, table, policy and budget. Reads the table, counts, and sends nothing.
+
+    What the counts show is a warning: no value keeps a study from being answered.
+    """
     from verticil.party.config import load_party
     from verticil.party.office import asked_study
     from verticil.party.office import check as check_party
@@ -144,7 +151,7 @@ def check(
         )
     document = load_party(config)
     resolved = read_study(study) if study is not None else None if asked is None else asked_study(document, asked)
-    facts = check_party(document, resolved)
+    facts = check_party(document, resolved, counts=not no_counts)
     faults = cast("Sequence[Mapping[str, object]]", facts["faults"])
     if not emit(facts, form=form):
         _print_check(facts, faults)
@@ -158,17 +165,16 @@ def _print_check(facts: Mapping[str, object], faults: Sequence[Mapping[str, obje
     if "certificate_valid_until" in facts:
         console.print(f"  certificate valid until {facts['certificate_valid_until']}", end="")
     console.print(f"  linkage key check word {facts['linkage_key_check']}" if "linkage_key_check" in facts else "")
+    if "asked" in facts:
+        print_asked(facts)
+    if "counts_tell" in facts:
+        console.print(str(facts["counts_tell"]), style="yellow", markup=False)
     for table in cast("Sequence[Mapping[str, object]]", facts["tables"]):
-        rows = f"{table['records']:,} records" if "records" in table else f"{table['columns']} columns"
-        console.print(f"data set {table['dataset']}: {rows}")
-        if "records" in table:
-            extra = cast("int", table["extra_columns"])
-            console.print(
-                f"  of its columns this study uses {len(cast('list[object]', table['columns']))} and not {extra}"
-            )
-            for name in cast("Sequence[str]", table["missing_columns"]):
-                console.print(f"  column '{name}' is missing", style="red", markup=False)
-            print_counts(cast("Sequence[Mapping[str, object]]", table["columns"]))
+        print_table(table)
+    for warning in cast("Sequence[Mapping[str, object]]", facts["warnings"]):
+        console.print(f"[yellow]{warning['code']}[/] ", end="")
+        console.print(str(warning["message"]), markup=False)
+        console.print(f"        {warning['hint']}", style="dim", markup=False)
     if "epsilon" in facts:
         print_columns(cast("Sequence[Mapping[str, object]]", facts["columns"]))
         charged = epsilon_text(facts["epsilon_charged_now"])

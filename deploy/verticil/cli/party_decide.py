@@ -13,7 +13,7 @@ from rich.table import Table
 from verticil.cli.linkage import print_alignment
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
 from verticil.cli.party import ApproverOption, ConfigOption, StudyArgument, app, approver_name
-from verticil.cli.party_text import print_columns, print_cost, print_share, print_submitter
+from verticil.cli.party_text import print_asked, print_columns, print_cost, print_share, print_submitter
 
 __all__ = ["KeyOption", "app"]
 
@@ -87,6 +87,7 @@ def show(
         f" at least {facts['minimum_common_records']:,} people in common",
         markup=False,
     )
+    print_asked(facts)
     for column in cast("Sequence[Mapping[str, object]]", facts["columns"]):
         name = ", ".join(cast("Sequence[str]", column["variables"]))
         source = ", ".join(cast("Sequence[str]", column["sources"]))
@@ -106,6 +107,13 @@ def show(
         _print_changes(facts)
     for objection in cast("Sequence[str]", facts["objections"]):
         console.print(f"against it: {objection}", style="red", markup=False)
+    if (ruled := cast("Mapping[str, object] | None", facts["by_rule"])) is not None:
+        if ruled["rule"] is not None:
+            console.print(f"rule '{ruled['rule']}' covers it", markup=False)
+        for why in cast("Sequence[str]", ruled["why"]):
+            console.print(f"no rule approves it: {why}", markup=False)
+    if facts["waits_for"] == "approval":
+        console.print(f"\n{facts['counts_tell']}", markup=False)
 
 
 def _print_changes(facts: Mapping[str, object]) -> None:

@@ -9,7 +9,15 @@ from rich.table import Table
 
 from verticil.cli.output import epsilon_text, text_console
 
-__all__ = ["print_columns", "print_confirmations", "print_cost", "print_counts", "print_share", "print_submitter"]
+__all__ = [
+    "print_asked",
+    "print_columns",
+    "print_confirmations",
+    "print_cost",
+    "print_share",
+    "print_submitter",
+    "print_table",
+]
 
 
 def print_confirmations(confirmations: Sequence[Mapping[str, object]]) -> None:
@@ -49,11 +57,36 @@ def _delta_text(delta: object) -> str:
     return "∞" if delta is None else f"{delta:g}"
 
 
-def print_counts(columns: Sequence[Mapping[str, object]]) -> None:
-    """What is wrong with the values of each column, as counts."""
+def print_asked(facts: Mapping[str, object]) -> None:
+    """How a study encodes each column of this site, and how it compares ids."""
+    console = text_console()
+    for row in cast("Sequence[Mapping[str, object]]", facts["asked"]):
+        names, sources = (", ".join(cast("Sequence[str]", row[key])) for key in ("columns", "sources"))
+        console.print(f"\nasked of [bold]{'columns' if ', ' in names else 'column'}[/]", end=" ")
+        console.print(f"'{names}' (local {sources}):", markup=False)
+        for sentence in cast("Sequence[str]", row["words"]):
+            console.print(f"  {sentence}", markup=False)
+    console.print(f"\n{facts['normalise_words']}", markup=False)
+
+
+def print_table(table: Mapping[str, object]) -> None:
+    """What a study finds in one table: its columns' names and, where they were counted, what became of rows and values."""
+    console = text_console()
+    if "used_columns" not in table:
+        console.print(f"data set {table['dataset']}: {table['columns']} columns")
+        return
+    console.print(f"data set {table['dataset']}" + (f": {table['records']:,} records" if "records" in table else ""))
+    console.print(f"  of its columns this study uses {table['used_columns']} and not {table['extra_columns']}")
+    for name in cast("Sequence[str]", table["missing_columns"]):
+        console.print(f"  column '{name}' is missing", style="red", markup=False)
+    if "records" in table:
+        _print_counts(cast("Sequence[Mapping[str, object]]", table["columns"]))
+
+
+def _print_counts(columns: Sequence[Mapping[str, object]]) -> None:
     shown = Table(box=None, pad_edge=False)
     shown.add_column("column")
-    counted = ("missing", "other", "clamped", "unseen", "outside", "absent_categories")
+    counted = ("missing", "other", "clamped", "unseen", "absent_categories")
     for heading in counted:
         shown.add_column(heading.replace("_", " "), justify="right")
     for column in columns:

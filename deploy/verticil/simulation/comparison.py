@@ -44,14 +44,14 @@ def real_codes(made: Provisioned, study: Study) -> list[NDArray[np.uint8] | NDAr
     import numpy as np
 
     from verticil.party.config import load_party
-    from verticil.party.records.source import read_records
+    from verticil.party.control.holdings import read_people
+    from verticil.party.control.secret import read_secret
 
     tables = {}
     for name, folder in made.parties.items():
-        rule = next(iter(load_party(folder / "party.toml").datasets.values()))
-        own = [study.schema[position] for position in study.schema.owned_by(name)]
-        tables[name] = read_records(rule, own, study.linkage.normalise)
-    rows = {name: {identity: row for row, identity in enumerate(records.ids)} for name, records in tables.items()}
+        config = load_party(folder / "party.toml")
+        tables[name] = read_people(config, study, site_secret=read_secret(config.state_directory))
+    rows = {name: {identity: row for row, identity in enumerate(people.ids)} for name, people in tables.items()}
     common = sorted(set.intersection(*(set(index) for index in rows.values())))
     order = {name: np.array([index[identity] for identity in common], dtype=np.int64) for name, index in rows.items()}
     return [tables[variable.owner].codes[variable.name][order[variable.owner]] for variable in study.schema.variables]

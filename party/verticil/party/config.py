@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, cast
 
-from verticil.party.control.policy import DELTA_STUDIES, MINIMUM_DIFFERENCE, SHARE_DELTA, Policy
+from verticil.party.codebook import known_from
+from verticil.party.control.policy import DELTA_STUDIES, MINIMUM_DIFFERENCE, RULE_APPROVALS, SHARE_DELTA, Policy
 from verticil.party.decision.approvers import public_key_from
+from verticil.party.decision.codebooks import Known
 from verticil.party.decision.rules import Rule
 from verticil.party.records.source import ColumnRule, DatasetRule
 from verticil.shared.config import RELAY, Federation, Table, load_federation, read_toml
@@ -63,6 +65,7 @@ class PartyConfig:
         metrics: where the page for a monitoring system is served; None: nowhere.
         page: where `verticil party ui` shows the page for the site's people.
         approver_keys: public key (Ed25519, 32 bytes) of each approver that has one.
+        codebook: what a study may ask for to be approved by a rule; see `verticil.party.codebook`.
     """
 
     path: Path
@@ -81,6 +84,7 @@ class PartyConfig:
     metrics: tuple[str, int] | None = None
     page: tuple[str, int] = DEFAULT_PAGE
     approver_keys: Mapping[str, bytes] = field(default_factory=dict)
+    codebook: Known = field(default_factory=Known)
 
 
 def load_party(path: Path) -> PartyConfig:
@@ -126,6 +130,7 @@ def load_party(path: Path) -> PartyConfig:
         metrics=metrics_address(table.table("metrics", optional=True)),
         page=listen_address(table.table("ui", optional=True), hint=PAGE_HINT) or DEFAULT_PAGE,
         approver_keys=keys,
+        codebook=known_from(table.table("codebook", optional=True), rules),
     )
     for part in (identity, linkage, table):
         part.finish()
@@ -263,6 +268,7 @@ def _policy(table: Table, with_keys: tuple[str, ...]) -> Policy:
         rules=rules,
         minimum_rows=_at_least(table, "minimum_rows", 1, 1),
         max_days=_at_least(table, "max_days", 0, 0) if table.has("max_days") else None,
+        max_rule_approvals_per_day=_at_least(table, "max_rule_approvals_per_day", 0, RULE_APPROVALS),
     )
     if rules and policy.approval == "manual":
         table.fail("rule", 'stands beside approval = "manual"', hint='set approval = "rules", or remove the rules')

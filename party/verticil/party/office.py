@@ -371,13 +371,27 @@ max_categories = 50
 deny_columns = ["ID"]                    # never leave, whatever a study calls them
 recipients = ["miner"]                   # and the names of other parties, for studies between peers
 on_data_change = "refuse"                # refuse | sticky | fresh: a second release of changed data
+# max_rule_approvals_per_day = 10        # with approval = "rules": within any 24 hours; what is beyond waits for people
 
 # [[policy.rule]]                        # with approval = "rules": what is approved without a person when all of this holds
 # name = "repeats"
 # columns = ["age", "sex"]               # of this table; no other may leave
 # max_epsilon = 6.0                      # of all columns of one person
-# only_repeats = true                    # nothing that was not sent before with the same noise
+# only_repeats = true                    # nothing that was not sent before, by codebook, local column and matrix
 # parties = ["insurer"]                  # optional, as are recipients = [..] and max_days = N
+
+# [codebook]                             # with approval = "rules": what a study may ask, besides what a person approved before
+# normalise = [["nfkc", "trim"]]         # steps applied to ids, each list in its order
+# [[codebook.column]]                    # each as under [[variable]] in a study; a column may have several
+# source = "age"                         # of this table
+# bins = [17, 25, 35, 45, 55, 100]
+# [[codebook.column]]
+# source = "sex"
+# categories = ["Female", "Male", "unknown"]
+# missing = { category = "unknown", spellings = ["", "?"] }
+# [[codebook.jointly]]                   # columns that are randomized in one draw
+# sources = ["age", "sex"]
+# impossible = [["[17,25)", "unknown"]]  # exactly these combinations, or none
 
 # [[approver]]                           # made by: verticil party approver add officer@clinic
 # name = "officer@clinic"

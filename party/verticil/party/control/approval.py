@@ -112,6 +112,10 @@ def review(
 ) -> Review:
     """Look at a study: expiry, policy, data, budget, in this order.
 
+    No value of the table has a part in the answer, but for one thing that `Ledger.assess` says: whether data that were released
+    before are the same still, where the policy refuses others. How many people there are is not looked at: that too few are
+    common shows when the parties find the common ones.
+
     Args:
         config: this party.
         ledger: what was released before.
@@ -122,9 +126,8 @@ def review(
         holding: the data, when they have been read already.
 
     Raises:
-        Refusal: STUDY_EXPIRED, POLICY_REFUSED, BUDGET_EXCEEDED, EPSILON_INFINITE, DATA_CHANGED, DECLARATION_WEAKER,
-            LINKAGE_TOO_SMALL.
-        DataFault, Misuse: whatever is wrong with the tables or party.toml.
+        Refusal: STUDY_EXPIRED, POLICY_REFUSED, BUDGET_EXCEEDED, EPSILON_INFINITE, DATA_CHANGED, DECLARATION_WEAKER.
+        DataFault, Misuse: a table that is no readable file or lacks a column; whatever is wrong with party.toml.
     """
     study = declared(config, parsed(proposal))
     digest = hashlib.sha256(proposal).digest()
@@ -134,19 +137,12 @@ def review(
     )
     if holding is None:
         holding = read_holding(config, study, proposal_digest=digest, site_secret=site_secret, linkage_key=linkage_key)
-    policy.require_rows(config.policy, holding.n_records, study.id)
+    policy.require_rows(config.policy, holding.n_rows, study.id)
     minimum = max(study.linkage.minimum_common_records, config.policy.minimum_common_records)
-    if holding.n_records < minimum:
-        raise Refusal(
-            "LINKAGE_TOO_SMALL",
-            f"study '{study.id}': this party has fewer records than the {minimum} that are expected in common",
-            hint="nothing was sent; is the table whole? Otherwise the study, or the policy, asks for too many",
-        )
     releases = releases_of(config, study, holding, site_secret=site_secret)
     sent = [index for index in releases if index in sent_units(study)]
-    assessments = ledger.assess(
-        [releases[index] for index in sent], config.policy, study_digest=digest, shared=shared_of(study, releases)
-    )
+    shared = shared_of(study, [release.dataset for release in releases.values()])
+    assessments = ledger.assess([releases[index] for index in sent], config.policy, study_digest=digest, shared=shared)
     return Review(
         study=study,
         proposal_digest=digest,

@@ -82,7 +82,7 @@ class Budget:
         )
 
     def check_room(self, dataset: str, new: Charge, policy: Policy, *, spent: float, held: Charge) -> None:
-        """Refuse what the lifetime limits of a data set have no room for.
+        """Refuse what the lifetime limits of a data set have no room for; the message, which leaves, tells no sums.
 
         Args:
             dataset: its name.
@@ -99,7 +99,7 @@ class Budget:
             ("delta", new.delta, self.delta_spent(dataset), held.delta, policy.max_delta_lifetime),
         ):
             if asked > 0 and before + kept + asked > limit + EPSILON_TOLERANCE * min(limit, 1.0):
-                under_way = f" and {kept:.4g} kept for studies under way" if kept else ""
+                under_way = " and is kept for studies under way" if kept else ""
                 free = (
                     "what is kept is free again when those have ended"
                     if kept
@@ -107,9 +107,9 @@ class Budget:
                 )
                 raise Refusal(
                     "BUDGET_EXCEEDED",
-                    f"data set '{dataset}': {what} {asked:.4g} on top of {before:.4g} charged before{under_way},"
+                    f"data set '{dataset}': {what} {asked:.4g} on top of what was charged before{under_way},"
                     f" expected at most {limit:g}",
-                    hint=f"the limit is policy.max_{what}_lifetime; {free}",
+                    hint=f"the limit is policy.max_{what}_lifetime, and verticil party ledger has the sums; {free}",
                 )
 
     # ---- what studies under way will be charged

@@ -180,7 +180,12 @@ CREATE TABLE kept_approval (             -- Model I: a peer's signed approval of
   PRIMARY KEY (digest, party)
 ) STRICT;
 """
-_VERSION_5: Final = _SUBMITTERS + _BUDGET + _GIVEN_TO_PEERS
+_BY_RULE: Final = """
+CREATE TABLE rule_approval (             -- an approval by rule, for the daily limit (verticil.party.control.by_rule)
+  number INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL, at TEXT NOT NULL
+) STRICT;
+"""
+_VERSION_5: Final = _SUBMITTERS + _BUDGET + _GIVEN_TO_PEERS + _BY_RULE
 
 _STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS + _CONFIRMATIONS, _VERSION_5)
 """Step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is never changed."""

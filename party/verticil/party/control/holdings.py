@@ -2,8 +2,8 @@
 
 A `Holding` is made from the local tables in one pass and keeps no id: of each record it has the tag that sticky noise needs,
 the pseudonym (or what the mode of linkage has in its place) that linkage needs, and one code for each variable. It never leaves
-the process. What is released of a record is one code of each unit: of a compound the code of its combination, which the table
-is checked for when it is read.
+the process. What is released of a record is one code of each unit: of a compound the code of its combination. Every value has
+one: where the study declares none for it, a category that is drawn for the record (`verticil.party.records.substitutes`).
 
 A party may have several data sets. A variable belongs to the one that names it in a ``columns`` rule, else to the only one
 whose table has such a column; the party's people in a study are those who are in all the data sets that the study uses. The
@@ -13,7 +13,7 @@ in one data set.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -27,9 +27,9 @@ from verticil.party.control.budget import Charge
 from verticil.party.control.ledger import Release
 from verticil.party.control.policy import Column
 from verticil.party.control.secret import secret_id
-from verticil.party.records import linkage, perturb, subsets
+from verticil.party.records import linkage, perturb, subsets, substitutes
 from verticil.party.records.compounds import Compound
-from verticil.party.records.source import DatasetRule, header, read_records
+from verticil.party.records.source import DatasetRule, Records, header, read_records
 from verticil.shared.alignment.merkle import Tree
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
@@ -40,11 +40,13 @@ from verticil.shared.study.document import Study
 __all__ = [
     "Holding",
     "Origin",
+    "People",
     "columns_of",
     "compounds_of",
     "origins",
     "randomize",
     "read_holding",
+    "read_people",
     "release_of",
     "releases_of",
     "unit_codes",
@@ -76,7 +78,8 @@ class Holding:
         pseudonyms: (n, 16), uint8, ascending; none in another mode of linkage than ``keyed-hash``.
         order: (n,), int64: the record of each pseudonym or seed; with ``order-commitment`` simply 0, 1, 2, ..
         seeds: (n, 32), uint8, ascending, of linkage ``dh-psi``; see `verticil.party.alignment.blinding`. Else none.
-        tree: of linkage ``order-commitment``; None in another mode.
+        tree: of linkage ``order-commitment``; None in another mode, or without people.
+        n_rows: of the table, with the rows that were left out; of several data sets the fewest. No value of the table is in it.
     """
 
     tags: NDArray[np.uint8] = field(repr=False)
@@ -84,8 +87,9 @@ class Holding:
     fingerprints: Mapping[int, bytes] = field(repr=False)
     pseudonyms: NDArray[np.uint8] = field(repr=False)
     order: NDArray[np.int64] = field(repr=False)
-    seeds: NDArray[np.uint8] = field(repr=False, default_factory=lambda: np.empty((0, blinding.TOKEN_BYTES), np.uint8))
-    tree: Tree | None = field(repr=False, default=None)
+    seeds: NDArray[np.uint8] = field(repr=False)
+    tree: Tree | None = field(repr=False)
+    n_rows: int
 
     def renumbered(self, before: Study, after: Study, party: str) -> Holding:
         """The same people for a study in which this party has the same units at other positions, as a sub-model has."""
@@ -96,9 +100,9 @@ class Holding:
 
     @property
     def row_order(self) -> Tree:
-        """The tree over the ids in the table's order; with ``order-commitment``."""
+        """The tree over the ids in the table's order; with ``order-commitment``, of people that there are."""
         if self.tree is None:
-            raise ValueError("this mode of linkage has no tree over the rows")
+            raise ValueError("there is no tree over the rows: this is another mode of linkage, or there are no people")
         return self.tree
 
     @property
@@ -176,7 +180,7 @@ def unit_codes(study: Study, index: int, codes: Mapping[str, Codes]) -> Codes:
         (n,), uint8 or uint16.
 
     Raises:
-        ValueError: an impossible combination; a table with one was refused when it was read.
+        ValueError: an impossible combination; `read_people` leaves none.
     """
     unit = study.units[index]
     if unit.is_compound:
@@ -201,10 +205,109 @@ def _origin(dataset: str, rule: DatasetRule, variable: Variable) -> Origin:
     return Origin(dataset=dataset, source=column.source, recode=column.recode)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class People:
+    """A party's people in one study with their ids, in the order of the (first) table. Secret.
+
+    Attributes:
+        ids: normalised, distinct.
+        tags, codes, fingerprints, n_rows: see `Holding`.
+    """
+
+    ids: tuple[str, ...] = field(repr=False)
+    tags: NDArray[np.uint8] = field(repr=False)
+    codes: Mapping[str, Codes] = field(repr=False)
+    fingerprints: Mapping[int, bytes] = field(repr=False)
+    n_rows: int
+
+
+def read_people(config: PartyConfig, study: Study, *, site_secret: bytes) -> People:
+    """Read this party's tables for a study.
+
+    Args:
+        config: where the tables are.
+        study: the proposal.
+        site_secret: of this site.
+
+    Raises:
+        DataFault: a table is no readable file or lacks a column (see `read_records`).
+        Misuse: CONFIG_INVALID.
+        PeerFault: PARTY_UNKNOWN, the party has no variable in the study.
+    """
+    places = origins(config, study)
+    compounds = compounds_of(study, config.name)
+    found: People | None = None
+    for dataset in dict.fromkeys(place.dataset for place in places.values()):
+        variables = [variable for variable in study.schema.variables if _is_in(variable, places, dataset)]
+        units = [i for i in study.units_of(config.name) if places[study.units[i].variables[0]].dataset == dataset]
+        records = read_records(config.datasets[dataset], variables, study.linkage.normalise)
+        tags = perturb.record_tags(site_secret, records.ids)
+        codes = _declared(records, variables, tags, places=places, site_secret=site_secret)
+        for index in units:
+            if study.units[index].impossible:
+                columns = [places[name] for name in study.units[index].variables]
+                key = _substitute_key(site_secret, columns, _unit_codebook(study, index, places))
+                drawn = substitutes.draw(key, tags, compounds[index].n_domain)
+                codes |= compounds[index].possible(codes, drawn)
+        fingerprints = {index: perturb.fingerprint(tags, unit_codes(study, index, codes)) for index in units}
+        here = People(ids=records.ids, tags=tags, codes=codes, fingerprints=fingerprints, n_rows=records.n_rows)
+        found = here if found is None else _joined(found, here)
+    if found is None:
+        raise PeerFault(
+            "PARTY_UNKNOWN",
+            f"study '{study.id}': party '{config.name}' is not in it, expected one of {', '.join(study.parties)}",
+            hint="name in party.toml must be the party's name in the study",
+        )
+    return found
+
+
+def _declared(
+    records: Records,
+    variables: Sequence[Variable],
+    tags: NDArray[np.uint8],
+    *,
+    places: Mapping[str, Origin],
+    site_secret: bytes,
+) -> dict[str, Codes]:
+    """The columns with a drawn category in place of each undeclared value."""
+    codes = dict(records.codes)
+    for variable in variables:
+        if variable.other is None:
+            place = places[variable.name]
+            key = _substitute_key(site_secret, [place], perturb.codebook_digest(variable, place.recode))
+            drawn = substitutes.draw(key, tags, variable.n_states)
+            column: Codes = np.where(records.undeclared[variable.name], drawn, codes[variable.name])
+            column.setflags(write=False)
+            codes[variable.name] = column
+    return codes
+
+
+def _substitute_key(site_secret: bytes, places: Sequence[Origin], codebook_digest: bytes) -> bytes:
+    return substitutes.substitute_key(
+        site_secret,
+        dataset=places[0].dataset,
+        source_columns=[place.source for place in places],
+        codebook_digest=codebook_digest,
+    )
+
+
+def _joined(one: People, other: People) -> People:
+    """Who is in both data sets, with the columns of both."""
+    ours, theirs = _in_both(one.ids, other.ids)
+    return People(
+        ids=tuple([one.ids[int(row)] for row in ours]),
+        tags=one.tags[ours],
+        codes={name: column[ours] for name, column in one.codes.items()}
+        | {name: column[theirs] for name, column in other.codes.items()},
+        fingerprints={**one.fingerprints, **other.fingerprints},
+        n_rows=min(one.n_rows, other.n_rows),
+    )
+
+
 def read_holding(
     config: PartyConfig, study: Study, *, proposal_digest: bytes, site_secret: bytes, linkage_key: bytes
 ) -> Holding:
-    """Read this party's tables for a study.
+    """Read this party's tables for a study, and what linkage needs of them.
 
     Args:
         config: where the tables are.
@@ -214,51 +317,31 @@ def read_holding(
         linkage_key: shared by the parties.
 
     Raises:
-        DataFault: whatever is wrong with a table (see `read_records`); also an impossible combination.
-        Misuse: CONFIG_INVALID.
+        DataFault, Misuse, PeerFault: as `read_people`.
     """
-    places = origins(config, study)
-    compounds = compounds_of(study, config.name)
-    tags: NDArray[np.uint8] | None = None
-    ids: tuple[str, ...] = ()
-    codes: dict[str, Codes] = {}
-    fingerprints: dict[int, bytes] = {}
-    for dataset in dict.fromkeys(place.dataset for place in places.values()):
-        variables = [variable for variable in study.schema.variables if _is_in(variable, places, dataset)]
-        units = [i for i in study.units_of(config.name) if places[study.units[i].variables[0]].dataset == dataset]
-        combined = [compounds[index] for index in units if index in compounds]
-        records = read_records(config.datasets[dataset], variables, study.linkage.normalise, combined)
-        own_tags = perturb.record_tags(site_secret, records.ids)
-        for index in units:
-            fingerprints[index] = perturb.fingerprint(own_tags, unit_codes(study, index, records.codes))
-        if tags is None:
-            tags, ids, codes = own_tags, records.ids, dict(records.codes)
-        else:
-            ours, theirs = _in_both(ids, records.ids)
-            tags, ids = tags[ours], tuple([ids[int(row)] for row in ours])
-            codes = {name: column[ours] for name, column in codes.items()}
-            codes |= {name: column[theirs] for name, column in records.codes.items()}
-    if tags is None:
-        raise PeerFault(
-            "PARTY_UNKNOWN",
-            f"study '{study.id}': party '{config.name}' is not in it, expected one of {', '.join(study.parties)}",
-            hint="name in party.toml must be the party's name in the study",
-        )
+    found = read_people(config, study, site_secret=site_secret)
+    ids = found.ids
+    tree: Tree | None = None
     none = np.empty((0, linkage.PSEUDONYM_BYTES), dtype=np.uint8)
+    seeds = np.empty((0, blinding.TOKEN_BYTES), dtype=np.uint8)
     if study.linkage.mode == "order-commitment":
-        return Holding(
-            tags=tags,
-            codes=codes,
-            fingerprints=fingerprints,
-            pseudonyms=none,
-            order=np.arange(len(ids), dtype=np.int64),
-            tree=order_tree(order_key(linkage_key, proposal_digest), ids) if ids else None,
-        )
-    if study.linkage.mode == "dh-psi":
-        seeds, rows = blinding.seeds(linkage_key, proposal_digest, ids)
-        return Holding(tags=tags, codes=codes, fingerprints=fingerprints, pseudonyms=none, order=rows, seeds=seeds)
-    values, order = linkage.pseudonyms(linkage_key, linkage.linkage_context(proposal_digest), ids)
-    return Holding(tags=tags, codes=codes, fingerprints=fingerprints, pseudonyms=values, order=order)
+        values, order = none, np.arange(len(ids), dtype=np.int64)
+        tree = order_tree(order_key(linkage_key, proposal_digest), ids) if ids else None
+    elif study.linkage.mode == "dh-psi":
+        values = none
+        seeds, order = blinding.seeds(linkage_key, proposal_digest, ids)
+    else:
+        values, order = linkage.pseudonyms(linkage_key, linkage.linkage_context(proposal_digest), ids)
+    return Holding(
+        tags=found.tags,
+        codes=found.codes,
+        fingerprints=found.fingerprints,
+        pseudonyms=values,
+        order=order,
+        seeds=seeds,
+        tree=tree,
+        n_rows=found.n_rows,
+    )
 
 
 def _is_in(variable: Variable, places: Mapping[str, Origin], dataset: str) -> bool:
@@ -286,20 +369,25 @@ def release_of(
     """
     unit = study.units[index]
     columns = [places[name] for name in unit.variables]
-    codebooks = [
-        perturb.codebook_digest(study.schema[study.schema.index(name)], place.recode)
-        for name, place in zip(unit.variables, columns, strict=True)
-    ]
     return Release(
         variables=unit.variables,
         dataset=columns[0].dataset,
         sources=tuple(place.source for place in columns),
-        codebook_digest=perturb.compound_digest(codebooks, unit.impossible) if unit.is_compound else codebooks[0],
+        codebook_digest=_unit_codebook(study, index, places),
         transition_digest=unit.transition.digest(),
         secret_id=secret_id(site_secret),
         fingerprint=fingerprint,
         epsilon=privacy.epsilon(unit.transition),
     )
+
+
+def _unit_codebook(study: Study, index: int, places: Mapping[str, Origin]) -> bytes:
+    """What decides which code a record gets in a unit: `perturb.codebook_digest`, or `perturb.compound_digest`."""
+    unit = study.units[index]
+    codebooks = [
+        perturb.codebook_digest(study.schema[study.schema.index(name)], places[name].recode) for name in unit.variables
+    ]
+    return perturb.compound_digest(codebooks, unit.impossible) if unit.is_compound else codebooks[0]
 
 
 def releases_of(config: PartyConfig, study: Study, holding: Holding, *, site_secret: bytes) -> dict[int, Release]:
@@ -321,18 +409,18 @@ def releases_of(config: PartyConfig, study: Study, holding: Holding, *, site_sec
     }
 
 
-def shared_of(study: Study, releases: Mapping[int, Release]) -> dict[str, Charge]:
+def shared_of(study: Study, datasets: Iterable[str]) -> dict[str, Charge]:
     """What the noise on what a study shares besides columns is charged, by data set; nothing where there is none.
 
     Args:
         study: the study.
-        releases: of all units of this party.
+        datasets: of all units of this party.
     """
     rule = study.share
     if rule is None or rule.epsilon is None or rule.delta is None:
         return {}
     charge = Charge(epsilon=rule.epsilon, delta=rule.delta)
-    return {release.dataset: charge for release in releases.values()}
+    return dict.fromkeys(datasets, charge)
 
 
 def randomize(

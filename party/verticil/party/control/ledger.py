@@ -8,7 +8,8 @@ Promises
 - The lifetime sum is per data set name. A new fingerprint of the data, a new codebook, matrix or secret never resets it.
 - A changed version of data that was released before is refused unless the policy says otherwise (contract.md section 2): with
   ``sticky`` it is released with the same noise, which shows which values changed; with ``fresh`` a version tag draws new noise.
-  Either is charged.
+  Either is charged; and where either is accepted there must be room for it in the budget also when the data are the same, so that
+  the budget's answer does not tell whether they are.
 - Model I: a party's parameters and scores come from its raw data, so there is a row for them, too, before they leave: the epsilon
   of the noise on them, or infinite. Scores and parameters of a study are charged once, together, and there are no second ones:
   an approval is for one answer. With the epsilon goes the delta of the noise (`verticil.party.control.budget`).
@@ -102,10 +103,13 @@ class Assessment:
     Attributes:
         version_tag: enters the noise key; empty but for fresh noise on a changed version.
         charge: epsilon, or 0 when the same values were charged before.
+        at_most: what there must be room for: the charge, or epsilon where the policy would accept changed data and these might
+            be.
     """
 
     version_tag: bytes
     charge: float
+    at_most: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +135,7 @@ def _charged_once(releases: Sequence[Release], found: Sequence[Assessment]) -> t
     charged: list[Assessment] = []
     for release, assessment in zip(releases, found, strict=True):
         values = release.values(assessment.version_tag)
-        charged.append(replace(assessment, charge=0.0) if values in seen else assessment)
+        charged.append(replace(assessment, charge=0.0, at_most=0.0) if values in seen else assessment)
         seen.add(values)
     return tuple(charged)
 
@@ -201,26 +205,13 @@ class Ledger:
         query = "SELECT 1 FROM ledger WHERE study_digest = ? AND unit = ? LIMIT 1"
         return bool(self._database.rows(query, (study_digest, SHARED)))
 
-    def mend(
-        self, release: Release, *, study_digest: bytes, study_id: str, unit: int, recipient: str, at: datetime
-    ) -> None:
-        """Write a row for what is known to have been sent and of which an older ledger was restored; charged in full.
+    def drawn_before(self, release: Release) -> bool:
+        """Whether the same draw (data set, source columns, codebook, matrix, secret) was sent before, of whatever data.
 
-        Of what data it was, and its bytes, nobody here remembers: `release` has the fingerprint of no data, so a further
-        release of these columns counts as one of changed data (``on_data_change``).
+        The fingerprint of the data is not looked at, so the answer says nothing of what they are now.
         """
-        self.put_back(
-            release,
-            version_tag=b"",
-            charged=release.epsilon,
-            study_digest=study_digest,
-            study_id=study_id,
-            unit=unit,
-            recipient=recipient,
-            artifact_sha256=b"",
-            size=0,
-            at=at,
-        )
+        query = f"SELECT 1 FROM ledger WHERE {_SAME_DRAW} LIMIT 1"  # noqa: S608 (constant text)
+        return bool(self._database.rows(query, release.draw))
 
     def assess(
         self,
@@ -233,20 +224,21 @@ class Ledger:
         """What sending `releases` would mean, without sending or writing anything.
 
         Args:
-            releases: units.
+            releases: what would be sent.
             policy: the limits.
-            study_digest: of the study that they are for: what is reserved for others has no room for it.
+            study_digest: of the study that they are for: what is reserved for others has no room for it, and for what was charged
+                to this very study there need be no room again.
             shared: of the noise on what it shares besides, by data set.
 
         Raises:
             Refusal: DATA_CHANGED, EPSILON_INFINITE, BUDGET_EXCEEDED (column or lifetime).
         """
         with self._database.transaction():
-            found = _charged_once(releases, [self._assess_one(release, policy) for release in releases])
+            found = _charged_once(releases, [self._assess_one(release, policy, study_digest) for release in releases])
             pairs = list(zip(releases, found, strict=True))
             held = self.budget.held(study_digest, {item.values(assessed.version_tag) for item, assessed in pairs})
             for dataset in dict.fromkeys([*(release.dataset for release in releases), *shared]):
-                epsilon = finite_total([assessed.charge for item, assessed in pairs if item.dataset == dataset])
+                epsilon = finite_total([assessed.at_most for item, assessed in pairs if item.dataset == dataset])
                 charge = Charge(epsilon=epsilon) + shared.get(dataset, NOTHING)
                 self.budget.check_room(
                     dataset, charge, policy, spent=self.spent(dataset), held=held.get(dataset, NOTHING)
@@ -281,7 +273,7 @@ class Ledger:
                 shared,
             )
 
-    def _assess_one(self, release: Release, policy: Policy) -> Assessment:
+    def _assess_one(self, release: Release, policy: Policy, study_digest: bytes) -> Assessment:
         name = ", ".join(release.variables)
         permitted = all(variable in policy.allow_infinite for variable in release.variables)
         if math.isinf(release.epsilon) and not permitted:
@@ -293,14 +285,18 @@ class Ledger:
             )
             raise Refusal("BUDGET_EXCEEDED", message, hint="the limit is policy.max_epsilon_per_column")
         earlier = self._database.rows(
-            f"SELECT DISTINCT fingerprint, version_tag FROM ledger WHERE {_SAME_DRAW} ORDER BY number",  # noqa: S608 (constant text)
-            release.draw,
+            f"SELECT fingerprint, version_tag, MAX(study_digest = ?) FROM ledger WHERE {_SAME_DRAW}"  # noqa: S608 (constant text)
+            " GROUP BY fingerprint, version_tag ORDER BY MIN(number)",
+            (study_digest, *release.draw),
         )
-        for fingerprint, version_tag in earlier:
+        for fingerprint, version_tag, for_this in earlier:
             if fingerprint == release.fingerprint:
-                return Assessment(version_tag=cast("bytes", version_tag), charge=0.0)
+                certain = for_this or policy.on_data_change == "refuse"
+                return Assessment(
+                    version_tag=cast("bytes", version_tag), charge=0.0, at_most=0.0 if certain else release.epsilon
+                )
         if not earlier:
-            return Assessment(version_tag=b"", charge=release.epsilon)
+            return Assessment(version_tag=b"", charge=release.epsilon, at_most=release.epsilon)
         if policy.on_data_change == "refuse":
             raise Refusal(
                 "DATA_CHANGED",
@@ -308,7 +304,9 @@ class Ledger:
                 hint="a second release shows which values changed; see policy.on_data_change in party.toml",
             )
         return Assessment(
-            version_tag=release.fingerprint if policy.on_data_change == "fresh" else b"", charge=release.epsilon
+            version_tag=release.fingerprint if policy.on_data_change == "fresh" else b"",
+            charge=release.epsilon,
+            at_most=release.epsilon,
         )
 
     def record(

@@ -31,6 +31,7 @@ from verticil.shared.study.readers import sent_units
 __all__ = [
     "DELTA_STUDIES",
     "MINIMUM_DIFFERENCE",
+    "RULE_APPROVALS",
     "SHARE_DELTA",
     "Column",
     "Objection",
@@ -48,6 +49,8 @@ DELTA_STUDIES: Final = 10
 """Studies at the limit of delta for which a lifetime has room where party.toml states no lifetime limit."""
 MINIMUM_DIFFERENCE: Final = 100
 """People by which two common sets must differ where party.toml states nothing."""
+RULE_APPROVALS: Final = 10
+"""Studies that rules approve within 24 hours where party.toml states nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +78,14 @@ class Policy:
         on_data_change: what a second release of changed data is: refused, or accepted with the same or with fresh noise.
         allow_exact_parameters: whether parameters may be shared with peers that are exact functions of this party's raw data.
         rules: what is approved without a person, with ``rules``; none: nothing.
-        minimum_rows: fewest people in the local table, or in all tables that a study uses.
+        minimum_rows: fewest rows of the local table, or of each table that a study uses, as they stand in the file.
         max_days: most days until a study's last valid one; None: any.
         max_share_epsilon, max_share_delta: limits for the epsilon and the delta of the noise on what is shared with peers;
             party.toml without the former means `max_epsilon_per_column`.
         max_delta_lifetime: limit for the sum of the deltas of everything that was ever shared of one data set.
         minimum_difference: people by which the common set of a study must differ from that of an earlier one, unless they are the
             same; 0: no such rule. See `verticil.party.evidence.common_sets`.
+        max_rule_approvals_per_day: studies that rules approve within any 24 hours; what is beyond waits for people.
         on_small_difference: whether a smaller difference is told (log, status, audit log) or the study refused.
     """
 
@@ -108,6 +112,7 @@ class Policy:
     rules: tuple[Rule, ...] = ()
     minimum_rows: int = 1
     max_days: int | None = None
+    max_rule_approvals_per_day: int = RULE_APPROVALS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,13 +203,18 @@ def check_shared(policy: Policy, epsilon: float) -> None:
         )
 
 
-def require_rows(policy: Policy, n_records: int, study_id: str) -> None:
-    """Refuse to take part with a table of too few people; the message leaves the site and does not say how many there are.
+def require_rows(policy: Policy, n_rows: int, study_id: str) -> None:
+    """Refuse to take part with a table of too few rows; the message leaves the site and does not say how many there are.
+
+    Args:
+        policy: the limits.
+        n_rows: of the file, with those that are left out: what is in them decides nothing.
+        study_id: for the message.
 
     Raises:
         Refusal: POLICY_REFUSED.
     """
-    if n_records < policy.minimum_rows:
+    if n_rows < policy.minimum_rows:
         raise Refusal(
             "POLICY_REFUSED",
             f"study '{study_id}': this party's table has fewer than the {policy.minimum_rows} rows that it asks of itself",

@@ -14,7 +14,6 @@ A denial needs no key: it only ever keeps something from leaving.
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -27,7 +26,7 @@ from verticil.party.config import PartyConfig
 from verticil.party.control import approval
 from verticil.party.control.approval import Review, void
 from verticil.party.control.database import Database, disk_fault
-from verticil.party.control.holdings import Holding, columns_of, read_holding, releases_of
+from verticil.party.control.holdings import Holding, read_holding, releases_of
 from verticil.party.control.ledger import Ledger, Release
 from verticil.party.control.people import FollowedPeople
 from verticil.party.control.secret import FILE_NAME as SECRET_FILE
@@ -37,7 +36,7 @@ from verticil.party.custody.recall import check_traces, open_database
 from verticil.party.decision.approvers import ApproverKey, check_vote, vote_body
 from verticil.party.decision.comparison import changes, data_changes
 from verticil.party.decision.minutes import Minutes, Vote
-from verticil.party.decision.rules import RULE_PREFIX, Rule, against, approver_name
+from verticil.party.decision.rules import RULE_PREFIX, approver_name
 from verticil.party.evidence.audit import DAEMON, Audit, AuditLog, Event, What
 from verticil.party.evidence.common_sets import CommonSets
 from verticil.party.evidence.confirmations import Confirmations
@@ -52,8 +51,6 @@ __all__ = ["AUTOMATIC", "Site", "Verdict", "init_state"]
 
 AUTOMATIC: Final = "automatic approval (demonstration)"
 """The approver that the daemon names under a marked authority."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,37 +302,10 @@ class Site:
         self._may_decide(record, approver)
         self._may_vote(approver, key)
 
-    def approve_by_rule(self, record: StudyRecord, at: datetime) -> Rule | None:
-        """Let the rules of the policy decide. Reads the tables only for a study that a rule may cover.
-
-        Returns:
-            The rule that approved; None: no rule did, and people are asked.
-        """
-        policy, name, today = self.config.policy, self.config.name, at.date()
-        if policy.approval != "rules" or record.approval is not None:
-            return None
-        try:
-            study = approval.declared(self.config, approval.parsed(record.task.proposal))
-            sources = {variable: column.source for variable, column in columns_of(self.config, study).items()}
-            open_rules = [
-                rule
-                for rule in policy.rules
-                if not against(rule, study, name, sources=sources, charges=None, today=today)
-            ]
-            if not open_rules:
-                return None
-            found = self.review(record, at)
-            charges = {index: assessment.charge for index, assessment in found.assessments.items()}
-            for rule in open_rules:
-                if not against(rule, found.study, name, sources=sources, charges=charges, today=today):
-                    approver = approver_name(policy.rules, rule)
-                    self._may_decide(record, AUTOMATIC)
-                    self._approve(record, approver, at, found)
-                    _log.warning("study '%s' was approved %s", record.study_id, approver)
-                    return rule
-        except VerticilError as error:  # what speaks against it is for people to read; the study waits for them
-            _log.info("no rule approves study '%s': %s", record.study_id, error.code)
-        return None
+    def approve_unasked(self, record: StudyRecord, approver: str, at: datetime, found: Review) -> Verdict:
+        """Say yes without a person, in the name of a rule; raises as `approve`."""
+        self._may_decide(record, AUTOMATIC)
+        return self._approve(record, approver, at, found)
 
     def _approve(
         self, record: StudyRecord, approver: str, at: datetime, found: Review, *, key: ApproverKey | None = None

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from verticil.party.decision.questions import combination_text
 from verticil.party.decision.words import percent
 from verticil.shared.channels.subset import Subset
 from verticil.shared.channels.transition import SCALE
@@ -91,8 +92,6 @@ def unit_changes(before: Unit, after: Unit, labels: Sequence[str]) -> tuple[str,
     found: list[str] = []
     if before.scheme != after.scheme:
         found.append(f"{name}: scheme '{after.scheme}', was '{before.scheme}'")
-    if before.impossible != after.impossible:
-        found.append(f"{name}: {len(after.impossible)} impossible combinations, were {len(before.impossible)}")
     old, new = before.transition, after.transition
     if isinstance(old, Subset) or isinstance(new, Subset):
         if old != new:
@@ -107,7 +106,7 @@ def unit_changes(before: Unit, after: Unit, labels: Sequence[str]) -> tuple[str,
         found += cells[:_MOST_CELLS]
         if len(cells) > _MOST_CELLS:
             found.append(f"{name}: and {len(cells) - _MOST_CELLS} more cells of its matrix")
-    if not found and before != after:
+    if not found and dataclasses.replace(before, impossible=after.impossible) != after:
         found.append(f"{name}: how its matrix was declared")
     return tuple(found)
 
@@ -196,8 +195,24 @@ def _of_variable(old: Variable, new: Variable) -> list[str]:
         found.append(f"{where}: with the new categories {_quoted(added)}")
     if old.labels != new.labels and not gone and not added:
         found.append(f"{where}: its categories are in another order: {_quoted(new.labels)}, was {_quoted(old.labels)}")
-    rest = [field.name for field in dataclasses.fields(Variable) if field.name not in {"name", "labels"}]
+    if old.bins != new.bins:
+        found.append(f"{where}: bin edges {_edges(new)}, were {_edges(old)}")
+    if old.missing != new.missing:
+        found.append(f"{where}: {_missing(new)}, was {_missing(old)}")
+    rest = [
+        field.name for field in dataclasses.fields(Variable) if field.name not in {"name", "labels", "bins", "missing"}
+    ]
     return [*found, *_of_fields(old, new, rest, f"{where}: ")]
+
+
+def _edges(variable: Variable) -> str:
+    return "none" if variable.bins is None else ", ".join(f"{edge:.15g}" for edge in variable.bins)
+
+
+def _missing(variable: Variable) -> str:
+    if variable.missing is None:
+        return "no missing values"
+    return f"missing {_quoted(variable.missing.spellings)} becomes '{variable.missing.category}'"
 
 
 def _of_units(before: Study, after: Study) -> list[str]:
@@ -205,6 +220,7 @@ def _of_units(before: Study, after: Study) -> list[str]:
     found: list[str] = []
     for index, unit in enumerate(after.units):
         mate = old.get(frozenset(unit.variables))
+        found += _of_impossible(before, mate, after, unit)
         if mate is None:
             if all(name in before.schema for name in unit.variables):
                 together = "in one draw" if unit.is_compound else "by itself"
@@ -216,6 +232,26 @@ def _of_units(before: Study, after: Study) -> list[str]:
         elif mate.scheme != unit.scheme:
             found.append(f"column '{', '.join(unit.variables)}': scheme '{unit.scheme}', was '{mate.scheme}'")
     return found
+
+
+def _of_impossible(before: Study, mate: Unit | None, after: Study, unit: Unit) -> list[str]:
+    """Combinations that were possible, or are possible again; by what they are called, in the order of the newer study."""
+    old = {frozenset(item): text for item, text in _impossible(before, mate)} if mate is not None else {}
+    new = {frozenset(item): text for item, text in _impossible(after, unit)}
+    name = f"column '{', '.join(unit.variables)}'"
+    found = [f"{name}: {text} is impossible now" for item, text in new.items() if item not in old]
+    return found + [f"{name}: {text} is not impossible any more" for item, text in old.items() if item not in new]
+
+
+def _impossible(study: Study, unit: Unit) -> list[tuple[list[tuple[str, str]], str]]:
+    labels = {name: study.schema[study.schema.index(name)].labels for name in unit.variables}
+    return [
+        (
+            [(name, labels[name][code]) for name, code in zip(unit.variables, codes, strict=True)],
+            combination_text(study, unit.variables, codes),
+        )
+        for codes in unit.impossible
+    ]
 
 
 def _of_recipients(before: Study, after: Study) -> list[str]:

@@ -1,10 +1,11 @@
 """Rules by which a party approves by itself: ``approval = "rules"`` and ``[[policy.rule]]`` in party.toml.
 
-A rule is a list of conditions that the site wrote down beforehand; it approves a study only when all of them hold, and only after
-everything that a person's approval needs: the policy, the data, the budget. Every condition is one that this party can check
-itself. Who submitted a study is therefore none: a party has only the miner's word for it. Without a rule that holds, nothing is
-approved, and the study waits for people. What has no finite epsilon (a column sent as it is, parameters shared without noise) is
-never approved by a rule.
+A rule is a list of conditions that the site wrote down beforehand; it approves a study only when all of them hold, besides what
+`verticil.party.control.by_rule` asks of every study. Every condition is one that this party can check itself, from the study,
+party.toml and what was sent before; none looks at the table, so whether a rule approves says nothing about anybody in it. Who
+submitted a study is no condition: a party has only the miner's word for it. Without a rule that holds, nothing is approved, and
+the study waits for people. What has no finite epsilon (a column sent as it is, parameters shared without noise) is never
+approved by a rule.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class Rule:
         parties: the only ones that may be in the study; empty: any.
         recipients: the only ones that may get columns; empty: whom the policy allows.
         max_days: the study's last day is at most so many days away; None: any.
-        only_repeats: nothing may leave that is new: every value was sent before, with the same noise, and costs nothing.
+        only_repeats: nothing may leave that is new: every column was sent before from the same data set and local columns, with
+            the same codebook and matrix and under the same site secret. Whether the values have changed since is not asked here:
+            then `on_data_change` of the policy applies.
     """
 
     name: str
@@ -65,7 +68,7 @@ def against(
     party: str,
     *,
     sources: Mapping[str, str],
-    charges: Mapping[int, float] | None,
+    repeats: bool | None,
     today: date,
 ) -> tuple[str, ...]:
     """Every condition of `rule` that does not hold.
@@ -75,7 +78,7 @@ def against(
         study: the proposal with this party's declaration.
         party: this party.
         sources: variable -> local column.
-        charges: epsilon charged for each unit that is sent; None: not known yet, and `only_repeats` is not judged.
+        repeats: whether every unit that is sent was sent before; None: not known, and `only_repeats` is not judged.
         today: UTC.
 
     Returns:
@@ -103,7 +106,7 @@ def against(
         found += [f"'{name}' gets columns and is not in recipients" for name in getting if name not in rule.recipients]
     if rule.max_days is not None and (days := (study.expires - today).days) > rule.max_days:
         found.append(f"valid for {days} more days, expected at most {rule.max_days}")
-    if rule.only_repeats and charges is not None and any(charge > 0 for charge in charges.values()):
+    if rule.only_repeats and repeats is False:
         found.append("it sends what was not sent before")
     if rule.only_repeats and study.share is not None:
         found.append("parameters between peers are a new answer each time")

@@ -38,6 +38,7 @@ class What(StrEnum):
 
     STUDY_SEEN = "study-seen"
     CHECK = "check"
+    RULE_REVIEW = "rule-review"
     VOTE = "vote"
     APPROVAL = "approval"
     DENIAL = "denial"

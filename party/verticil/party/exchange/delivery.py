@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from verticil.party.alignment.workshop import Workshop
 from verticil.party.control import approval
+from verticil.party.control.by_rule import approve_by_rule
 from verticil.party.control.holdings import Holding
 from verticil.party.control.session import Plan, Step, plan
 from verticil.party.control.site import AUTOMATIC
@@ -48,6 +49,7 @@ from verticil.party.exchange.randomization import (
 from verticil.party.exchange.ring import Ring
 from verticil.party.exchange.transfer import Stoppable, StoppedError
 from verticil.party.exchange.upload import send_artifact
+from verticil.party.records.linkage import check_own_size
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
@@ -205,7 +207,7 @@ class Delivery:
     async def _approve(self, coordinator: Coordinator, record: StudyRecord) -> None:
         del coordinator  # nothing is told before there is an approval
         if self._site.config.policy.approval == "rules":
-            rule = await self._heavily(lambda: self._site.approve_by_rule(record, self._node.clock()))
+            rule = await self._heavily(lambda: approve_by_rule(self._site, record, self._node.clock()))
             self._for_people = rule is None
             return
         holding = await self._held(record)
@@ -223,6 +225,7 @@ class Delivery:
         agreed = await asyncio.to_thread(self._agreed, record)
         await self._progress(coordinator, "reading")
         holding = await self._approved_data(record, agreed)
+        check_own_size(holding.n_records, agreed.minimum(self._site))
         await self._progress(coordinator, "linking")
         await self._transfer.run(
             LINKERS[agreed.effective.linkage.mode].link(self._turn(coordinator, record, agreed, holding))

@@ -1,11 +1,10 @@
 """What the other side may read of a failure here.
 
-A failure's message is written for the site's own people: it counts rows ("of 817 rows, values without a declared category:
-column 'sex' 2"), names columns that nobody asked about ("did you mean 'salary'?") and places in party.toml. A count of rows is
-an exact statistic of the table, chosen by whoever wrote the study's categories, and no noise is on it. So of faults of the
-local table, machine and configuration only the code leaves; `verticil party status` and the log have the rest. Refusals name
-limits, columns of the study and epsilons, never counts of people, and leave as they are; but which column's data changed since an
-approval stays here.
+No value of a table makes a failure before data are sent. But a failure's message is written for the site's own people: it names
+columns that nobody asked about ("did you mean 'salary'?"), files and places in party.toml. So of faults of the local table,
+machine and configuration only the code leaves; `verticil party status` and the log have the rest. Refusals name limits, columns
+of the study and epsilons, never counts of people, and leave as they are; but which column's data changed since an approval stays
+here.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def outward(error: VerticilError) -> VerticilError:
     """The error as it may leave the site.
 
     >>> from verticil.shared.errors import DataFault
-    >>> outward(DataFault("DATA_ID_DUPLICATE", "people.csv: 3 of 817 rows repeat an id")).message
+    >>> outward(DataFault("DATA_COLUMN_MISSING", "people.csv: no column 'pay' (hint: 'salary' for 'pay'?)")).message
     'its table, or its machine, does not serve this study'
     """
     message = _CODES.get(error.code) or _FAMILIES.get(error.family)

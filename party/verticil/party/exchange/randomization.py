@@ -159,7 +159,7 @@ def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping
         record.digest,
         {index: release for index, release in releases.items() if index in sent},
         site.config.policy,
-        shared=shared_of(effective, releases),
+        shared=shared_of(effective, [release.dataset for release in releases.values()]),
     )
 
 

@@ -1,8 +1,12 @@
-"""Whether a site is ready for a study: identity, keys, tables, policy, budget. Reads the tables, counts, and sends nothing."""
+"""Whether a site is ready for a study: identity, keys, tables, policy, budget. Reads the tables, counts, and sends nothing.
+
+What is seen in the values is a warning, never a fault: it keeps no study from being answered, and so none from being approved.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 
 from verticil.party.config import PartyConfig
 from verticil.party.control import approval, policy
@@ -10,9 +14,10 @@ from verticil.party.control.holdings import compounds_of, origins
 from verticil.party.control.site import Site
 from verticil.party.control.state import stamp
 from verticil.party.evidence.audit import Event, What
-from verticil.party.front.facts import Facts, columns, cost, number, share, total
+from verticil.party.front.facts import COUNTS_TELL, Facts, asked, columns, cost, number, share, total
 from verticil.party.records.keyfile import check_key
-from verticil.party.records.source import TableReport, check_records, header
+from verticil.party.records.source import DatasetRule, Remark, TableReport, check_records, header
+from verticil.party.records.table import missing_columns
 from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.identity import Role
@@ -24,16 +29,21 @@ from verticil.shared.study.document import Study
 __all__ = ["check"]
 
 
-def check(config: PartyConfig, study: Study | None = None, *, at: dt.datetime | None = None) -> Facts:
+def check(
+    config: PartyConfig, study: Study | None = None, *, counts: bool = True, at: dt.datetime | None = None
+) -> Facts:
     """Look at everything that a study needs, without sending anything: identity, keys, tables, policy, budget.
 
     Args:
         config: party.toml.
         study: a study to check the tables against; None: whether the tables can be read at all.
+        counts: count what became of the values of each table, and warn of what may be a mistake; False: look at the names of the
+            columns alone.
         at: now.
 
     Returns:
-        ``ok``; ``faults`` (each with code, message, hint, exit code) in the order of what to mend first; counts of each table.
+        ``ok``; ``faults`` (each with code, message, hint, exit code) in the order of what to mend first; ``warnings`` (code,
+        message, hint); counts of each table.
     """
     now = at if at is not None else utc_now()
     faults: list[VerticilError] = []
@@ -49,8 +59,16 @@ def check(config: PartyConfig, study: Study | None = None, *, at: dt.datetime | 
         facts["linkage_key_check"] = check_key(config.linkage_key)
     except VerticilError as error:
         faults.append(error)
-    tables, table_faults = _tables(config, study)
+    if study is not None:
+        try:
+            facts |= asked(config, study)
+        except VerticilError as error:
+            faults.append(error)
+    tables, table_faults, remarks = _tables(config, study, counts=counts)
+    if study is not None and counts:
+        facts["counts_tell"] = COUNTS_TELL
     facts["tables"] = tables
+    facts["warnings"] = [{"code": item.code, "message": item.message, "hint": item.hint} for item in remarks]
     faults += table_faults
     try:
         with Site.open(config) as site:
@@ -69,45 +87,53 @@ def check(config: PartyConfig, study: Study | None = None, *, at: dt.datetime | 
     return facts
 
 
-def _tables(config: PartyConfig, study: Study | None) -> tuple[list[Facts], list[VerticilError]]:
+def _tables(
+    config: PartyConfig, study: Study | None, *, counts: bool
+) -> tuple[list[Facts], list[VerticilError], list[Remark]]:
     tables: list[Facts] = []
     faults: list[VerticilError] = []
+    remarks: list[Remark] = []
     try:
         places = {} if study is None else origins(config, study)
     except VerticilError as error:
-        return tables, [error]
+        return tables, [error], remarks
     for name, rule in config.datasets.items():
         try:
+            there = header(rule)
             if study is None:
-                tables.append({"dataset": name, "columns": len(header(rule))})
+                tables.append({"dataset": name, "columns": len(there)})
                 continue
-            variables = [
-                study.schema[position]
-                for position in study.schema.owned_by(config.name)
-                if places[study.schema[position].name].dataset == name
-            ]
-            if variables:
-                compounds = [
-                    compound
-                    for compound in compounds_of(study, config.name).values()
-                    if places[compound.variables[0]].dataset == name
-                ]
-                report = check_records(rule, variables, study.linkage.normalise, compounds)
-                wanted = {places[variable.name].source for variable in variables}
-                there = header(rule)
-                facts = _counts(report)
-                facts["extra_columns"] = len(set(there) - wanted - {rule.id})
-                facts["missing_columns"] = sorted(wanted - set(there))
-                tables.append({"dataset": name, **facts})
+            wanted = {place.source for place in places.values() if place.dataset == name}
+            if not wanted:
+                continue
+            facts: Facts = {"dataset": name}
+            if counts:
+                report = _report(config, study, rule, [v for v, place in places.items() if place.dataset == name])
+                facts |= _counts(report)
                 faults += report.faults
+                remarks += report.remarks
+            elif (absent := missing_columns(rule, there, [rule.id, *sorted(wanted)])) is not None:
+                faults.append(absent)
+            facts["used_columns"] = len(wanted)
+            facts["extra_columns"] = len(set(there) - wanted - {rule.id})
+            facts["missing_columns"] = sorted(wanted - set(there))
+            tables.append(facts)
         except VerticilError as error:
             faults.append(error)
-    return tables, faults
+    return tables, faults, remarks
+
+
+def _report(config: PartyConfig, study: Study, rule: DatasetRule, names: Sequence[str]) -> TableReport:
+    variables = [variable for variable in study.schema.variables if variable.name in names]
+    compounds = [one for one in compounds_of(study, config.name).values() if one.variables[0] in names]
+    return check_records(rule, variables, study.linkage.normalise, compounds)
 
 
 def _counts(report: TableReport) -> Facts:
     return {
+        "rows": report.n_rows,
         "records": report.n_records,
+        "ragged_rows": report.n_ragged,
         "empty_ids": report.n_empty_ids,
         "repeated_ids": report.n_repeated_ids,
         "columns": [
@@ -118,7 +144,6 @@ def _counts(report: TableReport) -> Facts:
                 "other": column.other,
                 "clamped": column.clamped,
                 "unseen": column.unseen,
-                "outside": column.outside,
                 "absent_categories": column.absent,
             }
             for column in report.counts

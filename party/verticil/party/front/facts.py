@@ -1,23 +1,31 @@
-"""What several commands of a site show of a study: its columns, their noise and their cost. Names, counts, epsilons; no value."""
+"""What several commands of a site show of a study: its columns, what is asked of them, their noise and their cost; no value."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Final
 
 from verticil.party.config import PartyConfig
 from verticil.party.control import approval, policy
 from verticil.party.control.holdings import origins
 from verticil.party.control.site import Site
 from verticil.party.control.state import StudyRecord
+from verticil.party.decision.questions import impossible_words, normalise_words, variable_words
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import read_by, sent_units
 
-__all__ = ["Facts", "columns", "cost", "named", "number", "share", "total"]
+__all__ = ["COUNTS_TELL", "Facts", "asked", "columns", "cost", "named", "number", "share", "total"]
 
 Facts = dict[str, object]
+
+COUNTS_TELL: Final = (
+    "counts are for this site's people alone: a denial, or a word to others, for a reason that is seen in them tells something"
+    " about the table; verticil party check --no-counts does without"
+)
+"""What stands before counts of a table, wherever they are shown."""
 
 
 def named(record: StudyRecord) -> Facts:
@@ -90,6 +98,20 @@ def cost(config: PartyConfig, site: Site, study: Study) -> list[Facts]:
         }
         for name, epsilons in by_dataset.items()
     ]
+
+
+def asked(config: PartyConfig, study: Study) -> Facts:
+    """What a study asks of this party's tables, in words: how each of its columns is encoded, and how ids are compared."""
+    sources = {variable: place.source for variable, place in origins(config, study).items()}
+    rows: list[Facts] = []
+    for index in study.units_of(config.name):
+        for name in study.units[index].variables:
+            words = variable_words(study.schema[study.schema.index(name)])
+            rows.append({"columns": [name], "sources": [sources[name]], "words": list(words)})
+        if words := impossible_words(study, index):
+            names = study.units[index].variables
+            rows.append({"columns": list(names), "sources": [sources[name] for name in names], "words": list(words)})
+    return {"asked": rows, "normalise_words": normalise_words(study.linkage.normalise)}
 
 
 def total(found: approval.Review) -> float:

@@ -11,13 +11,14 @@ import datetime as dt
 
 from verticil.party.config import PartyConfig
 from verticil.party.control import approval, policy
+from verticil.party.control.by_rule import ruling
 from verticil.party.control.holdings import columns_of
 from verticil.party.control.site import Site
 from verticil.party.control.state import StudyRecord
 from verticil.party.decision.absences import quorum_words
 from verticil.party.decision.comparison import labels_of, recipients_of
 from verticil.party.decision.words import PRIOR, belief_words, column_words, ratio_of, total_words
-from verticil.party.front.facts import Facts, columns, cost, named, share
+from verticil.party.front.facts import COUNTS_TELL, Facts, asked, columns, cost, named, share
 from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.channels import privacy
 from verticil.shared.errors import VerticilError
@@ -137,6 +138,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> Facts:
         "expires": study.expires.isoformat(),
         "alignment": disclosure(study.linkage.mode, study.model).document(),
         "minimum_common_records": max(study.linkage.minimum_common_records, config.policy.minimum_common_records),
+        **asked(config, study),
         "columns": shown,
         "prior": float(PRIOR),
         "total_words": total_words(privacy.total_epsilon(epsilons), len(epsilons))
@@ -148,8 +150,18 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> Facts:
         "cost": cost(config, site, study),
         "objections": _objections(config, study, now),
         "waits_for": _waits_for(site, record),
+        "by_rule": _by_rule(site, record, now),
+        "counts_tell": COUNTS_TELL,
         "stage": record.stage,
     }
+
+
+def _by_rule(site: Site, record: StudyRecord, now: dt.datetime) -> Facts | None:
+    """Whether a rule approves it, and why none does; None: rules have no say."""
+    if site.config.policy.approval != "rules" or _waits_for(site, record) != "approval":
+        return None
+    found = ruling(site, record, now)
+    return {"rule": None if found.rule is None else found.rule.name, "why": list(found.why)}
 
 
 def _recipients(config: PartyConfig, study: Study) -> list[str]:

@@ -158,9 +158,9 @@ def _frequencies(labels: tuple[str, ...], raw: Codes, released: Codes, *, n_reco
         {
             "category": label,
             "raw_records": int(true[code]),
-            "raw_share": int(true[code]) / n_records,
+            "raw_share": int(true[code]) / max(n_records, 1),
             "randomized_records": int(reported[code]),
-            "randomized_share": int(reported[code]) / n_records,
+            "randomized_share": int(reported[code]) / max(n_records, 1),
             "in_sets": in_sets,
         }
         for code, label in enumerate(labels)

@@ -4,8 +4,8 @@ The domain is the product of the columns' categories in C order (the first colum
 study declares impossible; a combination's code is its position there. So a removed combination shifts the codes behind it: the
 list is part of what a code means (`perturb.compound_digest`).
 
-A record whose combination is declared impossible has no code. Which combination that is never leaves this module: it is only
-counted (`source` makes a fault of the count).
+A record whose combination is declared impossible gets a possible one instead, which is drawn for it (`substitutes`): that
+somebody has such a combination keeps no study from being answered.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ class Compound:
 
     >>> pair = Compound(variables=("a", "b"), n_states=(2, 3), impossible=((0, 1),))
     >>> a, b = np.array([0, 0, 0, 1], dtype=np.uint8), np.array([0, 1, 2, 0], dtype=np.uint8)
-    >>> pair.encode({"a": a, "b": b}).tolist(), pair.n_impossible({"a": a, "b": b})
-    ([0, -1, 1, 2], 1)
+    >>> pair.encode({"a": a, "b": b}).tolist()
+    [0, -1, 1, 2]
+    >>> instead = pair.possible({"a": a, "b": b}, np.array([4, 3, 2, 1], dtype=np.uint8))
+    >>> instead["a"].tolist(), instead["b"].tolist(), pair.codes(instead).tolist()
+    ([0, 1, 0, 1], [0, 1, 2, 0], [0, 3, 1, 2])
     """
 
     variables: tuple[str, ...]
@@ -62,9 +65,25 @@ class Compound:
             positions += columns[name]
         return _lookup(self.n_states, self.impossible).take(positions)
 
-    def n_impossible(self, columns: Mapping[str, Codes]) -> int:
-        """How many records have a combination that is declared impossible."""
-        return int(np.count_nonzero(self.encode(columns) < 0)) if self.impossible else 0
+    def possible(self, columns: Mapping[str, Codes], drawn: Codes) -> dict[str, Codes]:
+        """The columns, with another combination in place of each that is declared impossible.
+
+        Args:
+            columns: (n,) codes of each of `variables`.
+            drawn: (n,), codes of combinations, less than D; looked at where one is needed.
+
+        Returns:
+            (n,) codes of each of `variables`, read-only, in the dtypes of `columns`.
+        """
+        impossible = self.encode(columns) < 0
+        cells = np.flatnonzero(_lookup(self.n_states, self.impossible) >= 0).take(drawn)
+        found: dict[str, Codes] = {}
+        for name, codes in zip(self.variables, np.unravel_index(cells, self.n_states), strict=True):
+            merged = np.where(impossible, codes, columns[name])
+            column: Codes = merged.astype(np.uint8) if columns[name].dtype == np.uint8 else merged.astype(np.uint16)
+            column.setflags(write=False)
+            found[name] = column
+        return found
 
     def codes(self, columns: Mapping[str, Codes]) -> Codes:
         """The code of each record's combination, in the dtype that perturbation takes.
@@ -73,7 +92,7 @@ class Compound:
             (n,), uint8 up to D = 256, else uint16.
 
         Raises:
-            ValueError: a record has an impossible combination; who reads the table has counted them before.
+            ValueError: a record has an impossible combination; who reads the table has put a `possible` one in its place.
         """
         found = self.encode(columns)
         if found.size and int(found.min()) < 0:

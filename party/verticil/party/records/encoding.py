@@ -1,13 +1,15 @@
 """The declared codebook: which code a text of the local table gets, and what is counted about it.
 
-Promises: categories are those that the study declares, never discovered from data; every text has exactly one `Outcome`; a
-text that is none of the declared ones becomes the declared `other` or is counted as a fault. Nothing that leaves this module
-but the codes themselves carries a text of the table.
+Promises: categories are those that the study declares, never discovered from data; every text has exactly one `Outcome`, and none
+is a fault: whether a table has certain texts decides nothing. A text that is none of the declared ones becomes the declared
+`other`; without one, the declared `missing` if it is empty; else it is undeclared, and its record gets a category that is drawn
+(`substitutes`). Nothing that leaves this module but the codes themselves carries a text of the table.
 
 Does not: read files, trim, change case or guess. What would have matched after such a repair is only counted, for the hint.
 
 How a text becomes a code, in this order: the column's `recode`; the spellings of missing values; the categories (with bins:
-a plain decimal number is put into its bin, and the categories behind the bins are accepted as written); `other`.
+a plain decimal number is put into its bin, or into the nearest one, whatever the study says of `outside`; the categories behind
+the bins are accepted as written); `other`; an empty text as `missing`.
 """
 
 from __future__ import annotations
@@ -25,28 +27,23 @@ from verticil.shared.model.schema import Variable
 
 __all__ = ["Codebook", "Outcome"]
 
-_NUMBER: Final = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
+_NUMBER: Final = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+\.0*")
 
 
 class Outcome(IntEnum):
-    """What became of a text. The ones from `EMPTY` on are faults: the text has no code."""
+    """What became of a text. From `EMPTY` on it is none of the declared ones; an empty one is `missing` where that is declared.
+    The last three say what an undeclared text nearly is, where that was asked."""
 
     CATEGORY = 0
     MISSING = 1
     OTHER = 2
     CLAMPED = 3
     EMPTY = 4
-    BLANKS = 5
-    LETTER_CASE = 6
-    DECIMAL_POINT = 7
-    UNSEEN = 8
-    OUTSIDE = 9
-
-    @property
-    def is_fault(self) -> bool:
-        """Whether a text with this outcome has no code."""
-        return self >= Outcome.EMPTY
+    UNDECLARED = 5
+    BLANKS = 6
+    LETTER_CASE = 7
+    DECIMAL_POINT = 8
 
 
 class Codebook:
@@ -74,7 +71,7 @@ class Codebook:
         code = self._categories[missing.category] if missing is not None else -1
         self._missing = dict.fromkeys(missing.spellings, code) if missing is not None else {}
         self._folded = {label.strip().casefold() for label in self._categories}
-        lost = sum(self._locate(target)[1] in _NOT_DECLARED for target in self._recode.values())
+        lost = sum(self._locate(target)[1] >= Outcome.EMPTY for target in self._recode.values())
         if lost:
             raise Misuse(
                 "CONFIG_INVALID",
@@ -82,16 +79,22 @@ class Codebook:
                 hint="the right-hand side of recode is a category, or a missing spelling, that the study declares",
             )
 
-    def encode(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    def encode(self, texts: Sequence[str], *, closely: bool = False) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
         """Code and outcome of each text.
 
         Args:
             texts: the distinct texts of a part of the column.
+            closely: look for near misses among the undeclared ones, for hints; this takes a time that depends on them.
 
         Returns:
-            codes: (len(texts),), int32, -1 where there is none; outcomes: (len(texts),), uint8, values of `Outcome`.
+            codes: (len(texts),), int32, -1 where a category must be drawn; outcomes: (len(texts),), uint8, values of `Outcome`.
         """
         found = [self._locate(self._recode.get(text, text)) for text in texts]
+        if closely:
+            found = [
+                (code, self._near_miss(self._recode.get(text, text)) if outcome is Outcome.UNDECLARED else outcome)
+                for text, (code, outcome) in zip(texts, found, strict=True)
+            ]
         codes = np.fromiter((code for code, _ in found), dtype=np.int32, count=len(found))
         return codes, np.fromiter((outcome for _, outcome in found), dtype=np.uint8, count=len(found))
 
@@ -104,29 +107,23 @@ class Codebook:
             return self._bin(float(text))
         if self.variable.other is not None:
             return self._categories[self.variable.other], Outcome.OTHER
-        return -1, self._near_miss(text)
+        if not text.strip():
+            missing = self.variable.missing
+            return -1 if missing is None else self._categories[missing.category], Outcome.EMPTY
+        return -1, Outcome.UNDECLARED
 
     def _bin(self, value: float) -> tuple[int, Outcome]:
         # Bin b is [edge_b, edge_b+1): the number of edges at or below the value, less one.
         position = int(np.searchsorted(self._edges, value, side="right")) - 1
-        last = self._edges.size - 2
-        if 0 <= position <= last:
-            return position, Outcome.CATEGORY
-        if self.variable.outside == "clamp":
-            return min(max(position, 0), last), Outcome.CLAMPED
-        return -1, Outcome.OUTSIDE
+        nearest = min(max(position, 0), self._edges.size - 2)
+        return nearest, Outcome.CATEGORY if nearest == position else Outcome.CLAMPED
 
     def _near_miss(self, text: str) -> Outcome:
         stripped = text.strip()
-        if not stripped:
-            return Outcome.EMPTY
         if stripped in self._categories or stripped in self._missing:
             return Outcome.BLANKS
         if stripped.casefold() in self._folded:
             return Outcome.LETTER_CASE
         if _WHOLE.fullmatch(stripped) and stripped[: stripped.index(".")] in self._categories:
             return Outcome.DECIMAL_POINT
-        return Outcome.UNSEEN
-
-
-_NOT_DECLARED: Final = frozenset(outcome for outcome in Outcome if outcome.is_fault and outcome is not Outcome.OUTSIDE)
+        return Outcome.UNDECLARED

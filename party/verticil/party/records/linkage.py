@@ -28,6 +28,7 @@ __all__ = [
     "NORMALISATIONS",
     "PSEUDONYM_BYTES",
     "check_common_size",
+    "check_own_size",
     "common_from_bitmap",
     "linkage_context",
     "marked_positions",
@@ -167,6 +168,20 @@ def marked_positions(bitmap: bytes | memoryview, *, n_records: int, n_common: in
     if positions.size != n_common:
         raise _mismatch(f"the bitmap marks {positions.size} records, the miner tells {n_common}")
     return positions
+
+
+def check_own_size(n_records: int, minimum: int) -> None:
+    """Refuse to link a table that has fewer usable records than must be common; after the approval, of which no count is a part.
+
+    Raises:
+        Refusal: LINKAGE_TOO_SMALL.
+    """
+    if n_records < minimum:
+        raise Refusal(
+            "LINKAGE_TOO_SMALL",
+            f"this party has {n_records} records to link, expected at least {minimum} in common",
+            hint="is the table whole? verticil party check tells which of its rows are left out",
+        )
 
 
 def check_common_size(n_common: int, minimum: int) -> None:

@@ -41,6 +41,7 @@ __all__ = [
     "TAG_BYTES",
     "checked_records",
     "codebook_digest",
+    "column_key",
     "compound_digest",
     "fingerprint",
     "perturb",
@@ -151,16 +152,40 @@ def unit_key(
     Raises:
         ValueError: the secret or a digest is not 32 bytes, or there is no column.
     """
-    _check_length("site secret", site_secret)
     _check_length("codebook digest", codebook_digest)
     _check_length("matrix digest", transition_digest)
+    return column_key(
+        site_secret,
+        b"verticil/perturb/v1",
+        dataset=dataset,
+        source_columns=source_columns,
+        context=codebook_digest + transition_digest,
+        version_tag=version_tag,
+    )
+
+
+def column_key(
+    site_secret: bytes,
+    label: bytes,
+    *,
+    dataset: str,
+    source_columns: Sequence[str],
+    context: bytes,
+    version_tag: bytes = b"",
+) -> bytes:
+    """The key of a unit's columns for one purpose, which `label` names; see `unit_key`, whose label is ``verticil/perturb/v1``.
+
+    Raises:
+        ValueError: the secret is not 32 bytes, or there is no column.
+    """
+    _check_length("site secret", site_secret)
     if not source_columns:
         raise ValueError("a unit has at least one source column")
     columns = [_prefixed(column.encode("utf-8")) for column in source_columns]
-    info = [b"verticil/perturb/v1", _prefixed(dataset.encode("utf-8")), len(columns).to_bytes(4, "big"), *columns]
+    info = [label, _prefixed(dataset.encode("utf-8")), len(columns).to_bytes(4, "big"), *columns]
     if version_tag:
         info.append(_prefixed(version_tag))
-    return _hkdf(_hkdf(site_secret, b"".join(info)), codebook_digest + transition_digest)
+    return _hkdf(_hkdf(site_secret, b"".join(info)), context)
 
 
 def perturb(key: bytes, tags: NDArray[np.uint8], codes: Codes, transition: Transition) -> Codes:

@@ -1,16 +1,18 @@
 """Reading a local table: one row a person, into ids and codes of the declared variables.
 
-Promises: all faults of a table are found in one pass, with counts for every column; what is kept is one id and one code per
-value; no message carries a value or an id. Unseen values are a fault unless the study declares `other`; repeated ids are a
-fault with a count, also when they are equal only after normalisation; and so are combinations of values that the study declares
-impossible.
+Promises: no value of a table keeps it from being used. Rows whose id is empty (or not text), or equal to another's after
+normalisation, are left out, all of them, and so are rows with too many or too few fields; of the others every value has a code,
+or stands in `Records.undeclared` for a category to be drawn (`substitutes`). Everything that was left out or put in another's
+place is counted; the counts are for the site's people, and decide nothing. A table may fail as a file, and for a column that is
+not there. What is kept is one id and one code per value; no message carries a value or an id.
 
-`read_records` raises the first fault; `check_records` returns them all, with the counts, for ``verticil party check``. See
-`table` for how files are read and `encoding` for what a text becomes.
+`read_records` reads; `check_records` counts, and returns with remarks what a person may want to mend, for ``verticil party
+check``. See `table` for how files are read and `encoding` for what a text becomes.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,6 +31,7 @@ __all__ = [
     "ColumnRule",
     "DatasetRule",
     "Records",
+    "Remark",
     "TableReport",
     "check_records",
     "header",
@@ -40,15 +43,14 @@ Codes = NDArray[np.uint8] | NDArray[np.uint16]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnCounts:
-    """What became of the values of one column; counts of rows.
+    """What became of the values of one column; counts of rows that are used.
 
     Attributes:
         variable, source: the study's name and the local column.
         missing: written as missing.
         other: unseen, and became the declared `other`.
         clamped: outside the bins, and put into the nearest one.
-        unseen: without a declared category: a fault.
-        outside: outside the bins: a fault.
+        unseen: without a declared category: empty ones became the declared `missing`, for the others one is drawn.
         absent: declared categories that no row has.
         near_misses: of the unseen ones, how many are empty, or would be declared ones without blanks around them, in other
             letter case, or without a decimal point behind a whole number.
@@ -60,28 +62,38 @@ class ColumnCounts:
     other: int
     clamped: int
     unseen: int
-    outside: int
     absent: int
     near_misses: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """What a person may want to mend; `code` is the name of its kind. Counts and columns, no value."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """A table that is in order.
+    """The rows of a table that are used.
 
     Attributes:
         ids: normalised, distinct, not empty; in file order.
-        codes: variable -> (n,), uint8 or uint16, read-only, in the same order.
-        counts: one for each variable, in the order they were asked for.
+        codes: variable -> (n,), uint8 or uint16, read-only, in the same order; 0 where undeclared.
+        undeclared: variable without `other` -> (n,), bool: the records that get a category drawn for them.
+        n_rows: rows of the file, with those that were left out.
     """
 
     ids: tuple[str, ...] = field(repr=False)
     codes: Mapping[str, Codes] = field(repr=False)
-    counts: tuple[ColumnCounts, ...]
+    undeclared: Mapping[str, NDArray[np.bool_]] = field(repr=False)
+    n_rows: int
 
     @property
     def n_records(self) -> int:
-        """Number of rows."""
+        """Number of rows that are used."""
         return len(self.ids)
 
 
@@ -90,109 +102,147 @@ class TableReport:
     """What there is to say about a table without quoting it.
 
     Attributes:
-        n_records: rows read, ragged ones left out.
-        n_ragged: rows with too many or too few fields.
-        n_empty_ids, n_repeated_ids: rows whose id is empty, or has been seen in an earlier row.
+        n_rows: rows of the file.
+        n_records: rows that are used.
+        n_ragged: rows left out, with too many or too few fields.
+        n_empty_ids, n_repeated_ids: rows left out, whose id is empty, or equal to that of another row.
         counts: one for each variable whose column is there.
-        faults: everything that keeps the table from being used; empty when it is in order.
+        faults: a column that is not there.
+        remarks: what became of values that the study does not declare, and of rows that cannot be used.
     """
 
+    n_rows: int
     n_records: int
     n_ragged: int
     n_empty_ids: int
     n_repeated_ids: int
     counts: tuple[ColumnCounts, ...]
     faults: tuple[DataFault, ...]
+    remarks: tuple[Remark, ...]
 
 
-def read_records(
-    rule: DatasetRule, variables: Sequence[Variable], normalise: Sequence[str], compounds: Sequence[Compound] = ()
-) -> Records:
+def read_records(rule: DatasetRule, variables: Sequence[Variable], normalise: Sequence[str]) -> Records:
     """Read the table and encode the columns of `variables`.
 
     Args:
         rule: the table.
         variables: what to encode, each once.
         normalise: steps applied to ids; see `linkage.normalise_ids`.
-        compounds: of these variables: which combinations no record may have.
 
     Raises:
-        DataFault: DATA_FILE_MISSING, DATA_UNREADABLE, DATA_EMPTY, DATA_COLUMN_MISSING, DATA_ID_MISSING, DATA_ID_DUPLICATE,
-            DATA_CATEGORY_UNSEEN (also of a combination) or DATA_VALUE_OUTSIDE; the last two name every column concerned, with
-            counts.
+        DataFault: DATA_FILE_MISSING, DATA_UNREADABLE, DATA_EMPTY (not even a header) or DATA_COLUMN_MISSING.
         Misuse: CONFIG_INVALID, a recode leads to no declared category.
     """
-    report, ids, codes = _scan(rule, variables, normalise, compounds)
-    if report.faults:
-        raise report.faults[0]
-    return Records(ids=tuple(ids), codes=codes, counts=report.counts)
+    scan = _Scan(rule, variables)
+    if scan.absent is not None:
+        raise scan.absent
+    scan.rows(normalise)
+    return Records(
+        ids=tuple(scan.ids),
+        codes={column.variable.name: column.codes(scan.kept) for column in scan.columns},
+        undeclared={
+            column.variable.name: column.undeclared(scan.kept)
+            for column in scan.columns
+            if column.variable.other is None
+        },
+        n_rows=scan.n_rows,
+    )
 
 
 def check_records(
     rule: DatasetRule, variables: Sequence[Variable], normalise: Sequence[str], compounds: Sequence[Compound] = ()
 ) -> TableReport:
-    """Read the table and report counts and faults; nothing is kept. Arguments as for `read_records`.
+    """Read the table and report counts; nothing is kept. Arguments as for `read_records`.
+
+    Args:
+        rule, variables, normalise: as for `read_records`.
+        compounds: of these variables: combinations that the study declares impossible are counted.
 
     Raises:
         DataFault: DATA_FILE_MISSING, DATA_UNREADABLE or DATA_EMPTY, when there is nothing to count.
         Misuse: CONFIG_INVALID, a recode leads to no declared category.
     """
-    return _scan(rule, variables, normalise, compounds)[0]
-
-
-def _scan(
-    rule: DatasetRule, variables: Sequence[Variable], normalise: Sequence[str], compounds: Sequence[Compound]
-) -> tuple[TableReport, list[str], dict[str, Codes]]:
-    file = rule.path.name
-    names = header(rule)
-    sources = {variable.name: rule.column(variable.name).source for variable in variables}
-    absent = missing_columns(rule, names, list(dict.fromkeys([rule.id, *sources.values()])))
-    columns = [
-        _Column(variable, rule.column(variable.name), file=file)
-        for variable in variables
-        if sources[variable.name] in names
-    ]
-    wanted = [name for name in (rule.id, *(column.source for column in columns)) if name in names]
-    ids: list[str] = []
-    n_records = n_ragged = 0
-    first_ragged: int | None = None
-    for part in read_parts(rule, wanted) if wanted else ():
-        n_records += part.n_rows
-        n_ragged += part.n_ragged
-        first_ragged = first_ragged if first_ragged is not None else part.first_ragged
-        if part.n_rows == 0:
-            continue
-        if rule.id in part.columns:
-            ids += normalise_ids(part.columns[rule.id].texts(), normalise)
-        for column in columns:
-            text = part.columns[column.source]
-            column.take(text.distinct, text.index)
-    n_empty = ids.count("")
-    n_repeated = len(ids) - n_empty - len(set(ids) - {""})
-    counts = tuple(column.counts() for column in columns)
-    codes = {column.variable.name: column.codes() for column in columns}
-    # Where a value has no code, a combination of it has none either: the columns' own faults come first.
-    whole = {count.variable for count in counts if not count.unseen and not count.outside}
+    scan = _Scan(rule, variables)
+    scan.rows(normalise, closely=True)
+    counts = tuple(column.counts(scan.kept) for column in scan.columns)
+    columns = {column.variable.name: column for column in scan.columns}
+    file, n = rule.path.name, int(np.count_nonzero(scan.kept))
     found = [
-        absent,
-        *_row_faults(file, n_records, n_ragged, first_ragged),
-        *_id_faults(file, rule.id, n_records, n_empty, n_repeated),
-        _value_fault(file, n_records, counts),
+        *_row_remarks(file, scan),
+        *_value_remarks(file, n, counts),
         *(
-            _combination_fault(file, compound, [sources[name] for name in compound.variables], codes)
+            _combination_remark(file, compound, columns, scan.kept)
             for compound in compounds
-            if whole.issuperset(compound.variables)
+            if set(compound.variables) <= columns.keys()
         ),
     ]
-    report = TableReport(
-        n_records=n_records,
-        n_ragged=n_ragged,
-        n_empty_ids=n_empty,
-        n_repeated_ids=n_repeated,
+    return TableReport(
+        n_rows=scan.n_rows,
+        n_records=n,
+        n_ragged=scan.n_ragged,
+        n_empty_ids=scan.n_empty,
+        n_repeated_ids=scan.n_repeated,
         counts=counts,
-        faults=tuple(fault for fault in found if fault is not None),
+        faults=() if scan.absent is None else (scan.absent,),
+        remarks=tuple(remark for remark in found if remark is not None),
     )
-    return report, ids, codes
+
+
+class _Scan:
+    """One pass over a table."""
+
+    def __init__(self, rule: DatasetRule, variables: Sequence[Variable]) -> None:
+        names = header(rule)
+        sources = {variable.name: rule.column(variable.name).source for variable in variables}
+        self.absent = missing_columns(rule, names, list(dict.fromkeys([rule.id, *sources.values()])))
+        self.columns = [
+            _Column(variable, rule.column(variable.name), file=rule.path.name)
+            for variable in variables
+            if sources[variable.name] in names
+        ]
+        self.id = rule.id
+        self.ids: list[str] = []
+        self.kept: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self.n_rows = self.n_ragged = self.n_empty = self.n_repeated = 0
+        self.first_ragged: int | None = None
+        self._rule = rule
+        self._names = names
+
+    def rows(self, normalise: Sequence[str], *, closely: bool = False) -> None:
+        """Read all rows; `closely`: count near misses, too."""
+        rule = self._rule
+        wanted = [name for name in (rule.id, *(column.source for column in self.columns)) if name in self._names]
+        ids: list[str] = []
+        n_whole = 0
+        for part in read_parts(rule, wanted) if wanted else ():
+            n_whole += part.n_rows
+            self.n_ragged += part.n_ragged
+            self.first_ragged = self.first_ragged if self.first_ragged is not None else part.first_ragged
+            if part.n_rows == 0:
+                continue
+            if rule.id in part.columns:
+                ids += map(_text_or_empty, normalise_ids(part.columns[rule.id].texts(), normalise))
+            for column in self.columns:
+                text = part.columns[column.source]
+                column.take(text.distinct, text.index, closely=closely)
+        self.n_rows = n_whole + self.n_ragged
+        if rule.id not in self._names:
+            self.kept = np.ones(n_whole, dtype=np.bool_)
+            return
+        times = Counter(ids)
+        self.n_empty = times.pop("", 0)
+        self.n_repeated = sum(count for count in times.values() if count > 1)
+        self.kept = np.fromiter((times[record_id] == 1 for record_id in ids), dtype=np.bool_, count=len(ids))
+        self.ids = [record_id for record_id in ids if times[record_id] == 1]
+
+
+def _text_or_empty(record_id: str) -> str:
+    """An id with bytes that are no text names nobody."""
+    try:
+        record_id.encode("utf-8")
+    except UnicodeEncodeError:
+        return ""
+    return record_id
 
 
 class _Column:
@@ -202,33 +252,34 @@ class _Column:
         self.variable = variable
         self.source = rule.source
         self._codebook = Codebook(variable, rule.recode, where=f"{file}: column '{rule.source}'")
-        self._parts: list[Codes] = []
-        self._outcomes = np.zeros(len(Outcome), dtype=np.int64)
-        self._had = np.zeros(variable.n_states, dtype=bool)
+        self._codes: list[Codes] = []
+        self._outcomes: list[NDArray[np.uint8]] = []
 
-    def take(self, distinct: Sequence[str], index: NDArray[np.int32]) -> None:
-        codes, outcomes = self._codebook.encode(distinct)
-        self._had[codes[(codes >= 0) & (codes < self.variable.n_states)]] = True
-        # Where there is no code, it wraps around: such a table is refused as a whole.
-        self._parts.append(codes.astype(self.variable.code_dtype)[index])
-        self._outcomes += np.bincount(outcomes[index], minlength=len(Outcome))
+    def take(self, distinct: Sequence[str], index: NDArray[np.int32], *, closely: bool) -> None:
+        codes, outcomes = self._codebook.encode(distinct, closely=closely)
+        self._codes.append(np.maximum(codes, 0).astype(self.variable.code_dtype)[index])
+        self._outcomes.append(outcomes[index])
 
-    def codes(self) -> Codes:
-        codes: Codes = np.concatenate([np.zeros(0, dtype=self.variable.code_dtype), *self._parts])
+    def codes(self, kept: NDArray[np.bool_]) -> Codes:
+        codes: Codes = np.concatenate([np.zeros(0, dtype=self.variable.code_dtype), *self._codes])[kept]
         codes.setflags(write=False)
         return codes
 
-    def counts(self) -> ColumnCounts:
-        number = {outcome: int(self._outcomes[outcome]) for outcome in Outcome}
+    def undeclared(self, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        outcomes = self._kept_outcomes(kept)
+        return outcomes > Outcome.EMPTY if self.variable.missing is not None else outcomes >= Outcome.EMPTY
+
+    def counts(self, kept: NDArray[np.bool_]) -> ColumnCounts:
+        number = np.bincount(self._kept_outcomes(kept), minlength=len(Outcome)).tolist()
+        had = np.bincount(self.codes(kept)[~self.undeclared(kept)], minlength=self.variable.n_states)
         return ColumnCounts(
             variable=self.variable.name,
             source=self.source,
             missing=number[Outcome.MISSING],
             other=number[Outcome.OTHER],
             clamped=number[Outcome.CLAMPED],
-            unseen=sum(number[outcome] for outcome in Outcome if outcome.is_fault and outcome is not Outcome.OUTSIDE),
-            outside=number[Outcome.OUTSIDE],
-            absent=int(np.count_nonzero(~self._had)),
+            unseen=sum(number[Outcome.EMPTY :]),
+            absent=int(np.count_nonzero(had == 0)),
             near_misses={
                 outcome.name.lower(): number[outcome]
                 for outcome in (Outcome.EMPTY, Outcome.BLANKS, Outcome.LETTER_CASE, Outcome.DECIMAL_POINT)
@@ -236,29 +287,30 @@ class _Column:
             },
         )
 
+    def _kept_outcomes(self, kept: NDArray[np.bool_]) -> NDArray[np.uint8]:
+        return np.concatenate([np.zeros(0, dtype=np.uint8), *self._outcomes])[kept]
 
-def _row_faults(file: str, n_records: int, n_ragged: int, first_ragged: int | None) -> Iterable[DataFault]:
-    if n_ragged:
-        yield DataFault(
-            "DATA_UNREADABLE",
-            f"{file}: {n_ragged} rows have too many or too few fields, the first is row {first_ragged} (the header is row 1)",
+
+def _row_remarks(file: str, scan: _Scan) -> Iterable[Remark]:
+    where = f"{file}: column '{scan.id}'"
+    if scan.n_ragged:
+        yield Remark(
+            code="DATA_UNREADABLE",
+            message=f"{file}: {scan.n_ragged} rows have too many or too few fields and are left out, the first is row"
+            f" {scan.first_ragged} (the header is row 1)",
             hint="quote fields that contain the delimiter",
         )
-    elif n_records == 0:
-        yield DataFault("DATA_EMPTY", f"{file}: a header and no rows, expected one row for each person")
-
-
-def _id_faults(file: str, id_column: str, n_records: int, n_empty: int, n_repeated: int) -> Iterable[DataFault]:
-    if n_empty:
-        yield DataFault(
-            "DATA_ID_MISSING",
-            f"{file}: column '{id_column}': {n_empty} of {n_records} ids are empty after normalisation",
-            hint="remove these rows, or check linkage.normalise of the study",
+    if scan.n_empty:
+        yield Remark(
+            code="DATA_ID_MISSING",
+            message=f"{where}: {scan.n_empty} of {scan.n_rows} rows are left out: their ids are empty after normalisation",
+            hint="mend these rows, or check linkage.normalise of the study",
         )
-    if n_repeated:
-        yield DataFault(
-            "DATA_ID_DUPLICATE",
-            f"{file}: column '{id_column}': {n_repeated} of {n_records} rows repeat an id, expected one row for each person",
+    if scan.n_repeated:
+        yield Remark(
+            code="DATA_ID_DUPLICATE",
+            message=f"{where}: {scan.n_repeated} of {scan.n_rows} rows are left out: each has the id of another one, expected one"
+            " row for each person",
             hint="keep one row for each person; ids are compared after linkage.normalise of the study",
         )
 
@@ -271,35 +323,39 @@ _REPAIRS = {
 }
 
 
-def _value_fault(file: str, n_records: int, counts: Sequence[ColumnCounts]) -> DataFault | None:
-    unseen = [f"column '{c.source}' {c.unseen}" for c in counts if c.unseen]
-    outside = [f"column '{c.source}' {c.outside}" for c in counts if c.outside]
-    if not unseen and not outside:
-        return None
-    problems = [f"values without a declared category: {', '.join(unseen)}"] if unseen else []
-    problems += [f"values outside the bins: {', '.join(outside)}"] if outside else []
-    hints: list[str] = []
-    if unseen:
+def _value_remarks(file: str, n_records: int, counts: Sequence[ColumnCounts]) -> Iterable[Remark]:
+    if unseen := [f"column '{c.source}' {c.unseen}" for c in counts if c.unseen]:
+        hints: list[str] = []
         for kind, repair in _REPAIRS.items():
             if n_here := sum(c.near_misses.get(kind, 0) for c in counts):
                 hints.append(repair.format(n=n_here))
-        hints = hints or ["declare the category or `other` in the study, or add a recode in party.toml"]
-    if outside:
-        hints.append('widen the bins, or set outside = "clamp" in the study')
-    code = "DATA_CATEGORY_UNSEEN" if unseen else "DATA_VALUE_OUTSIDE"
-    return DataFault(code, f"{file}: of {n_records} rows, {'; '.join(problems)}", hint="; ".join(hints))
+        yield Remark(
+            code="DATA_CATEGORY_UNSEEN",
+            message=f"{file}: of {n_records} rows, values without a declared category, in place of which one is drawn (or missing"
+            f" taken, where it is declared and they are empty): {', '.join(unseen)}",
+            hint="; ".join(hints) or "declare the category or `other` in the study, or add a recode in party.toml",
+        )
+    if clamped := [f"column '{c.source}' {c.clamped}" for c in counts if c.clamped]:
+        yield Remark(
+            code="DATA_VALUE_OUTSIDE",
+            message=f"{file}: of {n_records} rows, values outside the bins, put into the nearest one: {', '.join(clamped)}",
+            hint="is the unit right? The study can have wider bins",
+        )
 
 
-def _combination_fault(
-    file: str, compound: Compound, sources: Sequence[str], codes: Mapping[str, Codes]
-) -> DataFault | None:
-    n_impossible = compound.n_impossible(codes)
-    if not n_impossible:
+def _combination_remark(
+    file: str, compound: Compound, columns: Mapping[str, _Column], kept: NDArray[np.bool_]
+) -> Remark | None:
+    own = {name: columns[name] for name in compound.variables}
+    impossible = compound.encode({name: column.codes(kept) for name, column in own.items()}) < 0
+    for column in own.values():
+        impossible &= ~column.undeclared(kept)
+    if not (n_impossible := int(np.count_nonzero(impossible))):
         return None
-    named = ", ".join(f"'{source}'" for source in sources)
-    return DataFault(
-        "DATA_CATEGORY_UNSEEN",
-        f"{file}: columns {named}: {n_impossible} of {len(codes[compound.variables[0]])} rows have a combination of values that"
-        " the study declares impossible, expected none",
+    named = ", ".join(f"'{column.source}'" for column in own.values())
+    return Remark(
+        code="DATA_CATEGORY_UNSEEN",
+        message=f"{file}: columns {named}: {n_impossible} of {len(impossible)} rows have a combination of values that the study"
+        " declares impossible, in place of which a possible one is drawn",
         hint="correct these rows, or take the combinations that do occur out of `impossible` in the study",
     )

@@ -2,9 +2,10 @@
 
 Promises: every value is text, as with pandas' ``dtype=str, keep_default_na=False`` (``007`` stays ``007``; ``NA`` and ``None``
 are texts like any other; contract, section 4); memory is bounded by the part, not by the file; a row with too many or too few
-fields is counted and left out, never shifted or filled, so that the caller can refuse the table. No message carries a value: it
-names the file, columns, positions and counts. Header names are quoted only when some expected column shows that the first row
-is a header, and exceptions of the libraries, which quote rows, are never chained.
+fields is counted and left out, never shifted or filled; bytes that are no UTF-8 become lone surrogates, which no declared text
+has, so that one value cannot keep a column from being read (a file in another encoding is decoded as a whole, whatever is read of
+it). No message carries a value: it names the file, columns, positions and counts. Header names are quoted only when some expected
+column shows that the first row is a header, and exceptions of the libraries, which quote rows, are never chained.
 
 How Parquet values become text: strings as they are; whole numbers in decimal (``7``), also when the column is floating point;
 other numbers in their shortest form; booleans ``True`` and ``False``; dates and times in ISO form; null and NaN empty.
@@ -222,7 +223,7 @@ def _csv_header(rule: DatasetRule, delimiter: str) -> tuple[str, ...]:
 
 
 def _first_rows(rule: DatasetRule, delimiter: str, n_rows: int) -> list[list[str]]:
-    # Undecodable bytes are replaced here: the reader is strict about the columns in use, and tells where.
+    # Undecodable bytes are replaced here: what is wrong with a row is for the reader of all rows to say.
     encoding = "utf-8-sig" if codecs.lookup(rule.encoding).name == "utf-8" else rule.encoding
     with rule.path.open(encoding=encoding, errors="replace", newline="") as file:
         return list(islice(filter(None, csv.reader(file, delimiter=delimiter)), n_rows))
@@ -261,6 +262,7 @@ def _csv_parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
                 column_types=dict.fromkeys(wanted, pa.dictionary(pa.int32(), pa.string())),
                 null_values=[],
                 strings_can_be_null=False,
+                check_utf8=False,
             ),
         )
 
@@ -399,6 +401,9 @@ def _texts(values: pa.Array) -> list[str]:
         return ["" if value is None else _number_text(value, scalar) for value in values.to_pylist()]
     if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
         values = values.cast(pa.string())
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        encoded = values.cast(pa.binary() if pa.types.is_string(values.type) else pa.large_binary())
+        return ["" if value is None else value.decode("utf-8", "surrogateescape") for value in encoded.to_pylist()]
     return ["" if value is None else str(value) for value in values.to_pylist()]
 
 

@@ -42,8 +42,9 @@ class Variable:
         bins: finite, increasing edges; bin b is [edge_b, edge_b+1); None for a categorical variable.
         integer: synthetic values are whole numbers inside the bin.
         representatives: the synthetic value of each bin, inside it; None: values are spread over the bin.
-        outside: what a value outside the bins is: an error, or the nearest bin.
-        other: the category that an unseen value becomes; None: an unseen value is an error.
+        outside: a number outside the bins goes into the nearest one, whatever this says: "clamp" beside bins, "error" beside
+            categories and in older studies, whose digests it keeps.
+        other: the category that an unseen value becomes; None: the site draws a declared category in its place.
         missing: spellings of missing values and their category; None: an empty value is an unseen value like any other.
     """
 

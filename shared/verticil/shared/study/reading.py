@@ -17,8 +17,9 @@ from typing import Final, Literal, cast
 from verticil.shared.channels import privacy
 from verticil.shared.config import Table, read_toml
 from verticil.shared.errors import Refusal
-from verticil.shared.model.schema import Missing, Schema, Variable
+from verticil.shared.model.schema import Schema
 from verticil.shared.study import rules, schemes
+from verticil.shared.study.codebook import variable_from
 from verticil.shared.study.document import (
     CustomRule,
     GeneticRule,
@@ -37,7 +38,6 @@ from verticil.shared.study.domain import Domain, compound, compound_of, single
 from verticil.shared.study.publication import publish_from
 from verticil.shared.study.quorum import quorum_from
 from verticil.shared.study.unit_rules import column_text, subset_in_peer_study
-from verticil.shared.study.vocabulary import starts_a_formula
 
 __all__ = ["check_not_weaker", "read_declarations", "read_study"]
 
@@ -229,67 +229,11 @@ def _linkage(table: Table) -> LinkageRule:
 
 
 def _schema(table: Table) -> Schema:
-    variables = [_variable(item) for item in table.tables("variable")]
+    variables = [variable_from(item) for item in table.tables("variable")]
     try:
         return Schema(variables=tuple(variables))
     except ValueError as error:
         table.fail("variable", str(error))
-
-
-def _variable(table: Table) -> Variable:
-    table.only("party", "name", "categories", "bins", "integer", "representatives", "outside", "other", "missing")
-    name = table.value(str, "name")
-    if table.has("categories") == table.has("bins"):
-        table.fail(
-            "categories",
-            f"'{name}' has {'both' if table.has('bins') else 'neither'}, expected either categories or bins",
-        )
-    other = table.value(str, "other") if table.has("other") else None
-    missing = _missing(table.table("missing")) if table.has("missing") else None
-    bins, representatives = (
-        tuple(number + 0.0 for number in table.numbers(key)) if table.has(key) else None  # -0.0 is 0
-        for key in ("bins", "representatives")
-    )
-    if bins is not None:
-        appended = [category for category in (other, missing.category if missing else None) if category is not None]
-        labels = rules.bin_labels(bins) + tuple(dict.fromkeys(appended))
-    else:
-        labels = table.strings("categories")
-        for key in ("integer", "representatives", "outside"):
-            if table.has(key):
-                table.fail(key, f"'{name}' has categories; this key goes with bins")
-        for key, category in (("other", other), ("missing.category", missing.category if missing else None)):
-            if category is not None and category not in labels:
-                table.fail(
-                    key, f"'{category}' is not among the categories of '{name}'", hint="declare it in categories"
-                )
-    for text in (name, *labels):
-        if starts_a_formula(text):
-            hint = (
-                "spreadsheets take it for a formula; declare another text, and recode the local one to it in party.toml"
-            )
-            table.fail(
-                "categories" if bins is None else "name",
-                f"'{text}' begins with '{text[0]}' and is no number",
-                hint=hint,
-            )
-    return rules.make_variable(
-        name=name,
-        owner=table.value(str, "party"),
-        labels=labels,
-        bins=bins,
-        integer=table.value(bool, "integer", False),
-        representatives=representatives,
-        outside=cast("Literal['error', 'clamp']", table.choice("outside", ("error", "clamp"), "error")),
-        other=other,
-        missing=missing,
-        where=f"{table.source}: {table.where} '{name}'",
-    )
-
-
-def _missing(table: Table) -> Missing:
-    table.only("category", "spellings")
-    return Missing(category=table.value(str, "category"), spellings=table.strings("spellings"))
 
 
 def _units(table: Table, schema: Schema) -> tuple[Unit, ...]:

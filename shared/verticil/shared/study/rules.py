@@ -67,6 +67,7 @@ __all__ = [
     "is_party_name",
     "make_variable",
     "near_hint",
+    "outside_from",
     "simulation_seed_from",
     "tiers_from",
 ]
@@ -174,6 +175,18 @@ def breach_from(table: Table, key: str) -> Breach | None:
         return table.fail(key, str(error))
 
 
+def outside_from(table: Table, key: str) -> Literal["clamp"]:
+    """What a number outside the bins is in a new study, at `key`; an absent key is the same.
+
+    Raises:
+        Misuse: the table's code, for what older studies could say.
+    """
+    if table.choice(key, ("error", "clamp"), "clamp") == "error":
+        problem = "got 'error': a study that fails for one value would tell that somebody has it"
+        table.fail(key, problem, hint="leave the key out: a number outside the bins goes into the nearest one")
+    return "clamp"
+
+
 def simulation_seed_from(table: Table, key: str) -> int | None:
     """The seed of simulations of a study, as in ``simulation = {seed = 7}``; None: none is named.
 
@@ -252,7 +265,7 @@ def _check_bins(bins: tuple[float, ...], *, integer: bool, where: str) -> None:
     if len(bins) < 2:
         fail(where, f"{len(bins)} bin edges, expected at least 2")
     if not all(math.isfinite(edge) for edge in bins):
-        fail(where, "a bin edge is not finite", hint='what lies beyond the edges is outside = "error" or "clamp"')
+        fail(where, "a bin edge is not finite", hint="what lies beyond the edges goes into the nearest bin")
     for number, (low, high) in enumerate(itertools.pairwise(bins), 1):
         if not low < high:
             fail(where, f"bin edges {number} and {number + 1} are {low:g} and {high:g}, expected increasing edges")
@@ -263,7 +276,7 @@ def _check_bins(bins: tuple[float, ...], *, integer: bool, where: str) -> None:
                 hint="use a larger unit",
             )
     if max(map(abs, bins)) > _FARTHEST:
-        fail(where, f"a bin edge is beyond {_FARTHEST:g}", hint='use a smaller unit, or outside = "clamp"')
+        fail(where, f"a bin edge is beyond {_FARTHEST:g}", hint="use a smaller unit, or fewer bins")
     if integer and not all(edge.is_integer() for edge in bins):
         fail(where, "a bin edge is not a whole number, expected whole edges with integer = true")
 

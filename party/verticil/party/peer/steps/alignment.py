@@ -16,7 +16,7 @@ from verticil.party.exchange.common_people import accept_common_people
 from verticil.party.peer import lists
 from verticil.party.peer.shelf import Kind
 from verticil.party.peer.steps.turn import Data, Turn, Work
-from verticil.party.records.linkage import PSEUDONYM_BYTES, check_common_size
+from verticil.party.records.linkage import PSEUDONYM_BYTES, check_common_size, check_own_size
 from verticil.shared.alignment.merkle import Tree, common_tree
 from verticil.shared.alignment.statements import check_statement, common_body
 from verticil.shared.errors import PeerFault
@@ -46,7 +46,7 @@ async def make_running_list(work: Work, data: Data, turn: Turn) -> None:
     """
     holding = await data.approved(turn)
     if turn.study.linkage.mode == "order-commitment":
-        check_common_size(holding.n_records, turn.agreed.minimum(work.node.site))
+        check_own_size(holding.n_records, turn.agreed.minimum(work.node.site))
         commitment = row_order(work.node, turn.digest, holding.row_order).SerializeToString(deterministic=True)
         await asyncio.to_thread(work.shelf.put, turn.digest, Kind.COMMITMENT, commitment)
         return
@@ -151,7 +151,7 @@ async def _running(work: Work, turn: Turn, holding: Holding) -> bytes:
     minimum = turn.agreed.minimum(work.node.site)
     position = turn.study.parties.index(work.me)
     if position == 0:
-        check_common_size(holding.n_records, minimum)
+        check_own_size(holding.n_records, minimum)
         return holding.pseudonyms.tobytes()
     before = turn.study.parties[position - 1]
     told = await _pull(work, turn, before, peer_pb2.PSEUDONYM_LIST_RUNNING)

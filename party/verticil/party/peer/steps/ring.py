@@ -40,7 +40,7 @@ from verticil.party.peer import blinded
 from verticil.party.peer.calls import WaitedForError
 from verticil.party.peer.shelf import Item, Kind, LostError
 from verticil.party.peer.steps.turn import Data, Turn, Work
-from verticil.party.records.linkage import check_common_size
+from verticil.party.records.linkage import check_common_size, check_own_size
 from verticil.shared.alignment.statements import blinded_body, check_statement, common_body, sender
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.transport.parts import fetch_bytes, fetch_file
@@ -68,7 +68,7 @@ async def blind_lists(work: Work, data: Data, turn: Turn) -> None:
     """
     holding = await data.approved(turn)
     ring = _Ring(work, turn)
-    check_common_size(holding.n_records, ring.minimum)
+    check_own_size(holding.n_records, ring.minimum)
     for hop in range(len(ring.parties)):
         await ring.blind(hop, holding)
     await asyncio.to_thread(ring.workshop.forget_key)

@@ -20,6 +20,7 @@ from enum import Enum
 
 from verticil.party.alignment.workshop import Workshop
 from verticil.party.control import approval
+from verticil.party.control.by_rule import approve_by_rule
 from verticil.party.control.site import AUTOMATIC
 from verticil.party.control.state import StudyRecord, stamp
 from verticil.party.exchange.randomization import agreement
@@ -226,7 +227,7 @@ class PeerStudy:
         del facts
         at = self._work.node.clock()
         if self._site.config.policy.approval == "rules":
-            rule = await self._work.heavily(lambda: self._site.approve_by_rule(record, at))
+            rule = await self._work.heavily(lambda: approve_by_rule(self._site, record, at))
             self._for_people = rule is None
             return
         holding = await self._data.read(record)
