@@ -152,7 +152,7 @@ def verify_signed(
             "CERTIFICATE_REVOKED",
             f"the signing certificate of {identity} with serial {certificate.serial_number:x} was revoked at "
             f"{since:%Y-%m-%d %H:%M} UTC",
-            hint="its holder makes new keys, has them signed, and signs this again",
+            hint="its holder has new keys signed (verticil pki request NAME --role ROLE --new-keys), and signs this again",
         )
     try:
         public_key.verify(signed.signature, signed.body)
