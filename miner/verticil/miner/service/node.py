@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Self
 
 from verticil.miner.config import Limits
+from verticil.miner.rules.certificates import Certificates
 from verticil.miner.rules.session import Session
 from verticil.miner.service.control import Control
 from verticil.miner.service.coordinator import Coordinator
@@ -103,6 +104,7 @@ class MinerNode:
             clock=clock,
             revocations=revocations,
         )
+        self.certificates = Certificates(self.catalogue.certificates, revocations, clock)
         self.changes = Changes()
         presence = Presence(monotonic=monotonic, first_epoch=int(clock().timestamp()) << 20)
         self.conductor = Conductor(
@@ -115,6 +117,7 @@ class MinerNode:
             randomized_days=randomized_days,
             simulation=simulation,
             seed_derived=seed_derived,
+            keep=self.certificates.keep,
         )
         self.scores = Scores(
             self.catalogue.scores,
@@ -141,7 +144,7 @@ class MinerNode:
         self.coordinator = serving(presence)
         # The same rules and facts. Leases of its own: a party whose files are carried here is not online.
         self.carried = serving(Presence(monotonic=monotonic))
-        self.control = Control(self.session, self.changes, presence, detail=self.conductor.detail)
+        self.control = Control(self.session, self.changes, presence, self.certificates, detail=self.conductor.detail)
         self.presence = presence
         self._work: tuple[asyncio.Task[None], ...] = ()
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from verticil.miner.storage.absences import ABSENCE_SCHEMA, AbsenceTable
+from verticil.miner.storage.certificates import CERTIFICATE_SCHEMA, CertificateTable
 from verticil.miner.storage.deletions import DELETION_SCHEMA, UNSTATED, DeletionTable
 from verticil.miner.storage.linkage_table import LINKAGE_SCHEMA, LinkageTable
 from verticil.miner.storage.records import (
@@ -70,7 +71,7 @@ CREATE TABLE release_file (study BLOB, path TEXT, size INTEGER NOT NULL, sha256 
   PRIMARY KEY (study, path)) WITHOUT ROWID;
 """
 
-_VERSION_5: Final = ""
+_VERSION_5: Final = CERTIFICATE_SCHEMA
 
 
 def _signature(row: sqlite3.Row) -> StoredSignature:
@@ -111,6 +112,7 @@ class Catalogue:
         reviews: releases that wait for countersignatures.
         linkage: row orders and blinded lists.
         absences: what became of studies without all of their parties.
+        certificates: those that parties showed last, and approvals that revoked ones had signed.
         uploads: artifacts in transit.
 
     Args:
@@ -130,6 +132,7 @@ class Catalogue:
         self.reviews = ReviewTable(self._transaction, self._grow)
         self.linkage = LinkageTable(self._transaction)
         self.absences = AbsenceTable(self._transaction, self._grow)
+        self.certificates = CertificateTable(self._transaction, self._grow)
         self.uploads = UploadTable(self._connection, self._lock, self._transaction, self._grow)
         try:
             with full_disk_is_an_error(str(path)):
@@ -286,6 +289,7 @@ class Catalogue:
                 declined={r["party"]: r["reason"] for r in rows("declined")},
                 sub_model=next(map(_signature, rows("sub_model")), None),
                 decided_at=next((r["decided_at"] for r in rows("sub_model")), None),
+                void_approvals={r["party"]: r["revoked_at"] for r in rows("void_approval")},
             )
 
     # -- the study's life ----------------------------------------------------------------------------------------------------

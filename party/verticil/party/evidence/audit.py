@@ -38,6 +38,7 @@ class What(StrEnum):
     CHECK = "check"
     VOTE = "vote"
     APPROVAL = "approval"
+    APPROVAL_VOID = "approval-void"
     DENIAL = "denial"
     COUNTERSIGNATURE = "countersignature"
     SUB_MODEL = "sub-model"

@@ -35,7 +35,7 @@ from verticil.shared.identity.pki import (
 from verticil.shared.transport.calling.followed import FollowedFiles
 from verticil.wire.v1 import common_pb2
 
-__all__ = ["SigningKey", "verify_signed"]
+__all__ = ["SigningKey", "serial_of", "verify_signed"]
 
 _CERTIFICATE_LIMIT: Final = 16_384
 
@@ -159,6 +159,11 @@ def verify_signed(
     except InvalidSignature:
         raise PeerFault("MESSAGE_INVALID", f"the signature is not one of {identity} over this statement") from None
     return identity
+
+
+def serial_of(signed: common_pb2.Signed) -> int:
+    """Serial number of the certificate that a statement was signed with, as the deny-list has it. Of one that was verified."""
+    return _certificate(signed.certificate, "signer's certificate").serial_number
 
 
 def _certificate(encoded: bytes, what: str) -> x509.Certificate:
