@@ -521,5 +521,9 @@ def test_a_restored_site_opens_what_is_sealed_for_it_and_its_study_goes_on(tmp_p
             await ferry.out(plain=False)
             taken = await ferry.desk.take_in(ferry.files[-1])
             assert (taken["refused"], taken["studies"][0]["digest"]) == ([], digest.hex())
+            shown = (await ferry.control.get_study(control_pb2.GetStudyRequest(study_digest=digest))).study
+            assert {party.party: (party.standing, party.online) for party in shown.parties} == {
+                "north": ("", True), "south": ("", True), "island": ("carried", False)
+            }  # fmt: skip
 
     asyncio.run(ferried())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,10 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from verticil.cli.main import main
+from verticil.party.config import load_party
+from verticil.party.control.site import Site
+from verticil.party.control.state import Heartbeat, stamp
+from verticil.party.page.view import overview
 from verticil.shared.config import load_federation
 from verticil.shared.identity.authority import create_authority, issue, open_authority
 from verticil.shared.identity.identity import Role
@@ -203,3 +208,39 @@ def _with_key(request: Path, folder: Path, taken: str) -> None:
     own = {suffix: load_private_key(request.with_name(f"clinic.{suffix}"), what="key") for suffix in ("key", "sign")}
     own[taken] = load_private_key(folder / f"clinic.{taken}", what="key")
     request.write_bytes(writing._written(identity, (), own["key"], own["sign"]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("heard", ["the deny-list", "a refusal"])
+def test_party_status_and_the_page_say_revoked_and_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], run: Callable[..., Any], heard: str
+) -> None:
+    federation = Federation(tmp_path, run, days=190)
+    home = tmp_path / "site"
+    run("party", "init", "--name", "clinic", "--dir", home, "--federation", federation.document)
+    shutil.copytree(tmp_path / "clinic", home / "pki")
+    run("linkage", "new-key", home / "secrets" / "linkage.key")
+    toml = home / "party.toml"
+    assert run("party", "status", "--config", toml)["certificate"]["command"].startswith("verticil pki renew ")
+    if heard == "the deny-list":
+        run("pki", "revoke", "clinic", "--ca", tmp_path / "ca", "--yes")
+    else:  # whoever refuses a node tells it nothing more
+        with Site.open(load_party(toml)) as site:
+            site.state.beat(Heartbeat(pid=0, at=stamp(utc_now()), connected=False, problem="CERTIFICATE_REVOKED"))
+        os.utime(home / "pki" / "clinic.crt", (0, 0))
+    told = run("party", "status", "--config", toml)["certificate"]
+    assert told["words"].startswith("was revoked")
+    with Site.look(load_party(toml)) as site:
+        (blocks,) = [item for item in overview(site, utc_now())["blocks"] if "was revoked" in item["what"]]  # type: ignore[attr-defined]
+    assert (blocks["command"], blocks["grave"]) == (told["command"], True)
+    assert main(["party", "status", "--config", str(toml)]) == 0
+    assert "was revoked" in capsys.readouterr().out
+    if heard == "a refusal":
+        run("pki", "revoke", "clinic", "--ca", tmp_path / "ca", "--yes")
+    words = shlex.split(told["command"])[1:]  # it is typed as it stands
+    run(*words)
+    answer = tmp_path / "answer"
+    run("pki", "sign", home / "pki" / "clinic.req", "--ca", tmp_path / "ca", "--yes", "--out", answer)
+    where = ("--dir", home / "pki", "--federation", federation.document)
+    run("pki", "install", answer, "--fingerprint", federation.sha256, *where)
+    os.utime(home / "pki" / "clinic.crt", (later := (utc_now() + DAY).timestamp(), later))  # not in the same second
+    assert run("party", "status", "--config", toml)["certificate"]["warning"] is None

@@ -86,9 +86,9 @@ def _why_not_online(party: PartyStatus) -> str:
     """Of a party that was revoked, has let its certificate expire, or whose files are carried: nobody waits for a line to it."""
     part, day = _PARTS.get(party.waiting_for, ""), party.standing_since[:10]
     if party.standing == "carried":
-        return f"{part} comes with its next file; the last one came on {day}{_void(party)}"
+        return f"comes with its next file: {part}; the last one came on {day}{_void(party)}"
     how = "joins anew with new keys" if party.standing == "revoked" else "renews its certificate"
-    missing = f"; {part} is missing until it {how}" if part else ""
+    missing = f"; missing until it {how}: {part}" if part else ""
     return f"{party.standing} on {day}{missing}{_void(party)}"
 
 
