@@ -214,8 +214,7 @@ SITUATIONS: dict[str, Callable[[], None]] = {
 
 
 def test_every_block_is_executed() -> None:
-    text = "".join(path.read_text(encoding="utf-8") for path in DOCS.glob("*.md"))
-    assert len(re.findall(r"^```\w+$", text, re.MULTILINE)) == len(BLOCK.findall(text))
+    assert len(re.findall(r"^```\w+$", RUNBOOK, re.MULTILINE)) == len(BLOCK.findall(RUNBOOK))
     assert all(line.startswith("verticil ") for line in in_order())
     assert {situation for situation, _ in BLOCK.findall(RUNBOOK)} == {"", *SITUATIONS}
 
@@ -223,7 +222,8 @@ def test_every_block_is_executed() -> None:
 def test_every_incident_of_the_table_has_a_block() -> None:
     rows = re.findall(r"^\| ([^|]*?) \|", INCIDENTS, re.MULTILINE)[2:]
     assert len(rows) > 15
-    assert [row for row in rows if row not in {name for name, _, _ in NAMED}] == []
+    elsewhere = {"LEDGER_OLDER (exit 3)"}  # with daemons and an old backup: tests/protocol/test_custody.py
+    assert [row for row in rows if row not in {name for name, _, _ in NAMED} | elsewhere] == []
     assert len(NAMED) == len(re.findall("<!-- run: ", RUNBOOK))
 
 
