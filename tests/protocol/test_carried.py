@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from verticil.miner.work.learning import InlineLearning
 from verticil.party.carried import desk as site_desk
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.site import Site as OpenSite
+from verticil.party.custody.backup import backup, restore
 from verticil.party.daemon import run_party
 from verticil.party.evidence.reports import revoke, verify_audit
 from verticil.party.office import approve, status
@@ -502,5 +504,40 @@ def test_feature_38_a_command_reaches_the_daemon_that_holds_the_state(tmp_path: 
             await asyncio.wait({serving})
         facts = await grant_once(config, Wish(verb="export", file=tmp_path / "again", party="island", plain=True))
         assert facts["bundle"] == 2
+
+    asyncio.run(ferried())
+
+
+def test_a_restored_site_opens_what_is_sealed_for_it_and_its_study_goes_on(tmp_path: Path) -> None:
+    """A backup holds the sealing key, and one that waits to be pinned; one without any, as earlier ones are, is restored."""
+    made = federation(tmp_path, 150)
+    pin_sealing_keys(made)
+    words = "nine people in a garden"
+
+    async def ferried() -> None:
+        async with at_work(made, tmp_path / "sticks") as ferry:
+            ferry.desk, home = ferry.desk_anew(), made.parties["island"]
+            make_sealing_key(home / "pki" / "island.seal", new=True)
+            digest = await ferry.submit(study(tmp_path))
+            backup(ferry.island, tmp_path / "backup", words)
+            await ferry.desk.hand_out("island", down := ferry.new("to-island"))
+            keys = {path.name: path.read_bytes() for path in (home / "pki").glob("*.seal")}
+            assert len(keys) == 2
+            for path in (home / "pki").glob("*.seal"):
+                path.unlink()
+            backup(ferry.island, tmp_path / "earlier", words)
+            assert restore(tmp_path / "earlier", tmp_path / "from-earlier", words)["problem"] == ""
+            shutil.rmtree(home)
+            assert restore(tmp_path / "backup", home, words)["problem"] == ""
+            assert {path.name: path.read_bytes() for path in (home / "pki").glob("*.seal")} == keys
+            ferry.island = load_party(home / "party.toml")
+            await site_desk.import_bundle(ferry.island, down)
+            await ferry.out(plain=False)
+            taken = await ferry.desk.take_in(ferry.files[-1])
+            assert (taken["refused"], taken["studies"][0]["digest"]) == ([], digest.hex())
+            shown = (await ferry.control.get_study(control_pb2.GetStudyRequest(study_digest=digest))).study
+            assert {party.party: (party.standing, party.online) for party in shown.parties} == {
+                "north": ("", True), "south": ("", True), "island": ("carried", False)
+            }  # fmt: skip
 
     asyncio.run(ferried())

@@ -10,10 +10,13 @@ import datetime as dt
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
 
+from verticil.miner.rules.certificates import Certificates
+from verticil.miner.storage.catalogue import Catalogue
 from verticil.shared.config import Federation
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.authority import create_authority, issue, open_authority
@@ -116,7 +119,7 @@ def trial(tmp_path: Path) -> Trial:
 
 
 @contextlib.asynccontextmanager
-async def serving(trial: Trial, denied: DenyList | None = None) -> AsyncIterator[tuple[int, Coordinator]]:
+async def serving(trial: Trial, denied: DenyList | None = None, **more: Any) -> AsyncIterator[tuple[int, Coordinator]]:
     service = Coordinator()
     binding = Binding(
         descriptor=coordinator_pb2.DESCRIPTOR.services_by_name["Coordinator"],
@@ -127,7 +130,7 @@ async def serving(trial: Trial, denied: DenyList | None = None) -> AsyncIterator
             if not hasattr(service, m.name)
         ),
     )
-    options = {} if denied is None else {"revocations": denied}
+    options = more if denied is None else {"revocations": denied, **more}
     server = RpcServer("127.0.0.1:0", trial.follow("miner"), [binding], **options)  # type: ignore[arg-type]
     try:
         yield await server.start(), service
@@ -229,6 +232,36 @@ def test_feature_29_warnings_at_30_7_and_1_days(trial: Trial, caplog: pytest.Log
 
 
 # --- feature 29: revocation ---
+
+
+async def test_the_miner_remembers_whom_it_saw_and_says_revoked_or_expired(trial: Trial, tmp_path: Path) -> None:
+    """From real calls, refused ones too; over a restart; and a former certificate does not speak for the present one."""
+    clock, denied = [utc_now()], trial.denied()
+    catalogue = Catalogue(tmp_path / "catalogue.sqlite")
+    seen = Certificates(catalogue.certificates, denied, lambda: clock[0])
+    former = read_certificates(trial.home / "alice" / "alice.crt")[0]
+    who = trial.read("alice").identity
+    assert seen.standing("alice") == ("", "")
+    async with serving(trial, denied, on_caller=seen.see) as (port, _), party(trial, port) as (alice, _):
+        await alice.hello(HELLO)
+        assert seen.standing("alice") == ("", "")
+        trial.revoke("alice")
+        with pytest.raises(VerticilError, match="CERTIFICATE_REVOKED"):
+            await alice.hello(HELLO)
+    assert seen.standing("alice")[0] == "revoked"
+    seen.keep()
+    assert Certificates(catalogue.certificates, denied, lambda: clock[0]).standing("alice")[0] == "revoked"
+    clock[0] += dt.timedelta(seconds=2)
+    issue(trial.home / "ca", "alice", Role.PARTY, tmp_path / "anew", days=30, at=clock[0] + dt.timedelta(minutes=1))
+    anew = read_certificates(tmp_path / "anew" / "alice.crt")[0]
+    seen.see(who, anew)
+    seen.see(who, former)  # whoever still has the old key calls again, and is refused
+    assert seen.standing("alice") == ("", "")
+    seen.see(who, anew, carried=True)
+    assert seen.standing("alice")[0] == "carried"
+    clock[0] += dt.timedelta(days=31)
+    assert seen.standing("alice") == ("expired", f"{anew.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}")
+    catalogue.close()
 
 
 async def test_feature_29_a_client_revoked_while_connected_is_refused(trial: Trial) -> None:

@@ -41,7 +41,10 @@ from verticil.shared.identity.authority import create_authority, issue, open_aut
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.identity.signing import SigningKey
-from verticil.shared.membership.revocation import make_list, number_of, parse_list
+from verticil.shared.membership.installation import install
+from verticil.shared.membership.register import revoke, sign_request
+from verticil.shared.membership.request import create_request
+from verticil.shared.membership.revocation import DenyList, make_list, number_of, parse_list
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
@@ -254,6 +257,9 @@ class Federation:
             executor=IdleLearning(),
             limits=Limits(disk_reserve_bytes=0),
             randomized_days=30,
+            revocations=DenyList(
+                (self.pki / "ca" / "ca.crt").read_bytes(), [self.pki / "ca" / "revoked.crl"], every_seconds=0
+            ),
         )
         await self.node.__aenter__()
 
@@ -360,7 +366,10 @@ def table(name: str, *, order: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("pki")
+    return make_pki(tmp_path_factory.mktemp("pki"))
+
+
+def make_pki(folder: Path) -> Path:
     (folder / "sha256").write_text(create_authority(folder / "ca", "trial", demo=True))
     issue(folder / "ca", "miner", Role.MINER, folder, hosts=("localhost",), days=1)
     for name in ("north", "south"):
@@ -586,6 +595,9 @@ async def test_a_changed_declaration_voids_the_approval(manual):
     for name in ("north", "south"):
         await manual.until_stage(name, "waiting for approval")
         await asyncio.to_thread(office.approve, manual.config(name), "trial", "officer") if name == "north" else None
+    await manual.until_stage(
+        "north", "waiting for the other parties' approval"
+    )  # before it is told, people are asked again
     await manual.stop("north")
     path = manual.root / "north" / "party.toml"
     path.write_text(path.read_text() + '[[randomization]]\nvariables = ["sex"]\nscheme = "symmetric"\nepsilon = 1.0\n')
@@ -923,6 +935,63 @@ async def test_feature_29_a_party_keeps_the_deny_list_that_the_miner_tells(feder
     authority = x509.load_pem_x509_certificate((federation.pki / "ca" / "ca.crt").read_bytes())
     assert number_of(parse_list(kept.read_bytes(), authority, what="kept")) == 4
     assert "not signed by the federation's authority" in caplog.text
+
+
+@pytest.mark.parametrize("holds", [True, False], ids=["the approval holds", "the declaration changed since"])
+async def test_an_approval_is_void_when_its_key_is_revoked_before_the_last_approval(tmp_path, holds):
+    """It is asked for again: the node signs it with its new key if it holds at the site, and asks its people if it does not."""
+    (tmp_path / "pki").mkdir()
+    manual = Federation(tmp_path, make_pki(tmp_path / "pki"), approval="manual")
+    await manual.start_miner()
+    authority, identity = open_authority(manual.pki / "ca"), Identity(federation="trial", role=Role.PARTY, name="north")
+    try:
+        digest = await manual.submit()
+        manual.start()
+        for name in ("north", "south"):
+            await manual.until_stage(name, "waiting for approval")
+        await asyncio.to_thread(office.approve, manual.config("north"), "trial", "officer")
+        await manual.until_stage("north", "waiting for the other parties' approval")
+        before = manual.node.session.record(digest).approvals["north"]
+        await manual.stop("north")
+        revoke(authority, "north")
+        await asyncio.to_thread(office.approve, manual.config("south"), "trial", "officer")  # the last one
+        manual.node.certificates.see(identity, x509.load_der_x509_certificate(before.certificate))
+        await manual.until_stage("south", "waiting for the other parties' approval")
+        await manual.node.conductor.advance(digest)
+        status = (await manual.control().get_study(control_pb2.GetStudyRequest(study_digest=digest))).study
+        north, south = status.parties
+        assert (status.state, north.approved, south.approved) == (State.AWAITING_APPROVAL, False, True)
+        assert (north.standing, bool(north.approval_void), north.online) == ("revoked", True, False)
+
+        folder, toml = manual.root / "north" / "pki", manual.root / "north" / "party.toml"
+        _, asked = create_request(folder, identity, new_keys=True)
+        sign_request(authority, asked, manual.root / "answer", days=1)
+        federation = manual.config("north").federation
+        install(manual.root / "answer", folder, fingerprint=federation.ca_sha256, federation=federation)
+        if not holds:
+            more = '[[randomization]]\nvariables = ["sex"]\nscheme = "symmetric"\nepsilon = 1.0\n'
+            toml.write_text(toml.read_text() + more)
+        manual.start("north")
+        if not holds:
+            await manual.until_stage("north", "waiting for approval")
+            await asyncio.to_thread(office.approve, manual.config("north"), "trial", "officer")
+        await manual.until(digest, State.ESTIMATING)
+        after = manual.node.session.record(digest).approvals["north"]
+        assert ((after.body == before.body), after.certificate != before.certificate) == (holds, True)
+        events = [
+            json.loads(line)["event"] for line in (manual.root / "north/state/audit.jsonl").read_text().splitlines()
+        ]
+        assert events.count("approval") == (1 if holds else 2)
+        assert ("approval-void" in events) is not holds
+
+        now = SigningKey.load(folder / "north.sign", folder / "north.crt")
+        revoke(authority, "north")  # what had become effective stays
+        await manual.node.conductor.advance(digest)
+        assert manual.node.session.record(digest).approvals["north"].certificate == now.certificate
+        assert manual.node.session.state(manual.node.session.record(digest)) is State.ESTIMATING
+    finally:
+        await manual.stop()
+        await manual.stop_miner()
 
 
 async def test_two_daemons_on_one_state_are_refused(federation):

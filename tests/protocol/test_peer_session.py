@@ -50,9 +50,12 @@ from verticil.shared import durable
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.formats import artifact
 from verticil.shared.formats.peer_deletion import parse_peer_deletion, peer_deletion_body
-from verticil.shared.identity.authority import create_authority, issue
+from verticil.shared.identity.authority import create_authority, issue, open_authority
 from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import read_certificates
 from verticil.shared.identity.signing import SigningKey
+from verticil.shared.membership.register import revoke
+from verticil.shared.membership.revocation import DenyList
 from verticil.shared.release.joint import software_text
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.approval import parse_approval
@@ -60,7 +63,7 @@ from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.pairs import given_structure, scored_pairs
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.access import NOT_LET_IN
+from verticil.shared.transport.access import NOBODY_REVOKED, NOT_LET_IN, Revocations
 from verticil.shared.transport.in_memory import InMemoryCoordinator, InMemoryPeer
 from verticil.shared.transport.parts import fetch_bytes, send_parts
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
@@ -270,6 +273,7 @@ class Party:
             signing_key=SigningKey.load(self.config.signing_key, self.config.certificate),
             authority=self.config.federation.ca_certificate.read_bytes(),
             clock=lambda: federation.now,
+            revocations=federation.revocations,
         )
         self.shelf = Shelf(self.config.state_directory / "peer", self.site.database)
         self.work = Work(
@@ -313,6 +317,7 @@ class Federation:
         self.pki = pki
         self.miner = miner
         self.now = NOW
+        self.revocations: Revocations = NOBODY_REVOKED
         self.services: dict[str, Answers] = {}
         self.parties: dict[str, Party] = {}
         self.software: dict[str, str] = {}
@@ -777,6 +782,34 @@ async def test_a_peer_that_approves_one_thing_here_and_another_there_is_found(ma
     assert all(digest in text for digest in carried_out for text in texts)
     assert {failure.code for failure in failures if failure is not None} >= {"STUDY_MISMATCH"}
     assert not any(federation.ledger(name) for name in NAMES)
+
+
+async def test_an_approval_whose_key_was_revoked_before_the_last_one_is_asked_for_again(make, tmp_path):
+    federation = make(approval="manual")
+    federation.load()
+    federation.open()
+    for name in ("north", "west"):
+        office.approve(federation.config(name), "peers", "officer", at=NOW)
+    await federation.run()
+    assert federation.parties["north"].shelf.items(federation.digest).keys() == {(Kind.APPROVAL, "west")}
+    folder = federation.root / "west" / "pki"
+    for certificate in read_certificates(folder / "west.crt"):
+        revoke(open_authority(federation.pki / "ca", at=NOW), f"{certificate.serial_number:x}", at=NOW)
+    deny_list = federation.pki / "ca" / "revoked.crl"
+    deny_list.rename(tmp_path / "revoked.crl")  # the other tests' authority has none
+    federation.revocations = DenyList((federation.pki / "ca" / "ca.crt").read_bytes(), [tmp_path / "revoked.crl"])
+    office.approve(federation.config("south"), "peers", "officer", at=NOW)
+    federation.reopen()
+    await federation.run()
+    for name in ("north", "south"):
+        assert "waiting for 'west' to approve with another key" in federation.stage(name)
+        assert federation.record(name).task.state == State.AWAITING_APPROVAL
+    issue(federation.pki / "ca", "west", Role.PARTY, tmp_path / "anew", hosts=("localhost",), days=1, at=ISSUED)
+    for path in (tmp_path / "anew").iterdir():
+        path.replace(folder / path.name)
+    federation.reopen()
+    await federation.run()
+    assert {federation.record(name).task.state for name in NAMES} == {State.PUBLISHED}
 
 
 async def test_a_denial_ends_the_study_at_all(make):

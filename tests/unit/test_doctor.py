@@ -213,7 +213,7 @@ FAULTS: list[tuple[str, Plant, str, str, int, str]] = [
     ("no certificate", lambda s: (s.clinic / "pki" / "clinic.crt").unlink(), "certificate", "FILE_MISSING", 2, ""),
     ("another party's", swap_identity, "certificate", "IDENTITY_REFUSED", 5, "issued to this node"),
     ("another role", wrong_role, "certificate", "IDENTITY_REFUSED", 5, "issued to this node"),
-    ("expired", ended(100, 90), "certificate", "CERTIFICATE_INVALID", 5, "new certificate"),
+    ("expired", ended(100, 90), "certificate", "CERTIFICATE_INVALID", 5, "verticil pki renew"),
     ("another key", lambda s: shutil.copy(s.home / "miner/pki/miner.key", s.clinic / "pki/clinic.key"), "certificate",
      "CERTIFICATE_INVALID", 5, ""),
     ("another signing key", lambda s: shutil.copy(s.home / "miner/pki/miner.sign", s.clinic / "pki/clinic.sign"),

@@ -46,6 +46,33 @@ def study(*parties: control_pb2.PartyStatus, state: State = State.UPLOADING) -> 
             "waiting for approval; offline, not heard of since the miner started",
         ),
         (
+            {"waiting_for": "approval", "standing": "revoked", "standing_since": "2026-11-20T10:00:00Z"},
+            "revoked on 2026-11-20; missing until it joins anew with new keys: its approval",
+        ),
+        (
+            {
+                "waiting_for": "columns",
+                "standing": "expired",
+                "standing_since": "2026-11-20T10:00:00Z",
+                "stage": "uploading",
+            },
+            "expired on 2026-11-20; missing until it renews its certificate: its columns",
+        ),
+        ({"standing": "revoked", "standing_since": "2026-11-20T10:00:00Z"}, "revoked on 2026-11-20"),
+        (
+            {
+                "waiting_for": "linkage",
+                "standing": "carried",
+                "standing_since": "2026-11-20T10:00:00Z",
+                "online": False,
+            },
+            "comes with its next file: its pseudonyms; the last one came on 2026-11-20",
+        ),
+        (
+            {"waiting_for": "approval", "approval_void": "2026-11-20T10:00:00Z"},
+            "waiting for approval; it had approved with a certificate that was revoked on 2026-11-20, and approves anew",
+        ),
+        (
             {"failure": common_pb2.ErrorDetail(code="BUDGET_EXCEEDED", hint="declare stronger noise")},
             "failed: BUDGET_EXCEEDED (declare stronger noise)",
         ),
@@ -53,6 +80,27 @@ def study(*parties: control_pb2.PartyStatus, state: State = State.UPLOADING) -> 
 )
 def test_feature_22_why_a_study_waits(facts: dict[str, object], words: str) -> None:
     assert study_status.why(party(**facts)) == words
+
+
+@pytest.mark.parametrize("standing", ["revoked", "expired", "carried"])
+def test_who_cannot_be_reached_is_shown_as_that_and_never_as_online_or_waiting(
+    standing: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = {
+        "waiting_for": "approval",
+        "online": False,
+        "lease_age_seconds": 3,
+        "standing_since": "2026-11-20T10:00:00Z",
+    }
+    found = study(party("city", standing=standing, **facts), state=State.AWAITING_APPROVAL)
+    study_status.print_summary(found)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("city")]
+    assert line.split()[1] == standing
+    assert "waiting" not in line
+    (city,) = json.loads(json.dumps(jsonable(study_status.summary_payload(found))))["parties"]
+    assert (city["standing"], city["online"], city["missing"]) == (standing, False, "approval")
+    assert "waiting" not in city["why"]
+    assert (city["waiting_for"] is None) is (standing != "carried")
 
 
 def test_feature_22_one_table_of_parties_and_stages(capsys: pytest.CaptureFixture[str]) -> None:

@@ -204,7 +204,7 @@ def _print_condition(facts: Mapping[str, object]) -> None:
         console.print(f"[bold]{facts['party']}[/]  daemon {alive}{link}")
     certificate = cast("Mapping[str, object] | None", facts["certificate"])
     if certificate is not None and certificate["warning"] is not None:
-        console.print(f"the certificate {certificate['words']}: verticil pki renew", style="yellow", markup=False)
+        console.print(f"the certificate {certificate['words']}: {certificate['command']}", style="yellow", markup=False)
     free = cast("int", facts["disk_free_bytes"])
     if free < _LITTLE_ROOM_BYTES:
         console.print(

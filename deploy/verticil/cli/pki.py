@@ -150,7 +150,10 @@ def sign(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask; the key hash was compared already.")] = False,
     form: FormatOption = Format.text,
 ) -> None:
-    """Sign a site's request: shows name, role and key hash, and asks. A renewal by the holder of the old key needs no answer."""
+    """Sign a site's request: shows name, role and key hash, and asks. A renewal by the holder of the old key needs no answer.
+
+    A name that was revoked or has expired may come back with new keys: you are told so, and compare the key hash.
+    """
     from verticil.shared.identity.authority import open_authority
     from verticil.shared.identity.identity import Role
     from verticil.shared.identity.pki import utc_now
@@ -159,7 +162,8 @@ def sign(
 
     authority, asked = open_authority(ca), read_request(request)
     expected = None if role is None else Role(role.value)
-    renewal = check_request(authority, asked, replace=replace, role=expected, at=utc_now())
+    standing = check_request(authority, asked, replace=replace, role=expected, at=utc_now())
+    renewal = standing.is_renewal
     target = out or request.with_suffix(".signed")
     if form is Format.text:
         console = text_console()
@@ -171,6 +175,8 @@ def sign(
             console.print(f"sealing   {asked.sealing.hex()}")
         if renewal:
             console.print("renewal, signed with the key of the certificate in use")
+        for note in standing.notes:
+            console.print(note, style="yellow", markup=False)
     if not (yes or renewal):
         if form is Format.json or not sys.stdin.isatty():
             raise Misuse(
@@ -185,6 +191,7 @@ def sign(
         "serials": [f"{serial:x}" for serial in entry.serials],
         "key_hash": asked.key_hash,
         "renewal": renewal,
+        "notes": list(standing.notes),
         "not_after": entry.not_after.isoformat(),
         "signed": str(target),
         **({"sealing_key": asked.sealing.hex()} if asked.sealing else {}),
@@ -268,6 +275,8 @@ def revoke(
     console = text_console()
     for entry in matching:
         console.print(f"revoked [bold]{entry.identity}[/], serial {entry.serials[0]:x}")
+        again = f"verticil pki request {entry.identity.name} --role {entry.identity.role} --new-keys"
+        console.print(f"if it is to come back, at the site: {again}", markup=False)
     console.print(f"{n_serials} serials on the deny-list {path}")
     console.print(
         "put it beside the ca.crt that the miner reads: it refuses them within a minute, and tells the parties"

@@ -38,9 +38,15 @@ def request(
     folder: FolderOption = Path("pki"),
     federation: FederationOption = Path("federation.toml"),
     host: HostOption = None,
+    new_keys: Annotated[
+        bool, typer.Option("--new-keys", help="Start anew although keys lie here; those stay until the answer is here.")
+    ] = False,
     form: FormatOption = Format.text,
 ) -> None:
-    """Make this node's keys (they stay here, mode 0600) and the request that the coordinator signs."""
+    """Make this node's keys (they stay here, mode 0600) and the request that the coordinator signs.
+
+    With --new-keys a node joins anew that was revoked or has lost a key; nothing of the old keys is deleted.
+    """
     from verticil.shared.config import load_federation
     from verticil.shared.identity.identity import Identity, Role
     from verticil.shared.membership.request import create_request
@@ -50,9 +56,9 @@ def request(
         identity = Identity(federation=document.name, role=Role(role.value), name=name)
     except ValueError as error:
         raise Misuse("CONFIG_INVALID", str(error)) from None
-    if identity.role is Role.MINER and not host:
+    if identity.role is Role.MINER and not host and not (new_keys and (folder / f"{name}.crt").exists()):
         raise Misuse("USAGE", "--host: missing, and a miner needs at least one", hint="name the host that parties dial")
-    path, made = create_request(folder, identity, hosts=tuple(host or ()))
+    path, made = create_request(folder, identity, hosts=tuple(host or ()), new_keys=new_keys)
     payload = {"identity": str(identity), "request": str(path), "key_hash": made.key_hash, "keys": str(folder)}
     if made.sealing:
         payload["sealing_key"] = made.sealing.hex()

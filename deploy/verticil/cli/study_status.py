@@ -34,6 +34,13 @@ __all__ = [
 
 _DONE: Final = "ok"
 _NOTHING: Final = "-"
+_CANNOT_COME: Final = frozenset({"revoked", "expired"})
+_PARTS: Final = {
+    "approval": "its approval",
+    "linkage": "its pseudonyms",
+    "confirmation": "its confirmation of the common list",
+    "columns": "its columns",
+}
 
 
 def age_text(seconds: int) -> str:
@@ -54,6 +61,8 @@ def called(study: StudySummary) -> str:
 
 
 def _online(party: PartyStatus) -> str:
+    if party.standing:
+        return party.standing
     if party.online:
         return f"yes ({age_text(party.lease_age_seconds)})"
     return f"no ({age_text(party.lease_age_seconds)})" if party.seen else "no (never)"
@@ -65,11 +74,13 @@ def why(party: PartyStatus) -> str:
         return f"left out: its {party.left_out} was missing" if party.left_out != "denial" else "left out: it denied"
     if party.failure.code:
         return f"failed: {party.failure.code}" + (f" ({party.failure.hint})" if party.failure.hint else "")
+    if party.standing and (party.waiting_for in _PARTS or party.standing in _CANNOT_COME):
+        return _why_not_online(party)
     if not party.waiting_for:
         return ""
     progress = f"{party.stage}, {party.percent} %" if party.percent else party.stage
     words = {
-        "approval": f"waiting for approval{_votes(party)}",
+        "approval": f"waiting for approval{_votes(party)}{_void(party)}",
         "linkage": progress if party.stage in {"reading", "linking"} else "waiting for its pseudonyms",
         "confirmation": "waiting for it to confirm the common list",
         "denial": "denied; the study goes on at its deadline without it, if its quorum is there",
@@ -84,6 +95,22 @@ def why(party: PartyStatus) -> str:
         else "not heard of since the miner started"
     )
     return f"{text}; offline, {heard}"
+
+
+def _why_not_online(party: PartyStatus) -> str:
+    """Of a party that was revoked, has let its certificate expire, or whose files are carried: nobody waits for a line to it."""
+    part, day = _PARTS.get(party.waiting_for, ""), party.standing_since[:10]
+    if party.standing == "carried":
+        return f"comes with its next file: {part}; the last one came on {day}{_void(party)}"
+    how = "joins anew with new keys" if party.standing == "revoked" else "renews its certificate"
+    missing = f"; missing until it {how}: {part}" if part else ""
+    return f"{party.standing} on {day}{missing}{_void(party)}"
+
+
+def _void(party: PartyStatus) -> str:
+    if not party.approval_void:
+        return ""
+    return f"; it had approved with a certificate that was revoked on {party.approval_void[:10]}, and approves anew"
 
 
 def _votes(party: PartyStatus) -> str:
@@ -138,7 +165,11 @@ def _party_payload(party: PartyStatus) -> Mapping[str, object]:
         "units_expected": party.units_expected,
         "stage": party.stage,
         "percent": party.percent,
-        "waiting_for": party.waiting_for or None,
+        "standing": party.standing or None,
+        "standing_since": party.standing_since or None,
+        "waiting_for": (party.waiting_for or None) if party.standing not in _CANNOT_COME else None,
+        "missing": party.waiting_for or None,
+        "approval_void": party.approval_void or None,
         "left_out": party.left_out or None,
         "failure": {"code": party.failure.code, "hint": party.failure.hint} if party.failure.code else None,
         "why": why(party),

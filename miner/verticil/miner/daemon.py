@@ -140,6 +140,7 @@ async def run_miner(
         idle_timeout_seconds=config.federation.idle_timeout_seconds,
         metrics=metrics,
         on_refusal=refusals,
+        on_caller=node.certificates.see,
     )
 
     def write(line: RefusedLine, at: dt.datetime) -> None:

@@ -22,6 +22,7 @@ from verticil.party.control.state import Heartbeat, StudyRecord, stamp
 from verticil.party.desk import load_study, take_release
 from verticil.party.evidence.reports import confirmations
 from verticil.party.front.approvers import approver_key
+from verticil.party.front.certificate import own_certificate
 from verticil.party.front.check import check
 from verticil.party.front.facts import Facts, columns, named, number, share, total
 from verticil.shared.alignment.disclosure import disclosure
@@ -31,7 +32,6 @@ from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.identity.identity import is_name
 from verticil.shared.identity.pki import utc_now
-from verticil.shared.membership.current import certificate_facts
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import sent_units
 from verticil.shared.study.states import State
@@ -166,7 +166,7 @@ def status_of(site: Site, now: dt.datetime) -> Facts:
             "problem": "" if beat is None else beat.problem,
         },
         "carried": _carried(config),
-        "certificate": certificate_facts(config.certificate, now),
+        "certificate": own_certificate(config, beat, now),
         "disk_free_bytes": shutil.disk_usage(config.state_directory).free,
         "studies": [
             study_status(config, record) | _confirmations(site, record.digest) for record in site.state.studies()

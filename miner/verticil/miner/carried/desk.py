@@ -102,6 +102,8 @@ class CarriedDesk:
                 revocations=self._revocations,
                 at=self._clock(),
             )
+            self._node.certificates.see(arrival.maker, arrival.certificate, carried=True)
+            await asyncio.to_thread(self._node.certificates.keep)
             party, number = arrival.maker.name, arrival.statement.number
             folder = self._folder(party)
             journal = check_arrival(load_journal(folder), arrival.statement, arrival.sha256, accept_older=accept_older)

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from verticil.miner.rules import quorum, standing
+from verticil.miner.rules.certificates import drop_revoked
 from verticil.miner.rules.decoded import DecodedStudies
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.intake import Intake
@@ -345,8 +346,11 @@ class Session:
             )
 
     def fix_effective(self, digest: bytes) -> None:
-        """Record the effective study when all parties have approved, none of them denies, and it is not recorded yet."""
-        record = self.record(digest)
+        """Record the effective study when all parties have approved, none of them denies, and it is not recorded yet.
+
+        An approval that a certificate signed which has been revoked since does not count (`drop_revoked`).
+        """
+        record = drop_revoked(self, self.record(digest))
         study = self.proposal(record)
         given = record.approvals.keys() - record.declined.keys()
         if record.effective_digest or not given >= set(study.parties):

@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 
+from verticil.miner.rules.certificates import Certificates
 from verticil.miner.rules.quorum import left_out
 from verticil.miner.rules.session import Session, timestamp
 from verticil.miner.rules.standing import deadline, reporting_party
@@ -50,6 +51,7 @@ class Control:
         submissions: takes studies in.
         changes: wakes those who wait, and is told of changes.
         presence: leases and progress.
+        certificates: what parties showed last.
         detail: stage of estimation and search of a study, for people; empty when it does not run.
     """
 
@@ -59,6 +61,7 @@ class Control:
         submissions: Submissions,
         changes: Changes,
         presence: Presence,
+        certificates: Certificates,
         *,
         detail: Callable[[bytes], str] = lambda _digest: "",
     ) -> None:
@@ -66,6 +69,7 @@ class Control:
         self._submissions = submissions
         self._changes = changes
         self._presence = presence
+        self._certificates = certificates
         self._detail = detail
 
     async def SubmitStudy(
@@ -190,9 +194,14 @@ class Control:
             units = current.units_of(party)
             progress, age = self._presence.progress(record.digest, party), self._presence.age_seconds(party)
             revoked = record.revocations.get(party)
+            online, (standing, since) = self._presence.online(party), self._certificates.standing(party)
+            if standing == "carried" and online:
+                standing, since = "", ""
             told = summary.parties.add(
                 party=party,
-                online=self._presence.online(party),
+                online=online and standing not in {"revoked", "expired"},
+                standing=standing,
+                standing_since=since,
                 approved=party in record.approvals,
                 pseudonyms_complete=party in linked,
                 alignment_confirmed=party in record.confirmed,
@@ -209,6 +218,7 @@ class Control:
                 revoked_at=revoked.revoked_at if revoked else "",
                 revocation_reason=revoked.reason if revoked else "",
                 left_out=gone.get(party, ""),
+                approval_void="" if party in record.approvals else record.void_approvals.get(party, ""),
             )
             if record.failure is not None and party == culprit:
                 told.failure.code, told.failure.hint = record.failure.code, record.failure.hint

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Self
 
 from verticil.miner.config import Limits
+from verticil.miner.rules.certificates import Certificates
 from verticil.miner.rules.session import Session
 from verticil.miner.rules.submission import Submissions
 from verticil.miner.service.control import Control
@@ -105,6 +106,7 @@ class MinerNode:
             revocations=revocations,
         )
         self.submissions = Submissions(self.session, limits)
+        self.certificates = Certificates(self.catalogue.certificates, revocations, clock)
         self.changes = Changes()
         presence = Presence(monotonic=monotonic, first_epoch=int(clock().timestamp()) << 20)
         self.conductor = Conductor(
@@ -117,6 +119,7 @@ class MinerNode:
             randomized_days=randomized_days,
             simulation=simulation,
             seed_derived=seed_derived,
+            keep=self.certificates.keep,
         )
         self.scores = Scores(
             self.catalogue.scores,
@@ -143,7 +146,14 @@ class MinerNode:
         self.coordinator = serving(presence)
         # The same rules and facts. Leases of its own: a party whose files are carried here is not online.
         self.carried = serving(Presence(monotonic=monotonic))
-        self.control = Control(self.session, self.submissions, self.changes, presence, detail=self.conductor.detail)
+        self.control = Control(
+            self.session,
+            self.submissions,
+            self.changes,
+            presence,
+            self.certificates,
+            detail=self.conductor.detail,
+        )
         self.presence = presence
         self._work: tuple[asyncio.Task[None], ...] = ()
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from verticil.miner.storage.absences import ABSENCE_SCHEMA, AbsenceTable
+from verticil.miner.storage.certificates import CERTIFICATE_SCHEMA, CertificateTable
 from verticil.miner.storage.deletions import DELETION_SCHEMA, UNSTATED, DeletionTable
 from verticil.miner.storage.linkage_table import LINKAGE_SCHEMA, LinkageTable
 from verticil.miner.storage.records import (
@@ -72,7 +73,7 @@ CREATE TABLE release_file (study BLOB, path TEXT, size INTEGER NOT NULL, sha256 
   PRIMARY KEY (study, path)) WITHOUT ROWID;
 """
 
-_VERSION_5: Final = SUBMISSION_SCHEMA
+_VERSION_5: Final = ";".join((SUBMISSION_SCHEMA, CERTIFICATE_SCHEMA))
 
 
 def _signature(row: sqlite3.Row) -> StoredSignature:
@@ -114,6 +115,7 @@ class Catalogue:
         linkage: row orders and blinded lists.
         absences: what became of studies without all of their parties.
         submissions: whose the studies are.
+        certificates: those that parties showed last, and approvals that revoked ones had signed.
         uploads: artifacts in transit.
 
     Args:
@@ -134,6 +136,7 @@ class Catalogue:
         self.linkage = LinkageTable(self._transaction)
         self.absences = AbsenceTable(self._transaction, self._grow)
         self.submissions = SubmissionTable(self._transaction, self._grow)
+        self.certificates = CertificateTable(self._transaction, self._grow)
         self.uploads = UploadTable(self._connection, self._lock, self._transaction, self._grow)
         try:
             with full_disk_is_an_error(str(path)):
@@ -284,6 +287,7 @@ class Catalogue:
                 sub_model=next(map(_signature, rows("sub_model")), None),
                 decided_at=next((r["decided_at"] for r in rows("sub_model")), None),
                 closure=next((Closure(reason=r["reason"], closed_at=r["closed_at"]) for r in rows("closure")), None),
+                void_approvals={r["party"]: r["revoked_at"] for r in rows("void_approval")},
             )
 
     # -- the study's life ----------------------------------------------------------------------------------------------------

@@ -153,6 +153,8 @@ class StudyRecord:
         sub_model: the miner's signed statement of the sub-model that the study became; None: all parties are in it.
         decided_at: when it was fixed, ISO 8601.
         blinded: by owner and hop, see `verticil.miner.storage.linkage` (linkage dh-psi).
+        void_approvals: by party that had approved with a certificate before it was revoked, when it was (ISO 8601); the party may
+            have approved anew.
     """
 
     digest: bytes
@@ -191,6 +193,7 @@ class StudyRecord:
     sub_model: StoredSignature | None = None
     decided_at: str | None = None
     closure: Closure | None = None
+    void_approvals: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,6 +72,7 @@ class Conductor:
         randomized_days: days after publication until the randomized columns are deleted.
         simulation: releases say that everything ran on one machine.
         seed_derived: releases say that the parties' secrets come from a seed.
+        keep: called at each look: writes down what is only in memory.
     """
 
     def __init__(
@@ -86,7 +87,9 @@ class Conductor:
         randomized_days: int,
         simulation: bool = False,
         seed_derived: bool = False,
+        keep: Callable[[], None] = lambda: None,
     ) -> None:
+        self._keep = keep
         self._session = session
         self._changes = changes
         self._presence = presence
@@ -120,6 +123,7 @@ class Conductor:
 
     async def _look(self, work: Callable[[bytes], Awaitable[None]]) -> None:
         try:
+            await asyncio.to_thread(self._keep)
             waiting = await asyncio.to_thread(self._session.catalogue.unsettled)
         except Exception:  # noqa: BLE001 (what cannot be read now may be readable at the next look)
             _log.exception("the catalogue cannot be read")

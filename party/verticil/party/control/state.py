@@ -264,9 +264,11 @@ class PartyState:
         """Record the approval; it takes the place of an earlier one."""
         self._database.write("INSERT OR REPLACE INTO approval VALUES (?, ?, ?)", (digest, body, stamp(at)))
 
-    def disapprove(self, digest: bytes) -> None:
-        """Forget an approval that was not sent and does not hold any more."""
-        self._database.write("DELETE FROM approval WHERE digest = ?", (digest,))
+    def disapprove(self, digest: bytes, *, votes: bool = False) -> None:
+        """Forget an approval that nobody else has and that does not hold any more; with `votes` those that made it, too."""
+        with self._database.transaction():
+            for table in ("approval", "vote") if votes else ("approval",):
+                self._database.write(f"DELETE FROM {table} WHERE digest = ?", (digest,))  # noqa: S608 (constant names)
 
     def deny(self, digest: bytes, approver: str, reason: str, at: datetime) -> None:
         """Record a denial; votes and approval are void from now on."""

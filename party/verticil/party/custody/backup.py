@@ -1,10 +1,10 @@
 """Backup of a site: what cannot be made again, in one file that only a passphrase opens; and its way back.
 
-In it: party.toml and federation.toml, the authority's certificate and deny-list, this node's certificate and keys, the linkage
-key, the site secret, the database (ledger, approvals, receipts), the audit log, and what else the state directory keeps. Not in
-it: the site's tables; the spool and caches, which are made again, byte for byte; the scalars of linkage ``dh-psi``, so that none
-blinds a second list after a restore (a study whose people were being found then ends); approvers' private keys, which belong to
-people.
+In it: party.toml and federation.toml, the authority's certificate and deny-list, this node's certificate and keys (those that
+wait for a renewal, and the sealing key, too), the linkage key, the site secret, the database (ledger, approvals, receipts), the
+audit log, and what else the state directory keeps. Not in it: the site's tables; the spool and caches, which are made again, byte
+for byte; the scalars of linkage ``dh-psi``, so that none blinds a second list after a restore (a study whose people were being
+found then ends); approvers' private keys, which belong to people.
 
 Promises
 - The backup is one moment: the database is copied by SQLite's own means while nobody else may write to it, and the audit log with
@@ -43,7 +43,7 @@ from verticil.shared.config import read_toml
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import rename, sync_directory, sync_file
 from verticil.shared.errors import GateFailed, Misuse
-from verticil.shared.identity.pki import utc_now
+from verticil.shared.identity.pki import key_files, utc_now
 from verticil.shared.membership.revocation import FILE_NAME as DENY_LIST
 
 __all__ = ["BETWEEN_PEERS", "backup", "is_just_restored", "restore"]
@@ -130,7 +130,8 @@ def _copy(database: Path, to: Path) -> None:
 
 def _files(config: PartyConfig, *, database: Path, log: Path) -> list[tuple[_Entry, Path]]:
     state = config.state_directory
-    wanted = [config.path, config.certificate, config.key, config.signing_key, config.linkage_key]
+    keys = (config.key, config.signing_key, config.sealing_key)
+    wanted = [config.path, config.certificate, *(file for key in keys for file in key_files(key)), config.linkage_key]
     authority = config.federation.ca_certificate
     wanted += [
         read_toml(config.path).path_value("federation", config.path.parent),

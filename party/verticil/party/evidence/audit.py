@@ -41,6 +41,7 @@ class What(StrEnum):
     RULE_REVIEW = "rule-review"
     VOTE = "vote"
     APPROVAL = "approval"
+    APPROVAL_VOID = "approval-void"
     DENIAL = "denial"
     COUNTERSIGNATURE = "countersignature"
     SUB_MODEL = "sub-model"

@@ -47,10 +47,11 @@ from verticil.party.exchange.randomization import (
     unit_event,
 )
 from verticil.party.exchange.ring import Ring
+from verticil.party.exchange.told import ask_again
 from verticil.party.exchange.transfer import Stoppable, StoppedError
 from verticil.party.exchange.upload import send_artifact
 from verticil.party.records.linkage import check_own_size
-from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.study.states import State, is_final
@@ -214,7 +215,13 @@ class Delivery:
         await self._heavily(lambda: self._site.approve(record, AUTOMATIC, self._node.clock(), holding=holding))
 
     async def _tell_approval(self, coordinator: Coordinator, record: StudyRecord) -> None:
-        await asyncio.to_thread(self._site.check_binding, record, self._node.clock().date())
+        try:
+            await asyncio.to_thread(self._site.check_binding, record, self._node.clock().date())
+        except Refusal as error:
+            if error.code != "APPROVAL_VOID":
+                raise
+            await asyncio.to_thread(ask_again, self._node, record, error.message)
+            return
         signed = self._node.signing_key.sign(record.approval or b"")
         await coordinator.report(coordinator_pb2.ReportRequest(study_digest=record.digest, approval=signed))
         await asyncio.to_thread(self._site.state.told, record.digest, "remote_approved")

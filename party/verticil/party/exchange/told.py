@@ -12,24 +12,27 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import logging
 from collections.abc import Mapping
 from typing import Final
 
 from verticil.party.control.approval import parsed
-from verticil.party.control.state import Task
+from verticil.party.control.state import StudyRecord, Task
 from verticil.party.custody.reckoning import proven, reckon
-from verticil.party.evidence.audit import Event, What
+from verticil.party.evidence.audit import DAEMON, Event, What
 from verticil.party.exchange.node import Node
 from verticil.shared.errors import PeerFault
 from verticil.shared.identity.identity import Role, is_name
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.study.document import Study
-from verticil.shared.study.states import State
+from verticil.shared.study.states import State, is_final
 from verticil.shared.study.sub_model import check_sub_model, left_out_words, parse_sub_model
 from verticil.shared.transport.errors_on_wire import from_detail
 from verticil.wire.v1 import coordinator_pb2
 
-__all__ = ["remember", "understood"]
+__all__ = ["ask_again", "remember", "understood"]
+
+_log = logging.getLogger(__name__)
 
 _STATES: Final = frozenset(int(state) for state in State)
 _LARGEST_VERSION: Final = 2**63 - 1
@@ -115,6 +118,10 @@ def remember(
     gone_on = _sub_model_event(told, study.id)
     if gone_on and not (known and site.state.study(task.digest).task.effective_digest == told.effective_digest):
         site.audit.record(gone_on, at)
+    if known and not task.approved and not is_final(State(task.state)):
+        before = site.state.study(task.digest)
+        if before.task.approved and before.approval is not None:
+            _log.warning("the miner asks for the approval of study '%s' again, as when a key was revoked", study.id)
     site.state.remember(task, study.id, at)
     if study.publish is not None and len(told.review_manifest_sha256) == 32:
         site.minutes.ask_for_review(task.digest, told.review_manifest_sha256)
@@ -128,6 +135,21 @@ def remember(
     deleted = tuple(deletion.artifacts) if deletion is not None else ()
     shown = proven(site, told, deleted=deleted, authority=node.authority, revoked=node.revocations.since())
     reckon(site, task, deleted=deleted, shown=shown, accept_older=accept_older, at=at)
+
+
+def ask_again(node: Node, record: StudyRecord, why: str) -> None:
+    """Forget an approval that nobody else has, or has any more, and that does not hold here: the people are asked anew. Blocks.
+
+    Args:
+        node: this party.
+        record: the study.
+        why: what does not hold, in words.
+    """
+    event = Event(what=What.APPROVAL_VOID, who=DAEMON, study=record.digest, study_id=record.study_id, detail=why)
+    with node.site.database.transaction():
+        node.site.audit.record(event, node.clock())
+        node.site.state.disapprove(record.digest, votes=True)
+    _log.warning("study '%s' waits for a new approval: %s", record.study_id, why)
 
 
 def _task_of(told: coordinator_pb2.StudyTask) -> Task:

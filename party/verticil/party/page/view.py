@@ -58,7 +58,10 @@ def overview(site: Site, now: dt.datetime) -> Facts:
         "datasets": ledger_of(site)["datasets"],
         "audit": log,
         "blocks": _blocks(site, status, log),
-        "certificates": _certificates(site, now),
+        "certificates": [
+            {"whose": "this node", "facts": status["certificate"]},
+            {"whose": "the authority", "facts": certificate_facts(site.config.federation.ca_certificate, now)},
+        ],
         "policy": site.config.policy,
     }
 
@@ -150,11 +153,6 @@ def _entry(said: Mapping[str, object]) -> dict[str, str]:
     }
 
 
-def _certificates(site: Site, now: dt.datetime) -> list[Facts]:
-    files = (("this node", site.config.certificate), ("the authority", site.config.federation.ca_certificate))
-    return [{"whose": whose, "facts": certificate_facts(path, now)} for whose, path in files]
-
-
 def _blocks(site: Site, status: Mapping[str, object], log: Mapping[str, object]) -> list[Facts]:
     """What keeps the node from its work, the worst first."""
     daemon = cast("Mapping[str, object]", status["daemon"])
@@ -180,10 +178,8 @@ def _blocks(site: Site, status: Mapping[str, object], log: Mapping[str, object])
     if certificate is None:
         block("This node's certificate cannot be read: no connection can be made.")
     elif certificate["warning"] is not None:
-        said = f"This node's certificate {certificate['words']}; renew it."
-        found.append(
-            {"what": said, "command": f"verticil pki renew {_quoted(site.config.certificate)}", "grave": False}
-        )
+        said = f"This node's certificate {certificate['words']}; have a new one signed."
+        found.append({"what": said, "command": certificate["command"], "grave": certificate["warning"] == 0})
     policy = site.config.policy
     if policy.approvers_needed > 1 and not policy.approvers:
         block(

@@ -31,11 +31,13 @@ class Arrival:
         statement: what it says.
         sha256: names it.
         maker: who signed it.
+        certificate: that it was signed with.
     """
 
     statement: Statement
     sha256: bytes
     maker: Identity
+    certificate: x509.Certificate
 
     @property
     def reference(self) -> Reference:
@@ -87,6 +89,7 @@ def receive(
         name=statement.party if to_miner else None,
         at=at,
     )
-    check_revoked(x509.load_der_x509_certificate(signed.certificate).serial_number, maker, revocations)
+    certificate = x509.load_der_x509_certificate(signed.certificate)
+    check_revoked(certificate.serial_number, maker, revocations)
     agree(statement.protocol, here="this side", there="the side that made the bundle")
-    return Arrival(statement=statement, sha256=digest_of(signed.body), maker=maker)
+    return Arrival(statement=statement, sha256=digest_of(signed.body), maker=maker, certificate=certificate)

@@ -46,7 +46,7 @@ def expiry(check: str, whose: str, not_after: dt.datetime, *, at: dt.datetime) -
     text = f"{whose}, {expiry_words(not_after, at)} ({not_after:%Y-%m-%d %H:%M} UTC)"
     if expiry_warning(not_after, at) is None:
         return ok(check, text)
-    return warn(check, text, "have it renewed now: verticil pki renew")
+    return warn(check, text, "have it renewed now: verticil pki renew NAME.crt")
 
 
 def check_private_files(files: Mapping[str, Path]) -> Iterator[Finding]:

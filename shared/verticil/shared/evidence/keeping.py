@@ -44,7 +44,7 @@ def expiry_notice(credentials: Credentials, at: dt.datetime) -> ExpiryNotice | N
     ends = f"{credentials.certificate.name} {expiry_words(credentials.not_after, at)}"
     return ExpiryNotice(
         sha256=hashlib.sha256(credentials.chain_pem + f"\n{due}".encode()).digest(),
-        detail=f"{ends} ({credentials.not_after:%Y-%m-%d %H:%M} UTC): verticil pki renew",
+        detail=f"{ends} ({credentials.not_after:%Y-%m-%d %H:%M} UTC): verticil pki renew {credentials.certificate.name}",
     )
 
 

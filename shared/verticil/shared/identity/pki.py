@@ -118,7 +118,9 @@ def check_validity(certificate: x509.Certificate, *, at: dt.datetime, what: str)
         raise PeerFault(
             "CERTIFICATE_INVALID",
             f"{what}: expired at {_stamp(ends)}, got {_stamp(at)}",
-            hint="have the authority issue a new certificate",
+            hint="a federation ends with its authority: the coordinator makes a new one, and all nodes join it"
+            if certificate.subject == certificate.issuer
+            else "its node asks for a new one, also now: verticil pki renew NAME.crt",
         )
 
 

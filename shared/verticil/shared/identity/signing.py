@@ -35,7 +35,7 @@ from verticil.shared.identity.pki import (
 from verticil.shared.transport.calling.followed import FollowedFiles
 from verticil.wire.v1 import common_pb2
 
-__all__ = ["SigningKey", "verify_signed"]
+__all__ = ["SigningKey", "serial_of", "verify_signed"]
 
 _CERTIFICATE_LIMIT: Final = 16_384
 
@@ -152,13 +152,18 @@ def verify_signed(
             "CERTIFICATE_REVOKED",
             f"the signing certificate of {identity} with serial {certificate.serial_number:x} was revoked at "
             f"{since:%Y-%m-%d %H:%M} UTC",
-            hint="its holder makes new keys, has them signed, and signs this again",
+            hint="its holder has new keys signed (verticil pki request NAME --role ROLE --new-keys), and signs this again",
         )
     try:
         public_key.verify(signed.signature, signed.body)
     except InvalidSignature:
         raise PeerFault("MESSAGE_INVALID", f"the signature is not one of {identity} over this statement") from None
     return identity
+
+
+def serial_of(signed: common_pb2.Signed) -> int:
+    """Serial number of the certificate that a statement was signed with, as the deny-list has it. Of one that was verified."""
+    return _certificate(signed.certificate, "signer's certificate").serial_number
 
 
 def _certificate(encoded: bytes, what: str) -> x509.Certificate:

@@ -144,8 +144,9 @@ class FollowedCredentials:
         if due is not None and due != self._warned:
             self._warned = due
             _log.warning(
-                "our certificate %s %s (%s): verticil pki renew",
+                "our certificate %s %s (%s): verticil pki renew %s",
                 self._now.certificate.name,
                 expiry_words(self._now.not_after, now),
                 f"{self._now.not_after:%Y-%m-%d %H:%M} UTC",
+                self._now.certificate,
             )

@@ -6,8 +6,8 @@ of its two private keys, which lie here and were not sent anywhere.
 
 Putting the certificate file in its place is the one step that counts, and it is atomic: before it the old certificate and
 keys are in use, after it the new ones (`verticil.shared.identity.pki` finds the key that fits). New keys are then moved to
-their names, and the old ones kept aside; if the process dies in between, the same command finishes it. Running daemons take
-it up by themselves.
+their names, and the old ones kept aside with the day; if the process dies in between, the same command finishes it. Running
+daemons take it up by themselves.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from verticil.shared.identity.pki import (
     utc_now,
 )
 
-__all__ = ["Installed", "install", "move_in", "read_fingerprint"]
+__all__ = ["Installed", "install", "move_in", "read_fingerprint", "set_aside"]
 
 _HEX_DIGITS: Final = 64
 
@@ -111,7 +111,7 @@ def install(
         replace_file(target, chain_pem((tls, signing)), part=target.with_name(f".{target.name}.part"))
         target.chmod(0o644)
         for key in (tls_key, signing_key):
-            move_in(key)
+            move_in(key, at=now)
         sync_directory(directory)
     except OSError as error:
         raise write_fault(error, target) from None
@@ -172,14 +172,23 @@ def _key_of(certificate: x509.Certificate, path: Path, *, what: str) -> Path:
     )
 
 
-def move_in(key: Path) -> None:
+def move_in(key: Path, *, at: dt.datetime | None = None) -> None:
     """Give a key that had waited its name; the one before it is kept aside, for nobody overwrites a key."""
     if ".next." not in key.name:
         return
     target = key.with_name(key.name.replace(".next.", "."))
     if target.exists():
-        number = 1
-        while (retired := target.with_name(f"{target.stem}.retired-{number}{target.suffix}")).exists():
-            number += 1
-        rename(target, retired)
+        set_aside(target, at=at)
     rename(key, target)
+
+
+def set_aside(key: Path, *, at: dt.datetime | None = None) -> Path:
+    """Give a key that is used no more a name with the day, ``NAME.retired-2026-11-21.key``; never that of another file."""
+    name = key.name.removesuffix(key.suffix).removesuffix(".next")
+    day = f"{utc_now() if at is None else at:%Y-%m-%d}"
+    retired, number = key.with_name(f"{name}.retired-{day}{key.suffix}"), 1
+    while retired.exists():
+        number += 1
+        retired = key.with_name(f"{name}.retired-{day}-{number}{key.suffix}")
+    rename(key, retired)
+    return retired

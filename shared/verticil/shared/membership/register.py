@@ -6,6 +6,9 @@ secret; ``ca.key`` does, and is all that must be kept from others.
 
 Who asks for a name that somebody has already is refused, unless the request is a renewal signed with the key in use, or the
 operator says that the site starts anew (`replace`). A renewal keeps name and role; the operator re-enters nothing.
+
+A name whose certificates were revoked or have expired may come back: the operator is told so, and compares the key hash. With a
+key that was revoked nothing comes back. A certificate that has expired is renewed as knowingly as a first request is signed.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from verticil.shared.identity.pki import check_issued, check_validity, identity_
 from verticil.shared.membership.request import Request
 from verticil.shared.membership.revocation import FILE_NAME, make_list, number_of, parse_list, revoked_in
 
-__all__ = ["Entry", "check_request", "entries", "revoke", "sign_request"]
+__all__ = ["Entry", "Standing", "check_request", "entries", "revoke", "sign_request"]
 
 _SERIAL: Final = re.compile(r"(?:0x)?([0-9a-fA-F]{1,40})")
 
@@ -83,9 +86,22 @@ def entries(directory: Path) -> list[Entry]:
     return sorted(found, key=lambda entry: (entry.identity.role, entry.identity.name, entry.not_before))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What the register says of a request that may be signed.
+
+    Attributes:
+        is_renewal: of a certificate that counts: there is nothing left to decide.
+        notes: what the operator should know before signing, in words.
+    """
+
+    is_renewal: bool
+    notes: tuple[str, ...]
+
+
 def check_request(
     authority: Authority, request: Request, *, replace: bool = False, role: Role | None = None, at: dt.datetime
-) -> bool:
+) -> Standing:
     """Whether a request may be signed at all.
 
     Args:
@@ -95,12 +111,10 @@ def check_request(
         role: the role that the operator expects; any when absent.
         at: now.
 
-    Returns:
-        Whether it renews a certificate that counts: then there is nothing left to decide.
-
     Raises:
         Misuse: CONFIG_INVALID, another federation's; USAGE, another role than expected.
-        PeerFault: IDENTITY_REFUSED, the name is taken; CERTIFICATE_INVALID or CERTIFICATE_REVOKED, what it renews does not count.
+        PeerFault: IDENTITY_REFUSED, the name is taken; CERTIFICATE_INVALID, what it renews is not this authority's;
+            CERTIFICATE_REVOKED, a key in it, or what it renews, was revoked.
     """
     if request.identity.federation != authority.federation:
         raise Misuse(
@@ -110,26 +124,56 @@ def check_request(
         )
     if role is not None and request.identity.role is not role:
         raise Misuse("USAGE", f"--role: the request asks for '{request.identity.role}', expected '{role}'")
+    known = entries(authority.directory)
+    _refuse_revoked(authority, request, known)
+    notes: list[str] = []
     if request.renews is not None:
         check_issued(request.renews, authority.certificate, what="certificate to renew")
-        check_validity(request.renews, at=at, what="certificate to renew")
-        if request.renews.serial_number in _revoked(authority.directory, authority.certificate)[1]:
-            raise PeerFault(
-                "CERTIFICATE_REVOKED",
-                f"certificate to renew: serial {request.renews.serial_number:x} was revoked",
-                hint="the site makes new keys and a first request: verticil pki request",
-            )
-        return True
-    taken = [e for e in entries(authority.directory) if e.identity == request.identity and e.is_current(at)]
-    for entry in taken:
-        if not replace and entry.certificates[0].public_key() != request.tls_key:
+        if at <= request.renews.not_valid_after_utc:
+            check_validity(request.renews, at=at, what="certificate to renew")
+            return Standing(is_renewal=True, notes=())
+        notes.append(
+            f"renews a certificate that expired on {request.renews.not_valid_after_utc:%Y-%m-%d}, with its key"
+        )
+    own = [entry for entry in known if entry.identity == request.identity]
+    for entry in own:
+        if entry.is_current(at) and not replace and entry.certificates[0].public_key() != request.tls_key:
             raise PeerFault(
                 "IDENTITY_REFUSED",
                 f"request: {request.identity} has a certificate with another key until {entry.not_after:%Y-%m-%d}",
-                hint="does the site know of this request? then sign with --replace, and revoke the old serial"
-                f" {entry.serials[0]:x}; to go on with a certificate a site uses verticil pki renew",
+                hint="does the site know of this request? Its old keys are lost or were read: first"
+                f" verticil pki revoke {request.identity.name}, then sign; both are to count: sign with --replace",
             )
-    return False
+    revoked = [entry for entry in own if entry.revoked_at is not None]
+    if revoked:
+        last = max(revoked, key=lambda entry: entry.revoked_at or at)
+        notes.append(f"this name was revoked on {last.revoked_at:%Y-%m-%d}, serial {last.serials[0]:x}: it joins anew")
+    elif own and request.renews is None and not any(entry.is_current(at) for entry in own):
+        notes.append(
+            f"the last certificate of this name expired on {max(e.not_after for e in own):%Y-%m-%d}: it joins anew"
+        )
+    return Standing(is_renewal=False, notes=tuple(notes))
+
+
+def _refuse_revoked(authority: Authority, request: Request, known: Sequence[Entry]) -> None:
+    """Refuse what was revoked: the certificate that is renewed, and keys of any certificate on the deny-list."""
+    again = f"verticil pki request {request.identity.name} --role {request.identity.role} --new-keys"
+    if request.renews is not None and (
+        request.renews.serial_number in _revoked(authority.directory, authority.certificate)[1]
+    ):
+        raise PeerFault(
+            "CERTIFICATE_REVOKED",
+            f"certificate to renew: serial {request.renews.serial_number:x} was revoked",
+            hint=f"it is not renewed; the site starts anew with new keys: {again}",
+        )
+    for entry in known:
+        keys = [certificate.public_key() for certificate in entry.certificates]
+        if entry.revoked_at is not None and (request.tls_key in keys or request.signing_key in keys):
+            raise PeerFault(
+                "CERTIFICATE_REVOKED",
+                f"request: a key in it is that of serial {entry.serials[0]:x}, which was revoked on {entry.revoked_at:%Y-%m-%d}",
+                hint=f"the site starts anew with new keys: {again}",
+            )
 
 
 def sign_request(
@@ -221,7 +265,7 @@ def _serials_of(authority: Authority, target: str, known: Sequence[Entry]) -> tu
         "USAGE",
         f"revoke: got '{target[:80]}', expected a serial number in hex, the name of a node with a current certificate,"
         " or the path of a certificate",
-        hint="verticil pki list shows names and serials",
+        hint="verticil pki list --ca DIR shows names and serials",
     )
 
 

@@ -6,11 +6,14 @@ its only URI, the TLS one also the hosts. Nothing outside these signed parts is 
 certificate that it renews and that certificate's signature over both requests: whoever holds the old key asks for the new
 certificate, and the authority's operator has nothing to decide anew.
 
+Who starts anew where keys lie already (they were revoked, or one of them is lost) makes others: they wait beside the old ones as
+in a renewal, and nothing is lost before the answer is installed.
+
 A party's first request also tells the public half of its sealing key (X25519, `verticil.shared.relay.sealing`), signed with the
 signing key. It gets into no certificate; the authority's operator copies it into federation.toml.
 
-Private keys are written with mode 0600 beside the request, are never overwritten and never leave that folder. What people
-compare by telephone is `Request.key_hash`, over all public keys.
+Private keys are written with mode 0600 beside the request, are never overwritten or deleted and never leave that folder. What
+people compare by telephone is `Request.key_hash`, over all public keys.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, x25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from verticil.shared.disk import create_files
+from verticil.shared.disk import create_files, write_fault
 from verticil.shared.errors import DataFault, Misuse, PeerFault
 from verticil.shared.identity.authority import host_name, private_pem, subject_of
 from verticil.shared.identity.identity import Identity, Role, peer_host
@@ -41,6 +44,7 @@ from verticil.shared.identity.pki import (
     load_private_key,
     read_certificates,
 )
+from verticil.shared.membership.installation import move_in, set_aside
 
 __all__ = ["Request", "create_renewal", "create_request", "parse_request", "read_request"]
 
@@ -48,7 +52,10 @@ _KIND: Final = "verticil certificate request"
 _LIMIT_BYTES: Final = 65_536
 _KEYS: Final = {"schema", "kind", "tls", "signing", "renews", "sealing"}
 _SEALING_BYTES: Final = 32
-_NEVER: Final = "keys are never overwritten; to renew a certificate: verticil pki renew"
+_NEVER: Final = (
+    "keys are never overwritten; to renew their certificate: verticil pki renew {name}.crt; to start anew (the"
+    " certificate was revoked, or a key is lost): verticil pki request {name} --role {role} --new-keys"
+)
 
 _TlsKey: TypeAlias = ec.EllipticCurvePrivateKey
 _SigningKey: TypeAlias = ed25519.Ed25519PrivateKey
@@ -84,35 +91,46 @@ class Request:
         return digest.hexdigest()
 
 
-def create_request(directory: Path, identity: Identity, *, hosts: Sequence[str] = ()) -> tuple[Path, Request]:
+def create_request(
+    directory: Path, identity: Identity, *, hosts: Sequence[str] = (), new_keys: bool = False
+) -> tuple[Path, Request]:
     """Make a node's keys and its request: ``NAME.key``, ``NAME.sign``, a party's ``NAME.seal`` (all 0600) and ``NAME.req``.
 
     Args:
         directory: made when absent; nobody else's.
         identity: what is asked for.
         hosts: under which the node is reached; a miner needs one, and so does a party that serves its peers.
+        new_keys: start anew although keys lie here: new ones wait as ``NAME.next.key`` and ``NAME.next.sign`` until the answer is
+            installed; others that had waited are set aside. The sealing key, which is in no certificate, stays. Without `hosts`
+            those of the certificate that lies here are asked for.
 
     Returns:
         The request's path, and the request.
 
     Raises:
         Misuse: FILE_EXISTS, CONFIG_INVALID for a bad host, FILE_MISSING where nothing can be written.
-        DataFault: DISK_FULL; there are no files then.
+        DataFault: DISK_FULL; there are no new files then.
+        PeerFault: CERTIFICATE_INVALID, what lies here is no certificate or no key.
     """
     tls, signing = ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()
-    sealing = x25519.X25519PrivateKey.generate() if identity.role is Role.PARTY else None
+    key, sign, seal, path = (directory / f"{identity.name}.{suffix}" for suffix in ("key", "sign", "seal", "req"))
+    certificate = directory / f"{identity.name}.crt"
+    made: dict[Path, tuple[bytes, int]] = {}
+    sealing = None
+    if identity.role is Role.PARTY:
+        sealing = _sealing_key(seal) if new_keys and seal.exists() else x25519.X25519PrivateKey.generate()
+        if not (new_keys and seal.exists()):
+            made[seal] = (private_pem(sealing), 0o600)
+    if new_keys and not hosts and certificate.exists():
+        hosts = _hosts_of(read_certificates(certificate)[0], identity)
     content = _written(identity, hosts, tls, signing, sealing=sealing)
-    path = directory / f"{identity.name}.req"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    create_files(
-        {
-            directory / f"{identity.name}.key": (private_pem(tls), 0o600),
-            directory / f"{identity.name}.sign": (private_pem(signing), 0o600),
-            **({} if sealing is None else {directory / f"{identity.name}.seal": (private_pem(sealing), 0o600)}),
-            path: (content, 0o644),
-        },
-        exists_hint=_NEVER,
-    )
+    if new_keys:
+        _make_room((key, sign), certificate)
+        path.unlink(missing_ok=True)  # a request is made anew at any time; only keys are not
+        key, sign = (key_files(place)[1] if place.exists() else place for place in (key, sign))
+    made |= {key: (private_pem(tls), 0o600), sign: (private_pem(signing), 0o600), path: (content, 0o644)}
+    create_files(made, exists_hint=_NEVER.format(name=identity.name, role=identity.role))
     return path, parse_request(content, what=path.name)
 
 
@@ -149,7 +167,7 @@ def create_renewal(
         tls, signing = old_tls, old_signing
     content = _written(identity, kept, tls, signing, renews=(present[0], old_tls))
     path.unlink(missing_ok=True)  # a request is made anew at any time; only keys are not
-    create_files({**made, path: (content, 0o644)}, exists_hint=_NEVER)
+    create_files({**made, path: (content, 0o644)}, exists_hint="run it again")
     return path, parse_request(content, what=path.name)
 
 
@@ -259,6 +277,29 @@ def _bound(tls: x509.CertificateSigningRequest, signing: x509.CertificateSigning
     return b"verticil/renewal/v1" + b"".join(parts)
 
 
+def _make_room(keys: Sequence[Path], certificate: Path) -> None:
+    """See that no key waits: one that belongs to the certificate (its installation was broken off) moves in, others go aside."""
+    present = [held.public_key() for held in read_certificates(certificate)] if certificate.exists() else []
+    for waiting in (key_files(key)[1] for key in keys):
+        if not waiting.exists():
+            continue
+        key = load_private_key(waiting, what="private key")
+        try:
+            if isinstance(key, _TlsKey | _SigningKey) and key.public_key() in present:
+                move_in(waiting)
+            else:
+                set_aside(waiting)
+        except OSError as error:
+            raise write_fault(error, waiting) from None
+
+
+def _sealing_key(path: Path) -> x25519.X25519PrivateKey:
+    key = load_private_key(path, what="sealing key")
+    if not isinstance(key, x25519.X25519PrivateKey):
+        raise PeerFault("CERTIFICATE_INVALID", f"{path}: not an X25519 key")
+    return key
+
+
 def _waiting_tls(path: Path, made: dict[Path, tuple[bytes, int]]) -> _TlsKey:
     if path.exists():
         key = load_private_key(path, what="private key")
@@ -284,6 +325,7 @@ def _waiting_signing(path: Path, made: dict[Path, tuple[bytes, int]]) -> _Signin
 def _in_use(certificate: Path, present: Sequence[x509.Certificate]) -> tuple[_TlsKey, _SigningKey]:
     """The private keys of a node's certificates."""
     tls = signing = None
+    identity = identity_of(present[0])
     for path in key_files(certificate.with_suffix(".key")):
         if path.exists():
             key = load_private_key(path, what="private key")
@@ -299,7 +341,8 @@ def _in_use(certificate: Path, present: Sequence[x509.Certificate]) -> tuple[_Tl
         raise DataFault(
             "SECRET_MISSING",
             f"{missing}: missing, or not the key of {certificate.name}",
-            hint="a renewal is signed with the key in use; without it, make a first request: verticil pki request",
+            hint="a renewal is signed with the key in use; restore it from a backup, or start anew with new keys: "
+            f"verticil pki request {identity.name} --role {identity.role} --new-keys",
         )
     return tls, signing
 
@@ -315,7 +358,11 @@ def _document(content: bytes, what: str) -> Mapping[str, object]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise PeerFault("MESSAGE_INVALID", f"{what}: not a certificate request", hint="verticil pki request makes one")
+        raise PeerFault(
+            "MESSAGE_INVALID",
+            f"{what}: not a certificate request",
+            hint="made by: verticil pki request",
+        )
     fields = cast("dict[str, object]", document)
     if fields.get("kind") != _KIND or fields.get("schema") != 1 or not {"tls", "signing"} <= set(fields) <= _KEYS:
         raise PeerFault("MESSAGE_INVALID", f"{what}: not a certificate request of schema 1")

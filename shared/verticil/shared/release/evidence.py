@@ -32,12 +32,12 @@ class Denied:
 
     def __init__(self, since: Mapping[int, dt.datetime]) -> None:
         self._since = since
-        self._later: dict[str, None] = {}
+        self._later: dict[str, list[str]] = {}
 
     @property
     def later(self) -> tuple[str, ...]:
-        """Which signers' certificates were revoked after they had signed, in words."""
-        return tuple(self._later)
+        """Which signers' certificates were revoked after they had signed, and what they had signed, in words."""
+        return tuple(f"{words}, after it had signed {', '.join(signed)}" for words, signed in self._later.items())
 
     def check(self, signed: common_pb2.Signed, identity: Identity, at: dt.datetime, where: str) -> None:
         """Refuse a statement that was signed with a certificate that had been revoked by then.
@@ -56,7 +56,8 @@ class Denied:
                 f"{where}: {words}, and this was signed at {at:%Y-%m-%d %H:%M} UTC",
                 hint="ask the federation's coordinator why it was revoked; what is published may have to be signed anew",
             )
-        self._later[f"{words}, after it had signed this"] = None
+        if where not in (signed_so := self._later.setdefault(words, [])):
+            signed_so.append(where)
 
 
 def signer(

@@ -143,7 +143,7 @@ def check_revoked(serial: int, identity: Identity, revocations: Revocations) -> 
         raise PeerFault(
             "CERTIFICATE_REVOKED",
             f"the certificate of {identity} with serial {serial:x} was revoked by the authority",
-            hint="its holder makes new keys and has them signed: verticil pki request",
+            hint="its holder makes new keys and has them signed: verticil pki request NAME --role ROLE --new-keys",
         )
 
 

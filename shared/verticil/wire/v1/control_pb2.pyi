@@ -115,6 +115,9 @@ class PartyStatus(_message.Message):
     REVOCATION_REASON_FIELD_NUMBER: _builtins.int
     COUNTERSIGNED_FIELD_NUMBER: _builtins.int
     LEFT_OUT_FIELD_NUMBER: _builtins.int
+    STANDING_FIELD_NUMBER: _builtins.int
+    STANDING_SINCE_FIELD_NUMBER: _builtins.int
+    APPROVAL_VOID_FIELD_NUMBER: _builtins.int
     party: _builtins.str
     online: _builtins.bool
     """its lease runs"""
@@ -141,6 +144,12 @@ class PartyStatus(_message.Message):
     countersigned: _builtins.bool
     left_out: _builtins.str
     """what was missing at the deadline when the study went on without it; empty: it is in the study"""
+    standing: _builtins.str
+    """revoked, expired, carried (its files are), of the certificate that it showed last; empty: none of these"""
+    standing_since: _builtins.str
+    """ISO 8601: revoked, expired, or the last file came"""
+    approval_void: _builtins.str
+    """ISO 8601: it had approved with a certificate that was revoked then; asked for again"""
     @_builtins.property
     def failure(self) -> _common_pb2.ErrorDetail:
         """of this party, when it is one that ended the study"""
@@ -167,10 +176,13 @@ class PartyStatus(_message.Message):
         revocation_reason: _builtins.str = ...,
         countersigned: _builtins.bool = ...,
         left_out: _builtins.str = ...,
+        standing: _builtins.str = ...,
+        standing_since: _builtins.str = ...,
+        approval_void: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "approvers", b"approvers", "approvers_needed", b"approvers_needed", "countersigned", b"countersigned", "failure", b"failure", "lease_age_seconds", b"lease_age_seconds", "left_out", b"left_out", "online", b"online", "party", b"party", "percent", b"percent", "pseudonyms_complete", b"pseudonyms_complete", "revocation_reason", b"revocation_reason", "revoked_at", b"revoked_at", "seen", b"seen", "stage", b"stage", "units_expected", b"units_expected", "units_received", b"units_received", "waiting_for", b"waiting_for"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approval_void", b"approval_void", "approved", b"approved", "approvers", b"approvers", "approvers_needed", b"approvers_needed", "countersigned", b"countersigned", "failure", b"failure", "lease_age_seconds", b"lease_age_seconds", "left_out", b"left_out", "online", b"online", "party", b"party", "percent", b"percent", "pseudonyms_complete", b"pseudonyms_complete", "revocation_reason", b"revocation_reason", "revoked_at", b"revoked_at", "seen", b"seen", "stage", b"stage", "standing", b"standing", "standing_since", b"standing_since", "units_expected", b"units_expected", "units_received", b"units_received", "waiting_for", b"waiting_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -32,7 +32,7 @@ from verticil.party.peer.steps.turn import Data, Turn, Work
 from verticil.party.peer.structure import known_structure
 from verticil.shared.errors import PeerFault, Refusal, VerticilError, from_code
 from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import verify_signed
+from verticil.shared.identity.signing import serial_of, verify_signed
 from verticil.shared.study.approval import check_approval, effective_study, parse_approval
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
@@ -268,6 +268,8 @@ class PeerStudy:
             )
             await self._work.heavily(lambda: check_approval(parse_approval(signed.body), proposal, name))
         except VerticilError as error:
+            if error.code == "CERTIFICATE_REVOKED":
+                raise WaitedForError(f"waiting for '{name}' to approve with another key: {error.message}") from None
             raise PeerFailedError(from_code(error.code, f"party '{name}': {error.message}", hint=error.hint)) from None
         data = signed.SerializeToString(deterministic=True)
         await asyncio.to_thread(self._work.shelf.put, self._digest, Kind.APPROVAL, data, name)
@@ -308,15 +310,27 @@ class PeerStudy:
         await all_of(hear(name) for name in facts.peers)
 
     async def _agree(self, record: StudyRecord, facts: Facts) -> None:
-        """Everybody has approved: make the effective study."""
+        """Everybody has approved: make the effective study; but ask whose approval a key signed that has been revoked since."""
+        shelf, node = self._work.shelf, self._work.node
 
         def agree() -> None:
+            given = {
+                name: common_pb2.Signed.FromString(shelf.read(record.digest, Kind.APPROVAL, name))
+                for name in facts.peers
+            }
+            revoked = node.revocations.serials()
+            void = [name for name, signed in given.items() if serial_of(signed) in revoked]
+            for name in void:
+                _log.warning("the approval of '%s' is void: its certificate was revoked", name)
+                shelf.forget(record.digest, Kind.APPROVAL, name)
+            if void:
+                return
             self._site.state.told(record.digest, "remote_approved")
             proposal = approval.parsed(record.task.proposal)
-            bodies = [self._site.state.study(record.digest).approval or b""]
-            for name in facts.peers:
-                data = self._work.shelf.read(record.digest, Kind.APPROVAL, name)
-                bodies.append(common_pb2.Signed.FromString(data).body)
+            bodies = [
+                self._site.state.study(record.digest).approval or b"",
+                *(signed.body for signed in given.values()),
+            ]
             effective = effective_study(proposal, [parse_approval(body) for body in bodies])
             self._site.state.agree(record.digest, to_bytes(effective), digest_of(effective))
 

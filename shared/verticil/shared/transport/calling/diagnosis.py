@@ -85,7 +85,7 @@ def diagnose(
     if (utc_now() if at is None else at) > credentials.not_after:
         return where.refused(
             f"our certificate {credentials.certificate.name} expired at {credentials.not_after:%Y-%m-%dT%H:%M:%SZ}",
-            "have the authority issue a new certificate",
+            f"have it renewed: verticil pki renew {credentials.certificate}",
         )
     try:
         host, port = split_endpoint(endpoint)

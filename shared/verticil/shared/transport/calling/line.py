@@ -179,7 +179,7 @@ class Line:
                     raise PeerFault(
                         "CERTIFICATE_REVOKED",
                         f"the certificate that the server shows, serial {pinned.serial_number:x}, was revoked by the authority",
-                        hint="tell its operator: that node needs new keys and a new certificate",
+                        hint="tell its operator: verticil pki request NAME --role ROLE --new-keys, and have it signed",
                     )
             if not self._closed:
                 self._use(credentials, number=number, pinned=pinned)

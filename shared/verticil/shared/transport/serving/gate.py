@@ -27,7 +27,9 @@ from verticil.shared.identity.pki import check_validity, identity_of
 from verticil.shared.transport.access import NOT_LET_IN, RefusedCall, Revocations, check_access, check_revoked
 from verticil.shared.transport.version import PROTOCOL_KEY, agree
 
-__all__ = ["Caller", "Context", "Gate", "TooManyCalls"]
+__all__ = ["Caller", "Context", "Gate", "OnCaller", "TooManyCalls"]
+
+OnCaller = Callable[[Identity, x509.Certificate], None]
 
 _METHOD: Final = re.compile(r"/[\w.]{1,60}/\w{1,40}", re.ASCII)
 
@@ -96,6 +98,7 @@ class Gate:
         clock: the time that certificates are checked against.
         revocations: the deny-list by which callers' certificates are refused.
         on_refusal: told of each call that is refused for who its caller is. Must be quick.
+        on_caller: told of who calls, with which certificate, also when the call is refused. Must be quick.
     """
 
     def __init__(
@@ -107,6 +110,7 @@ class Gate:
         clock: Callable[[], dt.datetime],
         revocations: Revocations,
         on_refusal: Callable[[RefusedCall], None] | None,
+        on_caller: OnCaller | None = None,
     ) -> None:
         self._federation = federation
         self._roles = roles
@@ -114,6 +118,7 @@ class Gate:
         self._clock = clock
         self._revocations = revocations
         self._on_refusal = on_refusal
+        self._on_caller = on_caller
         self._calls: Counter[str] = Counter()
 
     def enter(self, method: str, context: Context, caller: Caller) -> Identity:
@@ -187,6 +192,8 @@ class Gate:
             raise PeerFault("IDENTITY_REFUSED", f"got {len(certificates)} client certificates, expected one")
         certificate, identity = _read(bytes(certificates[0]))
         caller.identity, caller.serial = identity, certificate.serial_number
+        if self._on_caller is not None and identity.federation == self._federation:
+            self._on_caller(identity, certificate)
         check_validity(certificate, at=self._clock(), what="client certificate")
         return identity
 

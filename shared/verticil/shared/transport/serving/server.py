@@ -45,7 +45,7 @@ from verticil.shared.transport.calling.client import (
 )
 from verticil.shared.transport.errors_on_wire import status_of, to_detail, without_text
 from verticil.shared.transport.serving.binding import Binding
-from verticil.shared.transport.serving.gate import Caller, Context, Gate, TooManyCalls
+from verticil.shared.transport.serving.gate import Caller, Context, Gate, OnCaller, TooManyCalls
 from verticil.shared.transport.serving.handshake import Shown, shown
 from verticil.shared.transport.serving.health import HealthService, ServiceUnknown
 from verticil.shared.transport.serving.metrics import Metrics
@@ -93,6 +93,7 @@ class RpcServer:
         clock: the time that certificates are checked against at each call.
         revocations: the deny-list by which callers' certificates are refused.
         on_refusal: told of each call that is refused for who its caller is. Must be quick.
+        on_caller: told of who calls, with which certificate, also when the call is refused. Must be quick.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class RpcServer:
         clock: Callable[[], dt.datetime] = utc_now,
         revocations: Revocations = NOBODY_REVOKED,
         on_refusal: Callable[[RefusedCall], None] | None = None,
+        on_caller: OnCaller | None = None,
     ) -> None:
         self._listen = listen
         self._credentials = credentials
@@ -121,6 +123,7 @@ class RpcServer:
             clock=clock,
             revocations=revocations,
             on_refusal=on_refusal,
+            on_caller=on_caller,
         )
         self._metrics = metrics if metrics is not None else Metrics()
         self._clock = clock

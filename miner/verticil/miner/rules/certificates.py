@@ -1,0 +1,117 @@
+"""What revoked and expired certificates mean at the miner: an approval is void, and a party cannot be waited for as before.
+
+An approval counts when the last party has approved. One that was signed with a certificate which is on the deny-list by then is
+dropped, and asked for again: whoever had the key can have signed it. What had become effective before stays.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Literal
+
+from cryptography import x509
+
+from verticil.miner.storage.certificates import CertificateTable, Seen
+from verticil.miner.storage.records import StudyRecord
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.study.states import State
+from verticil.shared.transport.access import Revocations
+
+if TYPE_CHECKING:
+    from verticil.miner.rules.session import Session
+
+__all__ = ["Certificates", "Standing", "drop_revoked"]
+
+Standing = Literal["", "revoked", "expired", "carried"]
+
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+
+_log = logging.getLogger(__name__)
+
+
+@functools.lru_cache(maxsize=1024)
+def _serial(certificate: bytes) -> int:
+    return x509.load_der_x509_certificate(certificate).serial_number
+
+
+def drop_revoked(session: Session, record: StudyRecord) -> StudyRecord:
+    """Drop approvals of a study that is not effective yet if their certificates are on the deny-list now. Blocks.
+
+    Returns:
+        The facts after it.
+    """
+    revoked = session.revocations.since()
+    if not revoked or not record.approvals or session.state(record) is not State.AWAITING_APPROVAL:
+        return record
+    dropped = False
+    for party, signed in record.approvals.items():
+        since = revoked.get(_serial(signed.certificate))
+        if since is not None and session.catalogue.certificates.void_approval(
+            record.digest, party, signed.certificate, revoked_at=since.strftime(_TIME)
+        ):
+            dropped = True
+            _log.warning(
+                "study '%s': the approval of '%s' is void: its certificate was revoked", record.study_id, party
+            )
+    return session.record(record.digest) if dropped else record
+
+
+class Certificates:
+    """Which certificate each party showed last, and what that means now. Safe in several threads.
+
+    Args:
+        table: where it is kept.
+        revocations: the deny-list.
+        clock: UTC now.
+    """
+
+    def __init__(self, table: CertificateTable, revocations: Revocations, clock: Callable[[], dt.datetime]) -> None:
+        self._table = table
+        self._revocations = revocations
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known = table.seen()
+        self._unsaved: set[str] = set()
+
+    def see(self, identity: Identity, certificate: x509.Certificate, *, carried: bool = False) -> None:
+        """A node showed its certificate, in a call (also in one that is refused) or on a file. Fast; `keep` writes it down.
+
+        One that is older than the party's newest changes nothing: whoever has a former key cannot speak for the present one.
+        """
+        if identity.role is not Role.PARTY:
+            return
+        seen = Seen(
+            party=identity.name,
+            serial=f"{certificate.serial_number:x}",
+            not_before=certificate.not_valid_before_utc.strftime(_TIME),
+            not_after=certificate.not_valid_after_utc.strftime(_TIME),
+            carried_at=self._clock().strftime(_TIME) if carried else "",
+        )
+        with self._lock:
+            known = self._known.get(identity.name)
+            if seen != known and (known is None or known.not_before <= seen.not_before):
+                self._known[identity.name] = seen
+                self._unsaved.add(identity.name)
+
+    def keep(self) -> None:
+        """Write down what is new. Blocks."""
+        with self._lock:
+            new, self._unsaved = [self._known[party] for party in sorted(self._unsaved)], set()
+        if new:
+            self._table.keep(new)
+
+    def standing(self, party: str) -> tuple[Standing, str]:
+        """What stands in a party's way, or how it takes part, and since when (ISO 8601); empty: nothing that is known."""
+        with self._lock:
+            seen = self._known.get(party)
+        if seen is None:
+            return "", ""
+        if (since := self._revocations.since().get(int(seen.serial, 16))) is not None:
+            return "revoked", since.strftime(_TIME)
+        if self._clock().strftime(_TIME) > seen.not_after:
+            return "expired", seen.not_after
+        return ("carried", seen.carried_at) if seen.carried_at else ("", "")
