@@ -146,7 +146,16 @@ CREATE TABLE peer_deletion (             -- `signer` says that it deleted what w
   PRIMARY KEY (digest, signer, party)
 ) STRICT;
 """
-_VERSION_5: Final = ""
+_OF_OTHERS: Final = """
+CREATE TABLE refused_word (              -- what another node said and does not hold (verticil.party.evidence.audit)
+  kind TEXT PRIMARY KEY, day TEXT NOT NULL,
+  more INTEGER NOT NULL                  -- of the same kind on that day, after the one that has a line in the audit log
+) STRICT;
+CREATE TABLE repeated_send (             -- further sends of the bytes of a ledger row to the same recipient
+  number INTEGER PRIMARY KEY, times INTEGER NOT NULL, last_at TEXT NOT NULL
+) STRICT;
+"""
+_VERSION_5: Final = _OF_OTHERS
 
 _STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS + _CONFIRMATIONS, _VERSION_5)
 """Step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is never changed."""

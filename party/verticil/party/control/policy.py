@@ -29,6 +29,7 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.readers import sent_units
 
 __all__ = [
+    "MAX_OPEN_STUDIES",
     "MINIMUM_DIFFERENCE",
     "SHARE_DELTA",
     "Column",
@@ -42,6 +43,7 @@ __all__ = [
 
 SHARE_DELTA: Final = 1e-6
 """The limit of delta where party.toml states none: no ledger sums it, so it has to be small."""
+MAX_OPEN_STUDIES: Final = 100
 MINIMUM_DIFFERENCE: Final = 100
 """People by which two common sets must differ where party.toml states nothing."""
 
@@ -78,6 +80,8 @@ class Policy:
         minimum_difference: people by which the common set of a study must differ from that of an earlier one, unless they are the
             same; 0: no such rule. See `verticil.party.evidence.common_sets`.
         on_small_difference: whether a smaller difference is told (log, status, audit log) or the study refused.
+        max_open_studies: most studies of a miner that are kept while nobody here has decided them; those that end undecided count
+            for a day.
     """
 
     approval: Literal["manual", "rules", "auto"]
@@ -98,7 +102,8 @@ class Policy:
     max_share_epsilon: float = math.inf
     max_share_delta: float = SHARE_DELTA
     minimum_difference: int = MINIMUM_DIFFERENCE
-    on_small_difference: Literal["warn", "refuse"] = "warn"
+    on_small_difference: Literal["warn", "refuse"] = "refuse"
+    max_open_studies: int = MAX_OPEN_STUDIES
     rules: tuple[Rule, ...] = ()
     minimum_rows: int = 1
     max_days: int | None = None

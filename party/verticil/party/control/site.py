@@ -239,8 +239,8 @@ class Site:
         """
         others = [
             other
-            for other in self.state.studies()
-            if other.digest != record.digest and other.study_id == record.study_id and other.number < record.number
+            for other in self.state.studies(record.study_id)
+            if other.digest != record.digest and other.number < record.number
         ]
         earlier = ([other for other in others if other.approval is not None] or others)[-1:]
         if not earlier:

@@ -15,7 +15,7 @@ from typing import Literal, cast
 
 from verticil.party.control.database import Database, Row
 from verticil.shared.errors import Misuse, VerticilError, from_code
-from verticil.shared.study.states import State
+from verticil.shared.study.states import State, is_final
 
 __all__ = ["Artifact", "Heartbeat", "PartyState", "StudyRecord", "Task", "stamp"]
 
@@ -26,6 +26,7 @@ _STUDY = (
     " a.body, d.sent, f.code, f.message, f.hint, f.sent,"
     " (SELECT COUNT(*) FROM vote v WHERE v.digest = s.digest), r.sent, s.rowid"
 )
+_FINAL = ", ".join(str(int(state)) for state in State if is_final(state))
 _JOINED = (
     "FROM study s LEFT JOIN approval a USING (digest) LEFT JOIN denial d USING (digest) LEFT JOIN failure f USING (digest)"
     " LEFT JOIN revocation r USING (digest)"
@@ -180,10 +181,23 @@ class PartyState:
         """Whether this party has heard of the study before."""
         return bool(self._database.rows("SELECT 1 FROM study WHERE digest = ?", (digest,)))
 
-    def studies(self) -> tuple[StudyRecord, ...]:
-        """All studies, oldest first."""
-        rows = self._database.rows(f"SELECT {_STUDY} {_JOINED} ORDER BY s.rowid")
+    def studies(self, study_id: str | None = None) -> tuple[StudyRecord, ...]:
+        """All studies, or those with this id, oldest first."""
+        rows = self._database.rows(
+            f"SELECT {_STUDY} {_JOINED} WHERE ?1 IS NULL OR s.study_id = ?1 ORDER BY s.rowid", (study_id,)
+        )
         return tuple(_study(row) for row in rows)
+
+    def undecided(self, since: datetime) -> int:
+        """How many studies that the miner told nobody here has decided: those that go on, and those seen `since` that do not."""
+        (row,) = self._database.rows(
+            "SELECT COUNT(*) FROM study s LEFT JOIN failure f USING (digest)"  # noqa: S608 (whole numbers)
+            " WHERE s.version > 0 AND NOT EXISTS (SELECT 1 FROM approval a WHERE a.digest = s.digest)"
+            " AND NOT EXISTS (SELECT 1 FROM denial d WHERE d.digest = s.digest)"
+            f" AND (s.seen_at > ? OR (f.code IS NULL AND s.remote_state NOT IN ({_FINAL})))",
+            (stamp(since),),
+        )
+        return cast("int", row[0])
 
     def told(
         self, digest: bytes, what: Literal["remote_approved", "pseudonyms_complete", "alignment_confirmed"]

@@ -6,6 +6,8 @@ Promises
 - Whoever does something that leaves the site records it first; so the log may speak of a transfer that was then not begun,
   because the process died between the two, and is never silent about one that was.
 - It holds names, counts, digests and codes: no value of a table, no record id, no key.
+- What another node says is a line of its own only when it was verified; a study that is seen is marked as told. What does not
+  hold is written once a day for each kind (node and code), with the number of those that followed: nobody fills the disk.
 
 Note the head that ``verticil party audit verify`` prints, outside this machine: whoever may write both the file and the database
 of this site could write another history. The file is never rotated: an event takes some 400 bytes, a study some ten or twenty
@@ -18,7 +20,7 @@ import datetime as dt
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol, cast
@@ -126,6 +128,18 @@ class Audit(Protocol):
         """
         ...
 
+    def refuse(self, event: Event, at: dt.datetime) -> bool:
+        """Count what another node said that does not hold; the first of its kind on a day is written.
+
+        Args:
+            event: who said it; its detail is one of few texts, and names the kind with `who`.
+            at: now, UTC.
+
+        Returns:
+            Whether it is the first today.
+        """
+        ...
+
     def note(self, what: What, sha256: bytes, at: dt.datetime, *, who: str = DAEMON, detail: str = "") -> None:
         """Write an event if `what` (the certificate, the configuration) is another than was last told.
 
@@ -177,6 +191,20 @@ class AuditLog:
     def record(self, event: Event, at: dt.datetime) -> None:
         """See `Audit.record`."""
         self._log.append(event.to_json(), at)
+
+    def refuse(self, event: Event, at: dt.datetime) -> bool:
+        """See `Audit.refuse`."""
+        kind, today = f"{event.who}: {event.detail}", at.date().isoformat()
+        with self._database.transaction():
+            known = self._database.rows("SELECT day, more FROM refused_word WHERE kind = ?", (kind,))
+            day, more = known[0] if known else ("", 0)
+            if day == today:
+                self._database.write("UPDATE refused_word SET more = more + 1 WHERE kind = ?", (kind,))
+                return False
+            detail = event.detail + (f" ({more} more of this kind on {day})" if more else "")
+            self.record(replace(event, what=What.REFUSED, detail=detail), at)
+            self._database.write("INSERT OR REPLACE INTO refused_word VALUES (?, ?, 0)", (kind, today))
+        return True
 
     def note(self, what: What, sha256: bytes, at: dt.datetime, *, who: str = DAEMON, detail: str = "") -> None:
         """See `Audit.note`."""

@@ -6,6 +6,14 @@ party's; `remember` writes down what the rest of the party goes by.
 A sub-model counts when the miner signed a statement of exactly the effective study that is told with it. Whether it is one that
 was approved here, and still meets the site's policy, is checked before each step (`randomization.agreement`).
 A proposal never names parties that are left out.
+
+What the miner may make this party remember is bounded
+- A study that has ended here has ended: no later word of the miner opens it again, be it a lie or an honest miner that was
+  restored from an older backup (the same proposal, submitted again, is the same study, and stays ended there, too). The miner is
+  told so, and the log says it once.
+- Of studies that nobody here has decided at most ``policy.max_open_studies`` are kept; further ones are not stored before
+  one of those is decided or has ended and is a day old. What was told first stays.
+- What does not hold is counted in the audit log, by node and code (`AuditLog.refuse`), and changes nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +24,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from verticil.party.control.approval import parsed
+from verticil.party.control.site import Site
 from verticil.party.control.state import Task
 from verticil.party.custody.reckoning import reckon
 from verticil.party.evidence.audit import Event, What
@@ -24,16 +33,19 @@ from verticil.shared.errors import PeerFault
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.study.document import Study
-from verticil.shared.study.states import State
+from verticil.shared.study.states import State, is_final
 from verticil.shared.study.sub_model import check_sub_model, left_out_words, parse_sub_model
 from verticil.shared.transport.errors_on_wire import from_detail
 from verticil.wire.v1 import coordinator_pb2
 
-__all__ = ["remember", "understood"]
+__all__ = ["has_room", "remember", "understood"]
 
 _STATES: Final = frozenset(int(state) for state in State)
 _LARGEST_VERSION: Final = 2**63 - 1
 """What the database can hold."""
+_KEPT_OPEN: Final = dt.timedelta(days=1)
+"""So long an undecided study that has ended counts against the limit."""
+_AS_TOLD: Final = "as the miner says"
 
 
 def understood(
@@ -52,7 +64,7 @@ def understood(
     """
     if hashlib.sha256(told.proposal).digest() != told.study_digest:
         raise PeerFault("STUDY_MISMATCH", "the proposal does not have the digest that is told")
-    if told.state not in _STATES or told.version > _LARGEST_VERSION:
+    if told.state not in _STATES or not 0 < told.version <= _LARGEST_VERSION:
         raise PeerFault("MESSAGE_INVALID", f"state {told.state}, version {told.version}: no such task")
     study = parsed(told.proposal)
     if party not in study.parties:
@@ -63,15 +75,29 @@ def understood(
         raise PeerFault(
             "STUDY_MISMATCH", f"study '{study.id}': a proposal that leaves parties out, expected their columns"
         )
-    _check_sub_model(told, study, authority=authority, revoked=revoked)
+    effective = parsed(told.effective) if told.effective else study
+    if told.effective and hashlib.sha256(told.effective).digest() != told.effective_digest:
+        raise PeerFault(
+            "STUDY_MISMATCH", f"study '{study.id}': its effective study does not have the digest that is told"
+        )
+    own = effective.units_of(party)
+    if not set(told.units_received) <= set(own) or len(told.units_received) > len(own):
+        raise PeerFault(
+            "MESSAGE_INVALID", f"study '{study.id}': units are told to be received that are not this party's"
+        )
+    _check_sub_model(told, study, effective, authority=authority, revoked=revoked)
     return study
 
 
 def _check_sub_model(
-    told: coordinator_pb2.StudyTask, study: Study, *, authority: bytes, revoked: Mapping[int, dt.datetime]
+    told: coordinator_pb2.StudyTask,
+    study: Study,
+    effective: Study,
+    *,
+    authority: bytes,
+    revoked: Mapping[int, dt.datetime],
 ) -> None:
-    effective = parsed(told.effective) if told.effective else None
-    if effective is None or not effective.left_out:
+    if not effective.left_out:
         return
     if not told.HasField("sub_model"):
         raise PeerFault(
@@ -90,9 +116,14 @@ def _check_sub_model(
     )
 
 
+def has_room(site: Site, at: dt.datetime) -> bool:
+    """Whether one more undecided study is kept. Blocks."""
+    return site.state.undecided(at - _KEPT_OPEN) < site.config.policy.max_open_studies
+
+
 def remember(
     node: Node, told: coordinator_pb2.StudyTask, study: Study, *, fresh: bool, accept_older: bool = False
-) -> None:
+) -> bool:
     """Write down what the miner told. Blocks.
 
     Args:
@@ -102,30 +133,50 @@ def remember(
         fresh: it is the first that is told on a connection, or comes whole in a file: what it does not say to be there is not.
         accept_older: charge what the miner has and the ledger does not know, in place of refusing.
 
+    Returns:
+        Whether it is kept; False: there is no room, or it had ended before this party ever heard of it.
+
     Raises:
         Refusal: LEDGER_OLDER.
+        PeerFault: STUDY_MISMATCH, it has ended here, and the miner says that it goes on; nothing was changed.
         DataFault: DISK_FULL, STATE_CORRUPT.
     """
     task = _task_of(told)
     site, at = node.site, node.clock()
-    known = site.state.knows(task.digest)
-    if not known:
-        site.audit.record(Event(what=What.STUDY_SEEN, who="miner", study=task.digest, study_id=study.id), at)
-    gone_on = _sub_model_event(told, study.id)
-    if gone_on and not (known and site.state.study(task.digest).task.effective_digest == told.effective_digest):
-        site.audit.record(gone_on, at)
-    site.state.remember(task, study.id, at)
-    if study.publish is not None and len(told.review_manifest_sha256) == 32:
-        site.minutes.ask_for_review(task.digest, told.review_manifest_sha256)
-    if fresh:
-        site.state.reconcile(task.digest, task.units_received)
-    if told.HasField("deletion"):
+    known = site.state.study(task.digest).task if site.state.knows(task.digest) else None
+    over = known is not None and is_final(State(known.state))
+    kept = known is not None or (_concerns(told) and has_room(site, at))
+    if kept and not over:
+        if known is None:
+            seen = Event(what=What.STUDY_SEEN, who="miner", study=task.digest, study_id=study.id, detail=_AS_TOLD)
+            site.audit.record(seen, at)
+        gone_on = _sub_model_event(told, study.id)
+        if gone_on and not (known and known.effective_digest == told.effective_digest):
+            site.audit.record(gone_on, at)
+        site.state.remember(task, study.id, at)
+        if study.publish is not None and len(told.review_manifest_sha256) == 32:
+            site.minutes.ask_for_review(task.digest, told.review_manifest_sha256)
+        if fresh:
+            site.state.reconcile(task.digest, task.units_received)
+    if kept and told.HasField("deletion"):
         site.revocations.take_deletion(
             task.digest, study.id, told.deletion, authority=node.authority, at=at, revoked=node.revocations.since()
         )
     deletion = site.revocations.deletion(task.digest)
     deleted = deletion.artifacts if deletion is not None else ()
     reckon(site, task, deleted=tuple(deleted), accept_older=accept_older, at=at)
+    if known is not None and over and not is_final(State(task.state)):
+        raise PeerFault(
+            "STUDY_MISMATCH",
+            f"study '{study.id}' has ended here ({State(known.state).words}), the miner says: {State(task.state).words}",
+            hint="nothing is sent for it any more; was the miner restored from an older backup? its operator closes it there",
+        )
+    return kept
+
+
+def _concerns(told: coordinator_pb2.StudyTask) -> bool:
+    """Whether a study that is new here is to be kept: it goes on, or the miner says that it has something of this party's."""
+    return not is_final(State(told.state)) or bool(told.units_received) or told.HasField("deletion")
 
 
 def _task_of(told: coordinator_pb2.StudyTask) -> Task:
@@ -146,8 +197,8 @@ def _task_of(told: coordinator_pb2.StudyTask) -> Task:
 
 
 def _sub_model_event(told: coordinator_pb2.StudyTask, study_id: str) -> Event | None:
-    """The line for the audit log of a sub-model that is told; None: all parties are in the study."""
-    if not told.HasField("sub_model"):
+    """The line for the audit log of a sub-model, whose statement was verified; None: all parties are in the study."""
+    if not (told.effective and parsed(told.effective).left_out):
         return None
     gone = parse_sub_model(told.sub_model.body).left_out
     return Event(

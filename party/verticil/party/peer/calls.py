@@ -96,6 +96,8 @@ class Peers:
             raise
         except PeerFailedError as failed:
             error = failed.error
+            if error.teller:
+                raise
             raise PeerFailedError(from_code(error.code, f"party '{name}': {error.message}", hint=error.hint)) from None
 
     async def heard(self, who: str, reply: Awaitable[T], *, what: str) -> T:

@@ -69,12 +69,14 @@ async def find_structure(work: Work, data: Data, turn: Turn) -> None:
         reply = await work.peers.heard(MINER, coordinator.put_scores(request), what="the structure")
     except PeerFailedError as failed:
         error = failed.error
+        if error.teller:
+            raise
         raise PeerFailedError(from_code(error.code, f"{MINER}: {error.message}", hint=error.hint)) from None
     finally:
         await coordinator.close()
     if reply.HasField("failure"):
-        told = from_detail(reply.failure)
-        raise PeerFailedError(from_code(told.code, f"{MINER} found no structure: {told.message}", hint=told.hint))
+        told = from_detail(reply.failure, teller=MINER)
+        raise PeerFailedError(from_code(told.code, f"no structure was found: {told.message}", hint=told.hint))
     if not reply.HasField("structure"):
         names = ", ".join(f"'{name}'" for name in sorted(reply.waiting_for) if name in turn.study.parties)
         raise WaitedForError(

@@ -376,6 +376,7 @@ def _heard(name: str, told: VerticilError) -> VerticilError:
         return Refusal(
             "STUDY_DENIED", f"'{name}' has {told.message}" if told.message.startswith("denied") else told.message
         )
+    hint = f"'{name}' says: {told.hint}" if told.hint else ""
     if told.code in {"STUDY_WITHDRAWN", "STUDY_EXPIRED"}:
-        return Refusal(told.code, told.message, hint=told.hint)
-    return Refusal("STUDY_WITHDRAWN", f"'{name}' cannot go on: {told.code}: {told.message}", hint=told.hint)
+        return Refusal(told.code, told.message, hint=hint)
+    return Refusal("STUDY_WITHDRAWN", f"'{name}' cannot go on: {told.code}: {told.message}", hint=hint)
