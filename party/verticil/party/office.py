@@ -172,7 +172,7 @@ def status_of(site: Site, now: dt.datetime) -> Facts:
             }
             for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])
         ],
-        "attempted_sends": len(site.ledger.rows()),
+        "attempted_sends": site.ledger.attempts(),
         "warnings": _similar(config, site),
     }
 

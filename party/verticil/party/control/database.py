@@ -147,9 +147,9 @@ CREATE TABLE peer_deletion (             -- `signer` says that it deleted what w
 ) STRICT;
 """
 _OF_OTHERS: Final = """
-CREATE TABLE refused_word (              -- what another node said and does not hold (verticil.party.evidence.audit)
+CREATE TABLE counted_event (             -- of which the audit log has one line a day (verticil.party.evidence.audit)
   kind TEXT PRIMARY KEY, day TEXT NOT NULL,
-  more INTEGER NOT NULL                  -- of the same kind on that day, after the one that has a line in the audit log
+  more INTEGER NOT NULL                  -- on that day, after the one that has the line
 ) STRICT;
 CREATE TABLE repeated_send (             -- further sends of the bytes of a ledger row to the same recipient
   number INTEGER PRIMARY KEY, times INTEGER NOT NULL, last_at TEXT NOT NULL

@@ -188,16 +188,17 @@ class PartyState:
         )
         return tuple(_study(row) for row in rows)
 
-    def undecided(self, since: datetime) -> int:
-        """How many studies that the miner told nobody here has decided: those that go on, and those seen `since` that do not."""
+    def undecided(self, since: datetime) -> tuple[int, int]:
+        """Studies that the miner told and nobody here has decided: how many go on, and how many seen `since` have ended."""
+        ended = f"(f.code IS NOT NULL OR s.remote_state IN ({_FINAL}))"
         (row,) = self._database.rows(
-            "SELECT COUNT(*) FROM study s LEFT JOIN failure f USING (digest)"  # noqa: S608 (whole numbers)
+            f"SELECT COALESCE(SUM(NOT {ended}), 0), COALESCE(SUM({ended} AND s.seen_at > ?), 0)"  # noqa: S608 (whole numbers)
+            " FROM study s LEFT JOIN failure f USING (digest)"
             " WHERE s.version > 0 AND NOT EXISTS (SELECT 1 FROM approval a WHERE a.digest = s.digest)"
-            " AND NOT EXISTS (SELECT 1 FROM denial d WHERE d.digest = s.digest)"
-            f" AND (s.seen_at > ? OR (f.code IS NULL AND s.remote_state NOT IN ({_FINAL})))",
+            " AND NOT EXISTS (SELECT 1 FROM denial d WHERE d.digest = s.digest)",
             (stamp(since),),
         )
-        return cast("int", row[0])
+        return cast("tuple[int, int]", row)
 
     def told(
         self, digest: bytes, what: Literal["remote_approved", "pseudonyms_complete", "alignment_confirmed"]

@@ -142,7 +142,8 @@ def fill_spool(
 
 
 def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
-    """Write the row of one attempted send, and its line in the audit log; the unit may leave when this returns.
+    """Write the row of one attempted send, and its line in the audit log; the unit may leave when this returns. Further sends of
+    the same bytes to the same recipient are counted, in both.
 
     Raises as `Ledger.record` and `Audit.record`; StoppedError, when the study was revoked or denied since the step was planned.
     """
@@ -155,6 +156,7 @@ def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: 
 
 
 def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
+    again = site.ledger.sent(record.digest, item.unit, recipient, item.sha256)
     charged = site.ledger.record(
         Release.from_json(item.facts),
         version_tag=item.version_tag,
@@ -167,7 +169,11 @@ def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: 
         size=item.size,
         at=at,
     )
-    site.audit.record(unit_event(What.SEND, record, item, charged=charged, recipient=recipient), at)
+    event = unit_event(What.SEND, record, item, charged=charged, recipient=recipient)
+    if again and not charged:
+        site.audit.again(event, at)
+    else:
+        site.audit.record(event, at)
 
 
 def unit_event(

@@ -11,8 +11,8 @@ What the miner may make this party remember is bounded
 - A study that has ended here has ended: no later word of the miner opens it again, be it a lie or an honest miner that was
   restored from an older backup (the same proposal, submitted again, is the same study, and stays ended there, too). The miner is
   told so, and the log says it once.
-- Of studies that nobody here has decided at most ``policy.max_open_studies`` are kept; further ones are not stored before
-  one of those is decided or has ended and is a day old. What was told first stays.
+- Of studies that nobody here has decided at most ``policy.max_open_studies`` are kept while they go on, and on a day as many
+  that have ended; further ones are not stored before there is room again. What was told first stays.
 - What does not hold is counted in the audit log, by node and code (`AuditLog.refuse`), and changes nothing.
 """
 
@@ -43,7 +43,7 @@ __all__ = ["has_room", "remember", "understood"]
 _STATES: Final = frozenset(int(state) for state in State)
 _LARGEST_VERSION: Final = 2**63 - 1
 """What the database can hold."""
-_KEPT_OPEN: Final = dt.timedelta(days=1)
+_A_DAY: Final = dt.timedelta(days=1)
 """So long an undecided study that has ended counts against the limit."""
 _AS_TOLD: Final = "as the miner says"
 
@@ -116,9 +116,17 @@ def _check_sub_model(
     )
 
 
-def has_room(site: Site, at: dt.datetime) -> bool:
-    """Whether one more undecided study is kept. Blocks."""
-    return site.state.undecided(at - _KEPT_OPEN) < site.config.policy.max_open_studies
+def has_room(site: Site, at: dt.datetime, *, over: bool = False) -> bool:
+    """Whether one more study that nobody here decided is kept; blocks.
+
+    Args:
+        site: this party.
+        at: now.
+        over: it is told to have ended already: such a study takes no room from those that go on.
+    """
+    limit = site.config.policy.max_open_studies
+    going_on, ended = site.state.undecided(at - _A_DAY)
+    return ended < limit if over else going_on < limit and going_on + ended < 2 * limit
 
 
 def remember(
@@ -134,7 +142,7 @@ def remember(
         accept_older: charge what the miner has and the ledger does not know, in place of refusing.
 
     Returns:
-        Whether it is kept; False: there is no room, or it had ended before this party ever heard of it.
+        Whether it is kept; False: there is no room.
 
     Raises:
         Refusal: LEDGER_OLDER.
@@ -145,7 +153,7 @@ def remember(
     site, at = node.site, node.clock()
     known = site.state.study(task.digest).task if site.state.knows(task.digest) else None
     over = known is not None and is_final(State(known.state))
-    kept = known is not None or (_concerns(told) and has_room(site, at))
+    kept = known is not None or has_room(site, at, over=is_final(State(task.state)))
     if kept and not over:
         if known is None:
             seen = Event(what=What.STUDY_SEEN, who="miner", study=task.digest, study_id=study.id, detail=_AS_TOLD)
@@ -172,11 +180,6 @@ def remember(
             hint="nothing is sent for it any more; was the miner restored from an older backup? its operator closes it there",
         )
     return kept
-
-
-def _concerns(told: coordinator_pb2.StudyTask) -> bool:
-    """Whether a study that is new here is to be kept: it goes on, or the miner says that it has something of this party's."""
-    return not is_final(State(told.state)) or bool(told.units_received) or told.HasField("deletion")
 
 
 def _task_of(told: coordinator_pb2.StudyTask) -> Task:

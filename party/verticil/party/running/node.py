@@ -32,7 +32,7 @@ from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.membership.current import certificate_facts
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.coordinator import Coordinator
-from verticil.shared.transport.errors_on_wire import to_detail, without_text
+from verticil.shared.transport.errors_on_wire import shown, to_detail, without_text
 from verticil.shared.transport.version import greet
 from verticil.wire.v1 import coordinator_pb2
 
@@ -53,6 +53,7 @@ MOST_NAMED: Final = 200
 """Studies that the log names, each with what was wrong with it; of further ones the audit log has the count."""
 
 _DIGEST_BYTES: Final = 32
+_FINAL: Final = frozenset(int(state) for state in State if is_final(state))
 
 _log = logging.getLogger(__name__)
 
@@ -156,7 +157,8 @@ class PartyNode:
         if reply.federation != self._node.site.config.federation.name:
             raise PeerFault(
                 "IDENTITY_REFUSED",
-                f"the miner serves federation '{reply.federation}', expected '{self._node.site.config.federation.name}'",
+                f"the miner serves federation '{shown(reply.federation, 63)}',"
+                f" expected '{self._node.site.config.federation.name}'",
                 hint="check [miner] endpoint in federation.toml",
             )
         await self._hear_of_revoked(reply.deny_list)
@@ -171,13 +173,19 @@ class PartyNode:
             except PeerFault as fault:
                 await self._refused(fault, "deny-list")
 
-    async def _refused(self, error: VerticilError, what: str, study: bytes = b"") -> None:
-        """Count what the miner said that does not hold; the log names each study once for each fault, the audit log counts."""
+    async def _refused(self, error: VerticilError, what: str, study: bytes = b"") -> bool:
+        """Count what the miner said that does not hold; the log names each study once for each fault, the audit log counts.
+
+        Returns:
+            Whether it was named.
+        """
         event = Event(what=What.REFUSED, who="miner", study=study, detail=f"{what}: {error.code}")
         await asyncio.to_thread(self._node.site.audit.refuse, event, self._node.clock())
-        if (study, error.code) not in self._named and len(self._named) < MOST_NAMED:
-            self._named.add((study, error.code))
-            _log.warning("from the miner: %s %s: %s", what, study.hex()[:12], error)
+        if (study, error.code) in self._named or len(self._named) >= MOST_NAMED:
+            return False
+        self._named.add((study, error.code))
+        _log.warning("from the miner: %s %s: %s", what, study.hex()[:12], error)
+        return True
 
     # ---- polling
 
@@ -228,8 +236,10 @@ class PartyNode:
         """Store what the miner tells of a study; False when it is not one that this party can understand and has room for."""
         node, digest = self._node, told.study_digest
         try:
-            if await asyncio.to_thread(self._is_left, told):
-                left.add(digest)
+            over = told.state in _FINAL
+            if await asyncio.to_thread(self._is_left, told, over=over):
+                if not over:
+                    left.add(digest)
                 full = PeerFault(
                     "RESOURCE_EXHAUSTED", "more undecided studies than policy.max_open_studies are not kept"
                 )
@@ -248,20 +258,19 @@ class PartyNode:
             return await self._not_taken(coordinator, error, digest, fresh=fresh)
 
     async def _not_taken(self, coordinator: Coordinator, error: VerticilError, digest: bytes, *, fresh: bool) -> bool:
-        """A task is refused; the miner is told why, once on a connection."""
-        await self._refused(error, "study", digest)
-        if fresh:
+        """A task is refused; the miner is told why, once on a connection and whenever the log names a new fault."""
+        if await self._refused(error, "study", digest) or fresh:
             report = coordinator_pb2.ReportRequest(study_digest=digest, failure=to_detail(outward(error)))
             with contextlib.suppress(VerticilError):
                 await coordinator.report(report)
         return False
 
-    def _is_left(self, told: coordinator_pb2.StudyTask) -> bool:
+    def _is_left(self, told: coordinator_pb2.StudyTask, *, over: bool) -> bool:
         """Whether a new study is not even read, because there is no room; what the miner says to have of ours is always read."""
-        site, over = self._node.site, told.state in map(int, State) and is_final(State(told.state))
-        if over or told.units_received or told.HasField("deletion") or site.state.knows(told.study_digest):
+        site = self._node.site
+        if told.units_received or told.HasField("deletion") or site.state.knows(told.study_digest):
             return False
-        return not has_room(site, self._node.clock())
+        return not has_room(site, self._node.clock(), over=over)
 
     async def _watch(self) -> None:
         """Rouse all studies when another process (approve, deny, load) has written to the database."""

@@ -37,7 +37,7 @@ from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.errors_on_wire import from_detail
+from verticil.shared.transport.errors_on_wire import from_detail, shown
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 __all__ = ["Outcome", "PeerStudy"]
@@ -255,7 +255,7 @@ class PeerStudy:
             )
         if reply.software != self._work.software:
             raise WaitedForError(
-                f"waiting for '{name}' to run the same versions: {reply.software[:200]}; here: {self._work.software}"
+                f"waiting for '{name}' to run the same versions: {shown(reply.software, 200)}; here: {self._work.software}"
             )
         if not reply.HasField("approval"):
             raise WaitedForError(f"waiting for '{name}' to approve")
