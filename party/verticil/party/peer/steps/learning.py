@@ -14,6 +14,8 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Final, cast
 
+from google.protobuf.message import DecodeError
+
 from verticil.party.control.holdings import Holding, origins
 from verticil.party.control.ledger import Release
 from verticil.party.control.secret import secret_id
@@ -339,7 +341,7 @@ def _check(work: Work, turn: Turn, name: str, body: bytes) -> None:
     """Whose statement it is, and that it rests on the same study, people, structure and columns."""
     try:
         signed = common_pb2.Signed.FromString(body)
-    except ValueError:
+    except DecodeError:
         raise PeerFault("MESSAGE_INVALID", "its parameters are not a signed statement") from None
     node = work.node
     verify_signed(signed, node.authority, role=Role.PARTY, name=name, at=node.clock(), revoked=node.revocations.since())
