@@ -210,7 +210,7 @@ class AuditLog:
         today = at.date().isoformat()
         with self._database.transaction():
             known = self._database.rows("SELECT day, more FROM counted_event WHERE kind = ?", (kind,))
-            day, more = known[0] if known else ("", 0)
+            day, more = cast("tuple[str, int]", known[0]) if known else ("", 0)
             if day == today:
                 self._database.write("UPDATE counted_event SET more = more + 1 WHERE kind = ?", (kind,))
                 return False

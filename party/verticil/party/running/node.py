@@ -222,10 +222,11 @@ class PartyNode:
                     heard.append(task.study_digest)
             if len(known) > MOST_TOLD:
                 raise PeerFault("MESSAGE_INVALID", f"the miner tells of more than {MOST_TOLD} studies")
-            if left and await asyncio.to_thread(has_room, self._node.site, self._node.clock()):
-                for digest in left:
+            if left:
+                room = await asyncio.to_thread(has_room, self._node.site, self._node.clock())
+                for digest in left if room else ():
                     known.pop(digest, None)  # so that the miner tells them again
-                left.clear()
+                left = left if not room else set()
             while heard and not first:
                 self._working.rouse(coordinator, heard.pop(0), group, failure)
             await pace.wait(news=bool(tasks) or not request.wait_seconds, seconds=loop.time() - asked)
