@@ -22,6 +22,7 @@ from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.vocabulary import starts_a_formula
 from verticil.shared.study.states import Facts, State, derive, is_final
 
 EXAMPLE = Path(__file__).parents[1] / "vectors" / "study_example.toml"
@@ -73,7 +74,7 @@ minimum_count = 3
 
 plain = st.text(
     st.characters(exclude_categories=("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs")), min_size=1, max_size=8
-)
+).filter(lambda text: not starts_a_formula(text))
 
 
 def toml(text: str) -> str:

@@ -24,6 +24,7 @@ from verticil.miner.carried.once import grant_once
 from verticil.miner.carried.window import Window, Wish, ask_the_daemon
 from verticil.miner.config import load_miner
 from verticil.miner.service.node import MinerNode
+from verticil.miner.storage.audit import MinerAudit
 from verticil.miner.work.learning import InlineLearning
 from verticil.party.carried import desk as site_desk
 from verticil.party.config import PartyConfig, load_party
@@ -148,7 +149,13 @@ class Ferry:
         signer = SigningKey.load(config.signing_key, config.certificate)
         authority = self.made.ca_certificate.read_bytes()
         return CarriedDesk(
-            config, self.node, authority=authority, signer=signer, revocations=NOBODY_REVOKED, clock=utc_now
+            config,
+            self.node,
+            authority=authority,
+            signer=signer,
+            revocations=NOBODY_REVOKED,
+            clock=utc_now,
+            audit=MinerAudit(config.state_directory),
         )
 
     def facts(self) -> object:
@@ -220,7 +227,13 @@ async def at_work(made: Provisioned, place: Path) -> AsyncGenerator[Ferry]:
         free_bytes=lambda _: ferries[0].free if ferries else 10**12,
     )
     desk = CarriedDesk(
-        config, node, authority=credentials.ca_pem, signer=signer, revocations=NOBODY_REVOKED, clock=utc_now
+        config,
+        node,
+        authority=credentials.ca_pem,
+        signer=signer,
+        revocations=NOBODY_REVOKED,
+        clock=utc_now,
+        audit=MinerAudit(config.state_directory),
     )
     stop = asyncio.Event()
     place.mkdir(exist_ok=True)
@@ -297,6 +310,7 @@ def test_feature_38_the_release_is_that_of_the_run_with_everybody_online(tmp_pat
             assert (crossed["imported"], crossed["exported"]) == (1, None)
             text = CliRunner().invoke(app, ["party", "status", "--config", str(ferry.island.path)]).output
             assert "its files are carried, no daemon runs: last imported bundle 1, last exported none, 20" in text
+            assert "submitted by 'analyst', by the miner's word" in text
 
             # Nothing of the table's leaves before somebody approves.
             assert (await ferry.out())["holds"] == {}

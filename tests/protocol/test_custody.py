@@ -159,6 +159,8 @@ async def test_a_restored_site_goes_on_and_an_old_backup_never_makes_the_ledger_
 ) -> None:
     north = federation.made.parties["north"]
     first = await federation.carry_out("first", north=north)
+    with Site.open(load_party(north / "party.toml")) as site:
+        site.ledger.budget.charge_delta(first, "first", "people", draw=b"x", delta=1e-6, at=utc_now())
     words = tmp_path / "words"
     words.write_text(WORDS + "\n")
     command = ["--out", str(tmp_path / "old"), "--passphrase-file", str(words), "--config", str(north / "party.toml")]
@@ -183,6 +185,7 @@ async def test_a_restored_site_goes_on_and_an_old_backup_never_makes_the_ledger_
         assert (again / name).read_bytes() == (north / name).read_bytes()
         assert stat.S_IMODE((again / name).stat().st_mode) == 0o600
     assert rows(again) == rows(north)
+    assert delta_spent(again) == 1e-6
     assert (
         reports.verify_audit(load_party(again / "party.toml"))["lines"]
         == reports.verify_audit(load_party(north / "party.toml"))["lines"] + 1
@@ -220,6 +223,11 @@ async def test_a_restored_site_goes_on_and_an_old_backup_never_makes_the_ledger_
     assert first != second
 
 
+def delta_spent(folder: Path) -> object:
+    datasets: Any = reports.ledger(load_party(folder / "party.toml"))["datasets"]
+    return datasets[0]["delta_spent"]
+
+
 async def federation_goes_on(federation: Federation, folder: Path) -> None:
     """It is said once: the daemon starts without the option now, and charges nothing twice."""
     stop = asyncio.Event()
@@ -248,6 +256,7 @@ async def test_purge_takes_what_ended_studies_left_and_nothing_that_accounts_for
         purge(config, None, older_than_days=None)
     with Site.open(config) as site:
         site.state.move(digest, State.PUBLISHED)
+        site.ledger.budget.charge_delta(digest, "first", "people", draw=b"x", delta=1e-6, at=utc_now())
     before = rows(north)
     spooled = list((config.state_directory / "spool").iterdir())
     assert len(spooled) == 1
@@ -258,6 +267,7 @@ async def test_purge_takes_what_ended_studies_left_and_nothing_that_accounts_for
     assert purge(config, "first", older_than_days=None)["bytes"] == listed["bytes"]
     assert not list((config.state_directory / "spool").iterdir())
     assert rows(north) == before
+    assert delta_spent(north) == 1e-6
     assert reports.verify_audit(config)["ok"]
     assert purge(config, "first", older_than_days=None)["bytes"] == 0
 

@@ -30,8 +30,9 @@ from verticil.miner.service.node import MinerNode
 from verticil.miner.work.learning import InlineLearning
 from verticil.party import daemon, office
 from verticil.party.config import PartyConfig, load_party
+from verticil.party.control.budget import SHARED
 from verticil.party.control.database import Database
-from verticil.party.control.ledger import SHARED, Ledger, LedgerRow
+from verticil.party.control.ledger import Ledger, LedgerRow
 from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import PartyState, StudyRecord
 from verticil.party.evidence import reports
@@ -1201,6 +1202,22 @@ async def test_share_noise_is_charged_once(make):
     assert len(set(federation.manifests().values())) == 1
     (row,) = federation.ledger("west")
     assert (row.epsilon, row.charged, row.recipient) == (1.5, 1.5, "everyone")
+    (people,) = reports.ledger(federation.config("west"))["datasets"]
+    assert people["delta_spent"] == 1e-6  # with the epsilon, and not again after each restart
+
+
+async def test_a_party_with_no_room_for_the_delta_of_a_study_sends_nothing(make):
+    noisy = STUDY + '[share]\nnoise = "gaussian"\nepsilon = 1.5\ndelta = 1e-6\n'
+    federation = make(policy="max_share_epsilon = 1.5\nmax_delta_lifetime = 9e-7", study=noisy)
+    federation.load()
+    federation.open()
+    await federation.run()
+    failure = federation.record("north").failure
+    assert failure is not None
+    assert failure.code == "BUDGET_EXCEEDED"
+    assert "delta 1e-06 on top of 0 charged before, expected at most 9e-07" in failure.message
+    assert not any(rpc == "get_pseudonyms" for _, _, rpc, _ in federation.calls)
+    assert [row for name in NAMES for row in federation.ledger(name)] == []
 
 
 # ---- who may ask what

@@ -231,7 +231,7 @@ async def carry_out(root: Path) -> Run:
             made.analyst / "pki" / "analyst.crt", made.analyst / "pki" / "analyst.key", party.federation
         )
         study = read_study(root / "study.toml")
-        digest = node.session.submit("analyst", to_bytes(study))
+        digest = node.submissions.submit("analyst", to_bytes(study))
         node.changes.notify()
         with durable.watched(run.see), watched_loop(run):
             await asyncio.wait(

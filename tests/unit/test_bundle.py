@@ -244,6 +244,12 @@ def _flip(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
+def _said(release: Path, **changed: object) -> None:
+    """Let manifest.sig say something else of itself; the signatures stay."""
+    path = release / "manifest.sig"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+
+
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_one_changed_bit_in_any_file(release, house, name):
     _flip(release / name, 40)
@@ -282,6 +288,10 @@ def _link(release: Path) -> None:
             "signature",
         ),
         (lambda r: (r / "manifest.sig").write_text("{}"), "'format' is missing"),
+        (lambda r: _said(r, version=2), "version: expected 1: made by another version"),
+        (lambda r: _said(r, algorithm="Ed448"), "algorithm"),
+        (lambda r: _said(r, file="other.json"), "file"),
+        (lambda r: _said(r, authority="AAAA"), "authority: names another authority"),
         (
             lambda r: (r / "manifest.sig").write_text(
                 (r / "manifest.sig").read_text().replace('"signature": "', '"signature": "AAAA')

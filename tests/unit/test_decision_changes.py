@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import Task
 from verticil.party.decision.comparison import changes
 from verticil.party.front.inbox import inbox, show
 from verticil.shared.channels.transition import binary, quantize
-from verticil.shared.errors import Refusal
+from verticil.shared.errors import Misuse, Refusal
 from verticil.shared.model.schema import Schema
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
@@ -75,11 +76,12 @@ def config_of(folder: Path) -> PartyConfig:
     return load_party(folder / "party.toml")
 
 
-def offer(site: Site, study: Study) -> bytes:
+def offer(site: Site, study: Study, *, submitter: str = "", ended: str = "") -> bytes:
     digest = canonical.digest(study)
     task = Task(
         digest=digest, version=1, state=int(State.AWAITING_APPROVAL), proposal=canonical.to_bytes(study), effective=b"",
         effective_digest=b"", approved=False, pseudonyms_complete=False, alignment_confirmed=False, units_received=(), failure="",
+        submitter=submitter, ended_words=ended,
     )  # fmt: skip
     site.state.remember(task, study.id, NOW)
     return digest
@@ -296,3 +298,52 @@ def test_show_of_a_study_between_peers_says_who_reads_what(folder, peer_study):
     assert (age["recipients"], smoker["recipients"]) == (["registry"], ["insurer"])
     assert "exact functions of its table" in facts["share_words"]
     assert any("not in policy.recipients" in text for text in facts["objections"])
+
+
+def test_a_study_is_compared_with_the_last_one_of_the_same_analyst_only(folder: Path, release_study: Study) -> None:
+    """Else whoever takes the id of a study that was approved here can have theirs read as a small change of it."""
+    config = config_of(folder)
+    with Site.open(config) as site:
+        first = offer(site, release_study, submitter="lee")
+        offer(site, dataclasses.replace(release_study, title="Another's"), submitter="mia")
+        third = offer(site, dataclasses.replace(release_study, title="Mine again"), submitter="lee")
+    assert show(config, "mia/heart", diff=True, at=NOW)["compared_with"] is None
+    assert show(config, third.hex(), diff=True, at=NOW)["compared_with"] == first.hex()
+    lines = {str(line["digest"]): line["changed"] for line in inbox(config, at=NOW)["waiting"]}  # type: ignore[attr-defined]
+    assert [len(changed) for changed in lines.values()] == [0, 0, 1]
+
+
+def test_an_analysts_name_before_the_id_finds_their_study_and_an_id_of_two_names_both(
+    folder: Path, release_study: Study
+) -> None:
+    config = config_of(folder)
+    with Site.open(config) as site:
+        ours = offer(site, release_study, submitter="lee")
+        assert site.state.find("heart").digest == ours  # nobody else uses it
+        theirs = offer(site, dataclasses.replace(release_study, title="Another's"), submitter="mia")
+        assert site.state.find("lee/heart").digest == ours
+        assert site.state.find("mia/heart").digest == theirs
+        for name in ("eve/heart", "/heart", "lee/"):
+            with pytest.raises(Misuse, match="this party does not know it"):
+                site.state.find(name)
+        with pytest.raises(Misuse, match="2 studies have this name") as caught:
+            site.state.find("heart")
+        for who, digest in (("lee", ours), ("mia", theirs)):
+            assert f"{who}/heart {digest.hex()[:16]} (awaiting approval)" in caught.value.hint
+
+
+def test_who_submitted_a_study_and_why_it_ended_are_shown_as_the_miners_word_and_the_first_name_stays(
+    folder: Path, release_study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = config_of(folder)
+    with Site.open(config) as site:
+        digest = offer(site, release_study, submitter="lee")
+        offer(site, release_study, submitter="mia", ended="closed by the miner's operator: not agreed")
+        assert site.state.study(digest).task.submitter == "lee"
+    for command in ("show", "status", "inbox"):
+        arguments = ["party", command, *(("heart",) if command == "show" else ()), "--config", str(config.path)]
+        assert main(arguments) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert "submitted by 'lee', by the miner's word" in said
+        told = "why it ended, by the miner's word: closed by the miner's operator: not agreed"
+        assert (told in said) is (command == "status")

@@ -438,7 +438,7 @@ def test_feature_39_it_shows_what_a_running_daemon_has_just_written(
 def test_feature_39_an_older_state_is_not_upgraded_by_looking(folder: Path, visitor: Visitor) -> None:
     with Database(folder / "state") as database:
         database.write("PRAGMA user_version = 3")
-    assert "schema version 3, expected 4" in visitor.page(status=503).text
+    assert "schema version 3, expected 5" in visitor.page(status=503).text
 
 
 def test_feature_39_the_command_serves_until_it_is_ended(folder: Path) -> None:

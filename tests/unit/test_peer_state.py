@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from verticil.party.control import database as database_module
+from verticil.party.control.budget import SHARED
 from verticil.party.control.database import SCHEMA_VERSION, Database
-from verticil.party.control.ledger import SHARED, Ledger, Release
+from verticil.party.control.ledger import Ledger, Release
 from verticil.party.control.policy import Policy
 from verticil.party.control.state import PartyState, Task, stamp
 from verticil.party.peer import lists
@@ -210,6 +211,7 @@ def record(
 ) -> float:
     return ledger.record_shared(
         release,
+        delta=1e-6,
         policy=limits,
         study_digest=study,
         study_id="peers",

@@ -137,6 +137,7 @@ def test_a_study_gets_parameters_once(database, epsilon):
                 fingerprint=b"f" * 32,
                 epsilon=epsilon,
             ),
+            delta=0.0,
             policy=policy,
             study_digest=study,
             study_id="peers",

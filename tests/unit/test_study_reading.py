@@ -353,3 +353,22 @@ def test_every_mode_of_linkage_serves_both_models(tmp_path: Path, mode: str):
         study = read(tmp_path, f'model = "{model}"\n{SMALL}[linkage]\nmode = "{mode}"\n')
         assert (study.model, study.linkage.mode) == (model, mode)
         assert disclosure(mode, model).mode == mode
+
+
+@pytest.mark.parametrize("label", ["=1+1", "@SUM(A1)", "+x", "-", "-1-2", "--3"])
+def test_a_category_that_a_spreadsheet_would_compute_is_refused_in_a_new_study_and_read_in_an_old_one(
+    tmp_path: Path, label: str
+) -> None:
+    with pytest.raises(Misuse, match=r"begins with .* and is no number"):
+        read(tmp_path, SMALL.replace('"c"]', f'"{label}"]'))
+    numbers = read(tmp_path, SMALL.replace('"c"]', '"-3.5", "+2e3", "a=b"]'))
+    ward = numbers.schema[0]
+    old = dataclasses.replace(ward, labels=(*ward.labels[:4], label))
+    schema = dataclasses.replace(numbers.schema, variables=(old, *numbers.schema.variables[1:]))
+    kept = canonical.to_bytes(dataclasses.replace(numbers, schema=schema))
+    assert canonical.from_bytes(kept).schema[0].labels[-1] == label
+
+
+def test_a_column_name_that_a_spreadsheet_would_compute_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Misuse, match="'=ward' begins with '='"):
+        read(tmp_path, SMALL.replace('name = "ward"', 'name = "=ward"'))

@@ -15,7 +15,7 @@ from verticil.cli.party import ConfigOption
 if TYPE_CHECKING:
     from verticil.miner.carried.window import Wish
 
-__all__ = ["miner_export", "miner_import", "party_export", "party_import"]
+__all__ = ["granted", "miner_export", "miner_import", "party_export", "party_import"]
 
 MinerConfigOption = Annotated[Path, typer.Option("--config", help="miner.toml.")]
 OutOption = Annotated[Path, typer.Option(help="File to make.")]
@@ -88,7 +88,7 @@ def miner_export(
     from verticil.miner.carried.window import Wish
 
     wish = Wish(verb="export", file=out, party=party, releases=tuple(release or ()), plain=plain)
-    facts = _granted(config, wish)
+    facts = granted(config, wish)
     if emit(facts, form=form):
         return
     _show_export(facts, f"party '{party}'", "verticil party import FILE")
@@ -103,14 +103,14 @@ def miner_import(
     """Take in what a party without a line sends in a file, as if it called. The daemon may run."""
     from verticil.miner.carried.window import Wish
 
-    facts = _granted(config, Wish(verb="import", file=file, accept_older=accept_older))
+    facts = granted(config, Wish(verb="import", file=file, accept_older=accept_older))
     if emit(facts, form=form):
         return
     _show_import(facts, f"of party '{facts['party']}'")
 
 
-def _granted(config: Path, wish: Wish) -> dict[str, object]:
-    """By the daemon if one holds the state directory, else by a node that is opened for the moment."""
+def granted(config: Path, wish: Wish) -> dict[str, object]:
+    """What the miner does for its operator: by the daemon if one holds the state directory, else by one of the moment."""
     from verticil.miner.carried.once import grant_once
     from verticil.miner.carried.window import ask_the_daemon
     from verticil.miner.config import load_miner

@@ -14,7 +14,7 @@ from verticil.shared.errors import Misuse
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.transport.coordinator import Control, Coordinator
 
-__all__ = ["CertificateOption", "Connection", "FederationOption", "find_study", "open_connection"]
+__all__ = ["CertificateOption", "Connection", "FederationOption", "StudyName", "find_study", "open_connection"]
 
 FederationOption = Annotated[
     Path, typer.Option("--federation", envvar="VERTICIL_FEDERATION", help="federation.toml of the federation.")
@@ -24,6 +24,10 @@ CertificateOption = Annotated[
     typer.Option(
         "--certificate", envvar="VERTICIL_CERTIFICATE", help="Your certificate; its key lies beside it, named .key."
     ),
+]
+StudyName = Annotated[
+    str,
+    typer.Argument(metavar="STUDY", help="Id of the study; ANALYST/ID where several analysts use it; or its digest."),
 ]
 
 
@@ -77,12 +81,13 @@ async def open_connection(federation: Path, certificate: Path) -> AsyncGenerator
 
 
 async def find_study(connection: Connection, study_id: str) -> bytes:
-    """The digest of the newest study with this id that the caller can see.
+    """The digest of the study that the caller can see and means by an id, ANALYST/id or digest.
 
     Raises:
-        Misuse: STUDY_UNKNOWN.
+        Misuse: STUDY_UNKNOWN, none or several.
     """
     from verticil.shared.study.canonical import from_bytes
+    from verticil.shared.study.names import Named, chosen
     from verticil.wire.v1 import control_pb2, coordinator_pb2
 
     if connection.control is not None:
@@ -90,9 +95,16 @@ async def find_study(connection: Connection, study_id: str) -> bytes:
         return reply.study.study_digest
     assert connection.coordinator is not None
     tasks = (await connection.coordinator.poll(coordinator_pb2.PollRequest())).tasks
-    found = [task.study_digest for task in tasks if task.proposal and from_bytes(task.proposal).id == study_id]
-    if not found:
+    told = (task for task in tasks if task.proposal)
+    found = chosen(
+        study_id,
+        (
+            Named(digest=task.study_digest, study_id=from_bytes(task.proposal).id, submitter=task.submitter)
+            for task in told
+        ),
+    )
+    if found is None:
         raise Misuse(
             "STUDY_UNKNOWN", f"no study '{study_id}' with this party", hint="list them with: verticil party status"
         )
-    return found[-1]
+    return found.digest

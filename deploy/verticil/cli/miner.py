@@ -115,3 +115,25 @@ def purge(
         )
     done = "would be deleted now" if dry_run else "deleted"
     console.print(f"{due:>14,} bytes {done}")
+
+
+@app.command(
+    "close", epilog='Example: verticil miner close lee/hearts --reason "not agreed with us" --config miner.toml'
+)
+def close(
+    study: Annotated[str, typer.Argument(metavar="STUDY", help="Id, ANALYST/id or digest of the study.")],
+    reason: Annotated[str, typer.Option(help="For the analyst and the parties to read.")],
+    config: Annotated[Path, typer.Option(help="miner.toml.")] = Path("miner.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """End a study that is not published, for good, as if its analyst withdrew it. The daemon may run."""
+    from verticil.cli.carried import granted
+    from verticil.miner.carried.window import Wish
+
+    facts = granted(config, Wish(verb="close", study=study, reason=reason))
+    if not emit(facts, form=form):
+        text_console().print(
+            f"closed {facts['submitter']}/{facts['study']} ({str(facts['digest'])[:16]}); the daemon deletes what the miner"
+            " holds of it, or, where none runs: verticil miner purge",
+            markup=False,
+        )

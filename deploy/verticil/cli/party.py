@@ -17,7 +17,14 @@ import typer
 from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
 from verticil.cli.linkage import print_alignment
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
-from verticil.cli.party_text import print_columns, print_confirmations, print_counts, print_share
+from verticil.cli.party_text import (
+    print_columns,
+    print_confirmations,
+    print_cost,
+    print_counts,
+    print_share,
+    print_submitter,
+)
 
 __all__ = ["ApproverOption", "ConfigOption", "StudyArgument", "app", "approver_name"]
 
@@ -27,7 +34,7 @@ _LITTLE_ROOM_BYTES = 1 << 20
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="party.toml.")]
 ApproverOption = Annotated[str | None, typer.Option("--as", help="Who decides; default: your login at this host.")]
-StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Id or digest of the study.")]
+StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Id, ANALYST/ID or digest of the study.")]
 
 
 def approver_name(name: str | None) -> str:
@@ -166,6 +173,7 @@ def _print_check(facts: Mapping[str, object], faults: Sequence[Mapping[str, obje
         charged = epsilon_text(facts["epsilon_charged_now"])
         console.print(f"epsilon per person {epsilon_text(facts['epsilon'])}, of which {charged} would be charged now")
         print_share(facts)
+        print_cost(cast("Sequence[Mapping[str, object]]", facts["cost"]))
         print_alignment(cast("Mapping[str, object]", facts["alignment"]))
     for fault in faults:
         console.print(f"[red]{fault['code']}[/] ", end="")
@@ -237,6 +245,9 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
             parties = ", ".join(cast("Sequence[str]", study["parties"]))
             console.print(f"epsilon per person {epsilon_text(study['epsilon'])}; parties {parties}")
             print_share(study)
+        print_submitter(study)
+        if study["ended_words_of_miner"]:
+            console.print(f"why it ended, by the miner's word: {study['ended_words_of_miner']}", markup=False)
         print_confirmations(cast("Sequence[Mapping[str, object]]", study.get("confirmations", ())))
         for objection in cast("Sequence[str]", study.get("objections", ())):
             console.print(f"against it: {objection}", style="red", markup=False)
@@ -252,7 +263,8 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
             console.print(f"{approved}{study['stage']}{progress}{since}", markup=False)
         elif study["state"] == "awaiting_approval":
             console.print(
-                f"{study['approvals']} of {study['approvers_needed']} approvals; next: verticil party show {study['study']}"
+                f"{study['approvals']} of {study['approvers_needed']} approvals;"
+                f" next: verticil party show {str(study['digest'])[:16]}"
             )
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from verticil.cli.linkage import print_alignment
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
 from verticil.cli.party import ApproverOption, ConfigOption, StudyArgument, app, approver_name
-from verticil.cli.party_text import print_columns, print_share
+from verticil.cli.party_text import print_columns, print_cost, print_share, print_submitter
 
 __all__ = ["KeyOption", "app"]
 
@@ -44,12 +44,13 @@ def inbox(config: ConfigOption = Path("party.toml"), form: FormatOption = Format
         console.print(f"[bold]{facts['party']}[/]  nothing waits for you")
     for study in waiting:
         console.print(f"[bold]{study['study']}[/]  {str(study['digest'])[:16]}  waits for your {study['waits_for']}")
+        print_submitter(study, indent="  ")
         if "title" in study:
             console.print(f"  {study['title']}: {study['purpose']}", markup=False)
             columns = ", ".join(cast("Sequence[str]", study["columns"])) or "none"
             recipients = ", ".join(cast("Sequence[str]", study["recipients"])) or "nobody"
             console.print(f"  columns: {columns}   recipients: {recipients}   until {study['expires']}", markup=False)
-            _print_cost(cast("Sequence[Mapping[str, object]]", study["cost"]), indent="  ")
+            print_cost(cast("Sequence[Mapping[str, object]]", study["cost"]), indent="  ")
             if changed := cast("Sequence[str]", study["changed"]):
                 console.print(f"  changed since the last study of this id in {len(changed)} places: show --diff last")
         for objection in cast("Sequence[str]", study["objections"]):
@@ -78,6 +79,7 @@ def show(
     console = text_console()
     alignment = cast("Mapping[str, object]", facts["alignment"])
     console.print(f"[bold]{facts['study']}[/]  {facts['digest']}")
+    print_submitter(facts)
     console.print(f"{facts['title']}: {facts['purpose']}", markup=False)
     parties = ", ".join(cast("Sequence[str]", facts["parties"]))
     console.print(
@@ -99,7 +101,7 @@ def show(
     for sentence in cast("Sequence[str]", facts["quorum_words"]):
         console.print(sentence, markup=False)
     print_alignment(alignment)
-    _print_cost(cast("Sequence[Mapping[str, object]]", facts["cost"]), indent="")
+    print_cost(cast("Sequence[Mapping[str, object]]", facts["cost"]))
     if diff is not None:
         _print_changes(facts)
     for objection in cast("Sequence[str]", facts["objections"]):
@@ -115,16 +117,6 @@ def _print_changes(facts: Mapping[str, object]) -> None:
     console.print(f"\nsince {str(facts['compared_with'])[:16]}, {which}:", markup=False)
     for line in cast("Sequence[str]", facts["changes"]):
         console.print(f"  {line}", markup=False)
-
-
-def _print_cost(cost: Sequence[Mapping[str, object]], *, indent: str) -> None:
-    for row in cost:
-        text_console().print(
-            f"{indent}data set {row['dataset']}: epsilon {epsilon_text(row['epsilon'])} for each person; lifetime sum"
-            f" {epsilon_text(row['lifetime_before'])} now, at most {epsilon_text(row['lifetime_after_at_most'])} after it,"
-            f" of {epsilon_text(row['lifetime_limit'])}",
-            markup=False,
-        )
 
 
 @app.command("preview", epilog="Example: verticil party preview hearts --out preview --config party.toml")

@@ -60,6 +60,13 @@ def ledger(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
             f" {epsilon_text(item['epsilon_lifetime_limit'])} per person spent,"
             f" {_at_least(item['epsilon_remaining'])} left"
         )
+        if item["epsilon_kept"]:
+            kept = epsilon_text(item["epsilon_kept"])
+            console.print(f"data set {item['dataset']}: epsilon {kept} of that is kept for studies under way")
+        if item["delta_spent"]:
+            console.print(
+                f"data set {item['dataset']}: delta {item['delta_spent']:g} of {item['delta_lifetime_limit']:g} spent"
+            )
         if infinite := cast("Sequence[str]", item["infinite"]):
             console.print(f"  besides, without any bound: {'; '.join(infinite)}", markup=False)
 

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from verticil.cli.output import epsilon_text, text_console
 
-__all__ = ["print_columns", "print_confirmations", "print_counts", "print_share"]
+__all__ = ["print_columns", "print_confirmations", "print_cost", "print_counts", "print_share", "print_submitter"]
 
 
 def print_confirmations(confirmations: Sequence[Mapping[str, object]]) -> None:
@@ -26,6 +26,27 @@ def print_confirmations(confirmations: Sequence[Mapping[str, object]]) -> None:
             f"'{item['peer']}' signed that it deleted {columns} columns{parameters} at {item['deleted_at']}{stays}",
             markup=False,
         )
+
+
+def print_cost(cost: Sequence[Mapping[str, object]], *, indent: str = "") -> None:
+    """What a study costs each data set of its lifetime budget, before and at most after it."""
+    for row in cost:
+        text_console().print(
+            f"{indent}data set {row['dataset']}: epsilon {epsilon_text(row['epsilon'])} for each person; lifetime sum"
+            f" {epsilon_text(row['lifetime_before'])} now, at most {epsilon_text(row['lifetime_after_at_most'])} after it,"
+            f" of {epsilon_text(row['lifetime_limit'])}",
+            markup=False,
+        )
+        if row["delta"]:
+            text_console().print(
+                f"{indent}data set {row['dataset']}: delta {row['delta']:g}; lifetime sum {row['delta_before']:g} now,"
+                f" {row['delta_after_at_most']:g} after it, of {_delta_text(row['delta_limit'])}",
+                markup=False,
+            )
+
+
+def _delta_text(delta: object) -> str:
+    return "∞" if delta is None else f"{delta:g}"
 
 
 def print_counts(columns: Sequence[Mapping[str, object]]) -> None:
@@ -65,6 +86,12 @@ def print_columns(columns: Sequence[Mapping[str, object]]) -> None:
             "two-level: epsilon is that of both responses together; the group is randomized too, nothing leaves exactly",
             style="dim",
         )
+
+
+def print_submitter(study: Mapping[str, object], *, indent: str = "") -> None:
+    """Which analyst submitted a study, where the miner says so."""
+    if study["submitter_by_miner"] is not None:
+        text_console().print(f"{indent}submitted by '{study['submitter_by_miner']}', by the miner's word", markup=False)
 
 
 def print_share(facts: Mapping[str, object]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verticil.cli.connection import CertificateOption, FederationOption, find_study, open_connection
+from verticil.cli.connection import CertificateOption, FederationOption, StudyName, find_study, open_connection
 from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.cli.study_status import revocations
 from verticil.shared.errors import Misuse
@@ -38,7 +38,7 @@ class SamplingChoice(StrEnum):
     epilog="Example: verticil release fetch hearts --out hearts --federation federation.toml --certificate lee.crt",
 )
 def fetch(
-    study_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the study.")],
+    study_id: StudyName,
     out: Annotated[Path, typer.Option(help="Folder to make.")],
     federation: FederationOption = Path("federation.toml"),
     certificate: CertificateOption = Path("analyst.crt"),

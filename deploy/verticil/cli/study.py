@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from verticil.cli.connection import CertificateOption, FederationOption, find_study, open_connection
+from verticil.cli.connection import CertificateOption, FederationOption, StudyName, find_study, open_connection
 from verticil.cli.linkage import print_alignment
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
-from verticil.cli.study_status import print_summary, revocations, summary_payload, watch
+from verticil.cli.study_status import called, print_summary, revocations, summary_payload, watch
 from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.errors import Misuse
 from verticil.shared.study.states import State, is_final
@@ -261,7 +261,7 @@ def submit(
     "status", epilog="Example: verticil study status hearts --watch --federation federation.toml --certificate lee.crt"
 )
 def status(
-    study_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the study.")],
+    study_id: StudyName,
     follow: Annotated[
         bool, typer.Option("--watch", help="Show every change until it is published or has ended.")
     ] = False,
@@ -323,7 +323,7 @@ def list_studies(
         console.print("no studies yet; submit one with: verticil study submit FILE")
     for study in studies:
         console.print(
-            f"{study.study_id:30} {State(study.state).words:18} {study.study_digest.hex()[:12]}  {study.title}",
+            f"{called(study):30} {State(study.state).words:18} {study.study_digest.hex()[:12]}  {study.title}",
             markup=False,
         )
         for line in revocations(study):
@@ -334,7 +334,7 @@ def list_studies(
     "cancel", epilog="Example: verticil study cancel hearts --federation federation.toml --certificate lee.crt"
 )
 def cancel(
-    study_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the study.")],
+    study_id: StudyName,
     federation: FederationOption = Path("federation.toml"),
     certificate: CertificateOption = Path("analyst.crt"),
     form: FormatOption = Format.text,

@@ -20,7 +20,17 @@ from verticil.shared.study.states import State
 if TYPE_CHECKING:
     from verticil.wire.v1.control_pb2 import PartyStatus, StudySummary
 
-__all__ = ["LineWatch", "Watch", "age_text", "print_summary", "revocations", "summary_payload", "watch", "why"]
+__all__ = [
+    "LineWatch",
+    "Watch",
+    "age_text",
+    "called",
+    "print_summary",
+    "revocations",
+    "summary_payload",
+    "watch",
+    "why",
+]
 
 _DONE: Final = "ok"
 _NOTHING: Final = "-"
@@ -36,6 +46,11 @@ def age_text(seconds: int) -> str:
         if seconds >= size:
             return f"{seconds // size} {unit}"
     return f"{seconds} s"
+
+
+def called(study: StudySummary) -> str:
+    """What people call a study: ANALYST/id, where the miner says who submitted it."""
+    return f"{study.submitter}/{study.study_id}" if study.submitter else study.study_id
 
 
 def _online(party: PartyStatus) -> str:
@@ -95,6 +110,7 @@ def summary_payload(study: StudySummary) -> dict[str, object]:
     failure = study.failure
     return {
         "id": study.study_id,
+        "submitter": study.submitter or None,
         "digest": study.study_digest.hex(),
         "effective_digest": study.effective_digest.hex() or None,
         "state": State(study.state).words,
@@ -143,7 +159,7 @@ def revocations(study: StudySummary) -> list[str]:
 
 
 def _rendered(study: StudySummary) -> RenderableType:
-    parts: list[RenderableType] = [Text.assemble((study.study_id, "bold"), f"  {_state(study)}")]
+    parts: list[RenderableType] = [Text.assemble((called(study), "bold"), f"  {_state(study)}")]
     parts.append(Text(f"digest {study.study_digest.hex()}", style="dim"))
     if study.deadline:
         parts.append(Text(f"every party's part must be there by {study.deadline}", style="dim"))

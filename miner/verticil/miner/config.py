@@ -27,12 +27,16 @@ class Limits:
         max_concurrent_uploads: streams that are received at the same time; others wait.
         disk_reserve_bytes: free space that no upload may touch.
         max_relay_bytes: memory for sealed envelopes on their way from party to party; 0: nothing is relayed.
+        max_open_studies_per_analyst: studies of one analyst that have not ended.
+        max_daily_studies_per_analyst: studies that one analyst submits within 24 hours.
     """
 
     max_bytes_per_study: int = 4_294_967_296
     max_concurrent_uploads: int = 8
     disk_reserve_bytes: int = 1_073_741_824
     max_relay_bytes: int = 268_435_456
+    max_open_studies_per_analyst: int = 20
+    max_daily_studies_per_analyst: int = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +127,12 @@ def load_miner(path: Path) -> MinerConfig:
             max_concurrent_uploads=_bounded(limits, "max_concurrent_uploads", _LIMITS.max_concurrent_uploads, 1, 1024),
             disk_reserve_bytes=_bounded(limits, "disk_reserve_bytes", _LIMITS.disk_reserve_bytes, 0, 2**50),
             max_relay_bytes=_bounded(limits, "max_relay_bytes", _LIMITS.max_relay_bytes, 0, 2**40),
+            max_open_studies_per_analyst=_bounded(
+                limits, "max_open_studies_per_analyst", _LIMITS.max_open_studies_per_analyst, 1, 1_000_000
+            ),
+            max_daily_studies_per_analyst=_bounded(
+                limits, "max_daily_studies_per_analyst", _LIMITS.max_daily_studies_per_analyst, 1, 1_000_000
+            ),
         ),
         workers=Workers(
             processes=_bounded(workers, "processes", _WORKERS.processes, 1, 256),

@@ -62,6 +62,8 @@ max_bytes_per_study = 4294967296
 max_concurrent_uploads = 8
 disk_reserve_bytes = 1073741824
 max_relay_bytes = 268435456            # memory for sealed messages between parties that cannot be dialled; 0: none
+max_open_studies_per_analyst = 20      # that have not ended
+max_daily_studies_per_analyst = 50     # submitted within 24 hours
 
 [workers]
 processes = 1
@@ -116,11 +118,17 @@ async def run_miner(
         seed_derived=seed_derived,
         revocations=revocations,
     )
+    metrics, refusals, audit = Metrics(), Refusals(), MinerAudit(config.state_directory)
     desk = CarriedDesk(
-        config, node, authority=credentials.ca_pem, signer=signer, revocations=revocations, clock=node.session.clock
+        config,
+        node,
+        authority=credentials.ca_pem,
+        signer=signer,
+        revocations=revocations,
+        clock=node.session.clock,
+        audit=audit,
     )
     followed = FollowedCredentials(credentials, config.federation)
-    metrics, refusals, audit = Metrics(), Refusals(), MinerAudit(config.state_directory)
     metrics.read(
         functools.partial(miner_gauges, node.session, node.presence, node.relay, config.state_directory, followed)
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, cast
 
-from verticil.party.control.policy import MAX_OPEN_STUDIES, MINIMUM_DIFFERENCE, SHARE_DELTA, Policy
+from verticil.party.control.policy import DELTA_STUDIES, MAX_OPEN_STUDIES, MINIMUM_DIFFERENCE, SHARE_DELTA, Policy
 from verticil.party.decision.approvers import public_key_from
 from verticil.party.decision.rules import Rule
 from verticil.party.records.source import ColumnRule, DatasetRule
@@ -226,6 +226,7 @@ def _policy(table: Table, with_keys: tuple[str, ...]) -> Policy:
     if approvers and (strangers := [name for name in with_keys if name not in approvers]):
         hint = "name the same people there, or leave policy.approvers out: [[approver]] says who they are"
         table.fail("approvers", f"'{strangers[0]}' has a key in [[approver]] and is not among them", hint=hint)
+    share_delta = _limit(table, "max_share_delta") if table.has("max_share_delta") else SHARE_DELTA
     policy = Policy(
         approval=cast(
             "Literal['manual', 'rules', 'auto']", table.choice("approval", ("manual", "rules", "auto"), "manual")
@@ -251,7 +252,10 @@ def _policy(table: Table, with_keys: tuple[str, ...]) -> Policy:
         max_share_epsilon=_limit(
             table, "max_share_epsilon" if table.has("max_share_epsilon") else "max_epsilon_per_column"
         ),
-        max_share_delta=_limit(table, "max_share_delta") if table.has("max_share_delta") else SHARE_DELTA,
+        max_share_delta=share_delta,
+        max_delta_lifetime=(
+            _limit(table, "max_delta_lifetime") if table.has("max_delta_lifetime") else DELTA_STUDIES * share_delta
+        ),
         minimum_difference=_at_least(table, "minimum_difference", 0, MINIMUM_DIFFERENCE),
         on_small_difference=cast(
             "Literal['warn', 'refuse']", table.choice("on_small_difference", ("warn", "refuse"), "refuse")

@@ -281,6 +281,7 @@ def study_status(config: PartyConfig, record: StudyRecord) -> Facts:
         "approvers_needed": config.policy.approvers_needed,
         "common_records": record.n_common,
         "failure": None,
+        "ended_words_of_miner": record.task.ended_words or None,
     }
     if record.failure is not None:
         error = record.failure
@@ -351,6 +352,7 @@ allow_infinite = []                      # variables that may be sent with schem
 allow_exact_parameters = false           # between peers: may parameters be shared that are exact functions of this table
 # max_share_epsilon = 3.0                # between peers: of the noise on what is shared besides columns; if absent as per column
 # max_share_delta = 1e-6                 # and its delta
+max_delta_lifetime = 1e-5                # between peers: of this data set, over everything that is ever shared
 minimum_common_records = 1000
 minimum_difference = 100                 # people by which a study must differ from an earlier one about nearly the same people
 on_small_difference = "refuse"           # refuse | warn

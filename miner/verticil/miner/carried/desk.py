@@ -1,4 +1,4 @@
-"""``verticil miner import`` and ``verticil miner export``: the miner's side of files that are carried.
+"""``verticil miner import``, ``export`` and ``close``: files that are carried, and what else the operator has the daemon do.
 
 Promises
 - What a bundle asks for is done by the service that answers calls (`MinerNode.carried`), under the identity of the certificate
@@ -19,6 +19,7 @@ from verticil.miner.carried.answers import fill
 from verticil.miner.carried.requests import replay
 from verticil.miner.config import MinerConfig
 from verticil.miner.service.node import MinerNode
+from verticil.miner.storage.audit import MinerAudit
 from verticil.shared.carried.arrival import receive
 from verticil.shared.carried.bundle import pack, unpack
 from verticil.shared.carried.cover import Cover
@@ -31,6 +32,7 @@ from verticil.shared.errors import Misuse
 from verticil.shared.identity.identity import Identity, Role, is_name
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.relay.sealing import load_sealing_key
+from verticil.shared.study.names import chosen
 from verticil.shared.study.states import State
 from verticil.shared.transport.access import Revocations
 from verticil.shared.transport.errors_on_wire import from_detail
@@ -53,6 +55,7 @@ class CarriedDesk:
         signer: signs statements.
         revocations: the deny-list.
         clock: UTC now.
+        audit: where what the operator does is written down.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class CarriedDesk:
         signer: SigningKey,
         revocations: Revocations,
         clock: Callable[[], dt.datetime],
+        audit: MinerAudit,
     ) -> None:
         self._config = config
         self._node = node
@@ -71,6 +75,7 @@ class CarriedDesk:
         self._signer = signer
         self._revocations = revocations
         self._clock = clock
+        self._audit = audit
         self._one = asyncio.Lock()
 
     async def take_in(self, file: Path, *, accept_older: bool = False) -> Facts:
@@ -194,6 +199,35 @@ class CarriedDesk:
                 "studies": self._stages(party),
             }
 
+    async def close(self, name: str, reason: str) -> Facts:
+        """Close a study for the operator; what the miner holds of it is deleted, by the daemon.
+
+        Args:
+            name: id, ANALYST/id or digest.
+            reason: for everybody to read.
+
+        Raises:
+            Misuse: STUDY_UNKNOWN, none or several; STUDY_OVER; USAGE.
+            DataFault: DISK_FULL and others of this machine.
+        """
+
+        def close() -> Facts:
+            at = self._clock()
+            record = self._node.submissions.close(self._digest(name), reason)
+            detail = f"{record.submitter}/{record.study_id} {record.digest.hex()}: {reason.strip()}"
+            self._audit.record("study-closed", at, who="operator", detail=detail)
+            return {
+                "study": record.study_id,
+                "digest": record.digest.hex(),
+                "submitter": record.submitter,
+                "state": State(self._node.session.state(record)).name.lower(),
+                "reason": reason.strip(),
+            }
+
+        facts = await asyncio.to_thread(close)
+        self._node.changes.notify()
+        return facts
+
     # ---- pieces
 
     def _as(self, identity: Identity) -> InMemoryCoordinator:
@@ -210,12 +244,10 @@ class CarriedDesk:
         return folder
 
     def _digest(self, name: str) -> bytes:
-        catalogue = self._node.catalogue
-        for digest in catalogue.versions():
-            record = self._node.session.record(digest)
-            if name in {record.study_id, digest.hex()} or (len(name) >= 8 and digest.hex().startswith(name)):
-                return digest
-        raise Misuse("STUDY_UNKNOWN", f"study '{name[:80]}': is not here", hint="verticil study list")
+        found = chosen(name, self._node.catalogue.submissions.names())
+        if found is None:
+            raise Misuse("STUDY_UNKNOWN", f"study '{name[:80]}': is not here", hint="verticil study list")
+        return found.digest
 
     def _stages(self, party: str) -> list[Facts]:
         session = self._node.session

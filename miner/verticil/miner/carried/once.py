@@ -1,4 +1,4 @@
-"""Taking a bundle in, or making one, where no daemon runs: the node is opened for the moment, and does not serve or learn.
+"""Import, export and closure where no daemon runs: the node is opened for the moment, and does not serve or learn.
 
 What a bundle brings waits on the disk until the daemon is started, as if it had been stopped in between.
 """
@@ -9,6 +9,7 @@ from verticil.miner.carried.desk import CarriedDesk, Facts
 from verticil.miner.carried.window import Wish, grant
 from verticil.miner.config import MinerConfig
 from verticil.miner.service.node import MinerNode
+from verticil.miner.storage.audit import MinerAudit
 from verticil.miner.work.learning import InlineLearning
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import load_credentials, utc_now
@@ -41,7 +42,13 @@ async def grant_once(config: MinerConfig, wish: Wish) -> Facts:
     )
     try:
         desk = CarriedDesk(
-            config, node, authority=credentials.ca_pem, signer=signer, revocations=revocations, clock=utc_now
+            config,
+            node,
+            authority=credentials.ca_pem,
+            signer=signer,
+            revocations=revocations,
+            clock=utc_now,
+            audit=MinerAudit(config.state_directory),
         )
         return await grant(desk, wish)
     finally:

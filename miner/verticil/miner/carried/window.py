@@ -1,4 +1,4 @@
-"""How ``verticil miner import`` and ``export`` reach the desk: of the running daemon, or of a node opened for the moment.
+"""How ``verticil miner import | export | close`` reach the desk: of the running daemon, or of a node opened for the moment.
 
 Only one process may work on a state directory. While the daemon runs, a command leaves a folder in ``state/carried/window`` with
 what it wants and, for an import, a copy of the bundle; the daemon looks there twice a second, does it, and leaves the reply (and
@@ -44,22 +44,27 @@ class Wish:
     """What a command wants.
 
     Attributes:
-        verb: ``import`` or ``export``.
-        file: to read, or to make.
+        verb: ``import``, ``export`` or ``close``.
+        file: to read, or to make; nothing of a closure.
         party, releases, plain: of an export.
         accept_older: of an import.
+        study, reason: of a closure.
     """
 
     verb: str
-    file: Path
+    file: Path = Path()
     party: str = ""
     releases: tuple[str, ...] = ()
     plain: bool = False
     accept_older: bool = False
+    study: str = ""
+    reason: str = ""
 
 
 async def grant(desk: CarriedDesk, wish: Wish) -> Facts:
     """Do it; raises as `CarriedDesk`."""
+    if wish.verb == "close":
+        return await desk.close(wish.study, wish.reason)
     if wish.verb == "import":
         return await desk.take_in(wish.file, accept_older=wish.accept_older)
     return await desk.hand_out(wish.party, wish.file, releases=wish.releases, plain=wish.plain)
@@ -107,6 +112,8 @@ class Window:
                 releases=tuple(cast("list[str]", said["releases"])),
                 plain=bool(said["plain"]),
                 accept_older=bool(said["accept_older"]),
+                study=cast("str", said.get("study", "")),
+                reason=cast("str", said.get("reason", "")),
             )
             reply: Facts = await grant(self._desk, wish)
         except VerticilError as error:
@@ -147,6 +154,8 @@ def ask_the_daemon(state_directory: Path, wish: Wish, *, sleep: Callable[[float]
             "releases": list(wish.releases),
             "plain": wish.plain,
             "accept_older": wish.accept_older,
+            "study": wish.study,
+            "reason": wish.reason,
         }
         replace_file(folder / _WISH, json.dumps(said).encode("utf-8"), part=folder / ".wish.part")
         reply = _reply(folder, sleep)

@@ -5,8 +5,9 @@ each party sends its pseudonym list (or what its mode of linkage has in its plac
 people are found; each party confirms the common list; with the last confirmation each party sends its own units; with the last
 unit the study is learned and, where the study asks for it once enough parties have countersigned the release, published. A call
 that comes too early is NOT_READY, one that comes after the end says how the study ended, one that repeats what is done already
-succeeds. A party's failure, a denial, a revocation, the analyst's withdrawal or the last valid day ends a study that is not
-published. A declared quorum goes on without parties that are missing at the deadline (`quorum`).
+succeeds. A party's failure, a denial, a revocation, the analyst's withdrawal, the miner's operator (`submission`) or the last
+valid day ends a study that is not published. A declared quorum goes on without parties that are missing at the deadline
+(`quorum`).
 
 Every rule reads durable facts and adds at most one fact per transaction, so a restart needs no recovery: the same rules
 applied to the same facts go on where they stopped. All functions block.
@@ -37,9 +38,8 @@ from verticil.shared.study.states import Facts, State, derive, is_final
 from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
 from verticil.wire.v1 import common_pb2
 
-__all__ = ["MAX_PROPOSAL_BYTES", "Session", "timestamp", "withdrawn_text"]
+__all__ = ["Session", "timestamp", "withdrawn_text"]
 
-MAX_PROPOSAL_BYTES: Final = 1_048_576
 MAX_EFFECTIVE_BYTES: Final = 2_097_152
 """Proposal and effective study of one task must fit into one message of 4 MiB."""
 _MAX_REASON: Final = 500
@@ -64,6 +64,8 @@ def withdrawn_text(record: StudyRecord) -> str:
     revoked = "; ".join(
         f"revoked by party '{name}': {item.reason}" for name, item in sorted(record.revocations.items())
     )
+    if record.closure is not None:
+        return f"closed by the miner's operator: {record.closure.reason}"
     return revoked or "withdrawn by the analyst"
 
 
@@ -271,50 +273,6 @@ class Session:
             )
 
     # -- the analyst ---------------------------------------------------------------------------------------------------------
-
-    def submit(self, analyst: str, proposal: bytes) -> bytes:
-        """Record a proposal; the same bytes again are the same study.
-
-        Returns:
-            The study's digest.
-
-        Raises:
-            PeerFault: MESSAGE_INVALID, not a study in canonical form.
-            Refusal: STUDY_EXPIRED.
-            Misuse: STUDY_EXISTS, another study with this id is under way; STUDY_UNSUPPORTED, a study between peers.
-        """
-        if len(proposal) > MAX_PROPOSAL_BYTES:
-            raise PeerFault("MESSAGE_INVALID", f"study: {len(proposal)} bytes, expected at most {MAX_PROPOSAL_BYTES}")
-        study = canonical.from_bytes(proposal)
-        if study.model == "peer":
-            raise Misuse(
-                "STUDY_UNSUPPORTED",
-                f"study '{study.id}': has model 'peer', expected 'central': no miner carries it out",
-                hint="the operators load the study at their parties: verticil party load STUDY.toml",
-            )
-        digest = canonical.digest(study)
-        with self._deciding:
-            self._add_study(study, digest, proposal, analyst)
-        return digest
-
-    def _add_study(self, study: Study, digest: bytes, proposal: bytes, analyst: str) -> None:
-        if self.catalogue.study(digest) is None:
-            if study.expired(self.clock().astimezone(dt.UTC).date()):
-                raise Refusal(
-                    "STUDY_EXPIRED",
-                    f"study '{study.id}': its last valid day was {study.expires.isoformat()}",
-                    hint="give 'expires' a later day and submit again",
-                )
-            newest = self.catalogue.newest(study.id)
-            if newest is not None and not is_final(self.state(self.record(newest))):
-                raise Misuse(
-                    "STUDY_EXISTS",
-                    f"study '{study.id}': another study with this id is under way (digest {newest.hex()})",
-                    hint="cancel it first, or choose another id",
-                )
-            self.catalogue.add_study(
-                digest, study_id=study.id, proposal=proposal, submitter=analyst, at=timestamp(self.clock())
-            )
 
     def cancel(self, analyst: str, digest: bytes) -> None:
         """Withdraw a study that is not published; one that has ended stays as it is.

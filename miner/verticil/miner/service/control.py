@@ -19,6 +19,7 @@ from collections.abc import AsyncGenerator, Callable
 from verticil.miner.rules.quorum import left_out
 from verticil.miner.rules.session import Session, timestamp
 from verticil.miner.rules.standing import deadline, reporting_party
+from verticil.miner.rules.submission import Submissions
 from verticil.miner.service.coordinator import MAX_WAIT_SECONDS, end_of
 from verticil.miner.service.presence import Changes, Presence
 from verticil.miner.service.release import release_parts
@@ -26,6 +27,7 @@ from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import StudyRecord
 from verticil.shared.errors import Misuse
 from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.study.names import chosen, fits
 from verticil.shared.study.states import State, is_final
 from verticil.wire.v1 import common_pb2, control_pb2
 
@@ -45,6 +47,7 @@ class Control:
 
     Args:
         session: the rules.
+        submissions: takes studies in.
         changes: wakes those who wait, and is told of changes.
         presence: leases and progress.
         detail: stage of estimation and search of a study, for people; empty when it does not run.
@@ -53,12 +56,14 @@ class Control:
     def __init__(
         self,
         session: Session,
+        submissions: Submissions,
         changes: Changes,
         presence: Presence,
         *,
         detail: Callable[[bytes], str] = lambda _digest: "",
     ) -> None:
         self._session = session
+        self._submissions = submissions
         self._changes = changes
         self._presence = presence
         self._detail = detail
@@ -69,7 +74,7 @@ class Control:
         """Record a proposal. The same bytes again name the same study, in the state in which it is."""
 
         def submit() -> control_pb2.SubmitStudyReply:
-            digest = self._session.submit(identity.name, request.proposal)
+            digest = self._submissions.submit(identity.name, request.proposal)
             state = self._session.state(self._session.record(digest))
             return control_pb2.SubmitStudyReply(study_digest=digest, state=_wire_state(state))
 
@@ -81,15 +86,13 @@ class Control:
         """Where a study stands; with ``wait_seconds``, once its version is not the known one, or after that time.
 
         Raises:
-            Misuse: STUDY_UNKNOWN.
+            Misuse: STUDY_UNKNOWN, none or several.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + min(request.wait_seconds, MAX_WAIT_SECONDS)
 
         def look() -> control_pb2.StudySummary:
-            digest = request.study_digest or self._session.catalogue.newest(request.study_id)
-            if digest is None:
-                raise _unknown()
+            digest = request.study_digest or self._find(request.study_id, identity)
             return self._shown(self._session.record(digest), identity)
 
         while True:
@@ -142,6 +145,18 @@ class Control:
             async for part in parts:
                 yield part
 
+    def _find(self, name: str, identity: Identity) -> bytes:
+        """The digest of the study that the caller means, of those that they are told of."""
+        told = [
+            study
+            for study in self._session.catalogue.submissions.names()
+            if fits(name, study) and self._is_told_of(self._session.record(study.digest), identity)
+        ]
+        found = chosen(name, told, caller=identity.name if identity.role is Role.ANALYST else "")
+        if found is None:
+            raise _unknown()
+        return found.digest
+
     def _is_told_of(self, record: StudyRecord, identity: Identity) -> bool:
         return identity.role is not Role.CONSUMER or self._session.state(record) is State.PUBLISHED
 
@@ -158,6 +173,7 @@ class Control:
         summary = control_pb2.StudySummary(
             study_id=record.study_id,
             study_digest=record.digest,
+            submitter=record.submitter,
             version=record.version,
             state=_wire_state(state),
             title=study.title,

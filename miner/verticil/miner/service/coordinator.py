@@ -163,6 +163,7 @@ class Coordinator:
             alignment_confirmed=party in record.confirmed,
             units_received=[unit for unit in units if unit in record.columns],
             review_manifest_sha256=record.review_manifest if state is State.REVIEW else b"",
+            submitter=record.submitter,
         )
         detail = end_of(record, state)
         if detail is not None:
@@ -181,6 +182,7 @@ class Coordinator:
             state=common_pb2.StudyState.ValueType(State.FAILED.value),
             proposal=record.proposal,
             failure=to_detail(refusal),
+            submitter=record.submitter,
         )
 
     async def Report(self, identity: Identity, request: coordinator_pb2.ReportRequest) -> coordinator_pb2.ReportReply:

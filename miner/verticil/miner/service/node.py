@@ -23,6 +23,7 @@ from typing import Self
 
 from verticil.miner.config import Limits
 from verticil.miner.rules.session import Session
+from verticil.miner.rules.submission import Submissions
 from verticil.miner.service.control import Control
 from verticil.miner.service.coordinator import Coordinator
 from verticil.miner.service.presence import Changes, Presence
@@ -103,6 +104,7 @@ class MinerNode:
             clock=clock,
             revocations=revocations,
         )
+        self.submissions = Submissions(self.session, limits)
         self.changes = Changes()
         presence = Presence(monotonic=monotonic, first_epoch=int(clock().timestamp()) << 20)
         self.conductor = Conductor(
@@ -141,7 +143,7 @@ class MinerNode:
         self.coordinator = serving(presence)
         # The same rules and facts. Leases of its own: a party whose files are carried here is not online.
         self.carried = serving(Presence(monotonic=monotonic))
-        self.control = Control(self.session, self.changes, presence, detail=self.conductor.detail)
+        self.control = Control(self.session, self.submissions, self.changes, presence, detail=self.conductor.detail)
         self.presence = presence
         self._work: tuple[asyncio.Task[None], ...] = ()
 

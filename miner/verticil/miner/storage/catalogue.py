@@ -15,12 +15,13 @@ import sqlite3
 import threading
 from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from verticil.miner.storage.absences import ABSENCE_SCHEMA, AbsenceTable
 from verticil.miner.storage.deletions import DELETION_SCHEMA, UNSTATED, DeletionTable
 from verticil.miner.storage.linkage_table import LINKAGE_SCHEMA, LinkageTable
 from verticil.miner.storage.records import (
+    Closure,
     Failure,
     ReleaseFile,
     Revocation,
@@ -32,6 +33,7 @@ from verticil.miner.storage.records import (
 from verticil.miner.storage.reviews import REVIEW_SCHEMA, ReviewTable
 from verticil.miner.storage.scores import SCORE_SCHEMA, ScoreTable
 from verticil.miner.storage.store import full_disk_is_an_error
+from verticil.miner.storage.submissions import SUBMISSION_SCHEMA, SubmissionTable
 from verticil.miner.storage.uploads import UploadTable
 from verticil.shared.durable import commit
 from verticil.shared.errors import DataFault
@@ -39,8 +41,8 @@ from verticil.shared.errors import DataFault
 __all__ = ["SCHEMA_VERSION", "Catalogue"]
 
 SCHEMA_VERSION: Final = 5
-"""Version 2 has the tables for scores besides, version 3 those for deletions, reviews and linkage, version 4 for sub-models; an
-older file gets them."""
+"""Version 2 has the tables for scores besides, version 3 those for deletions, reviews and linkage, version 4 for sub-models,
+version 5 for what operators closed; an older file gets them."""
 _SCHEMA: Final = """
 CREATE TABLE study (
   sequence INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, study_id TEXT NOT NULL, version INTEGER NOT NULL,
@@ -70,7 +72,7 @@ CREATE TABLE release_file (study BLOB, path TEXT, size INTEGER NOT NULL, sha256 
   PRIMARY KEY (study, path)) WITHOUT ROWID;
 """
 
-_VERSION_5: Final = ""
+_VERSION_5: Final = SUBMISSION_SCHEMA
 
 
 def _signature(row: sqlite3.Row) -> StoredSignature:
@@ -111,6 +113,7 @@ class Catalogue:
         reviews: releases that wait for countersignatures.
         linkage: row orders and blinded lists.
         absences: what became of studies without all of their parties.
+        submissions: whose the studies are.
         uploads: artifacts in transit.
 
     Args:
@@ -130,6 +133,7 @@ class Catalogue:
         self.reviews = ReviewTable(self._transaction, self._grow)
         self.linkage = LinkageTable(self._transaction)
         self.absences = AbsenceTable(self._transaction, self._grow)
+        self.submissions = SubmissionTable(self._transaction, self._grow)
         self.uploads = UploadTable(self._connection, self._lock, self._transaction, self._grow)
         try:
             with full_disk_is_an_error(str(path)):
@@ -225,13 +229,6 @@ class Catalogue:
             rows = self._connection.execute("SELECT digest, version FROM study ORDER BY sequence").fetchall()
         return {row["digest"]: row["version"] for row in rows}
 
-    def newest(self, study_id: str) -> bytes | None:
-        """Digest of the newest study with this id."""
-        with self._lock:
-            query = "SELECT digest FROM study WHERE study_id = ? ORDER BY sequence DESC LIMIT 1"
-            row = self._connection.execute(query, (study_id,)).fetchone()
-        return None if row is None else cast("bytes", row["digest"])
-
     def with_effective(self, effective_digest: bytes) -> tuple[bytes, ...]:
         """Digests of the studies with this effective study, newest first (a proposal may equal what another became)."""
         with self._lock:
@@ -286,6 +283,7 @@ class Catalogue:
                 declined={r["party"]: r["reason"] for r in rows("declined")},
                 sub_model=next(map(_signature, rows("sub_model")), None),
                 decided_at=next((r["decided_at"] for r in rows("sub_model")), None),
+                closure=next((Closure(reason=r["reason"], closed_at=r["closed_at"]) for r in rows("closure")), None),
             )
 
     # -- the study's life ----------------------------------------------------------------------------------------------------

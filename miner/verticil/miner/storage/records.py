@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 __all__ = [
+    "Closure",
     "Failure",
     "ReleaseFile",
     "Revocation",
@@ -115,6 +116,14 @@ class Revocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Closure:
+    """The miner's operator closed a study: what the person wrote, and when (ISO 8601)."""
+
+    reason: str
+    closed_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StudyRecord:
     """Everything the miner durably knows of one study.
 
@@ -135,6 +144,7 @@ class StudyRecord:
         published_at: ISO 8601; None before.
         linkage_removed, columns_removed: whether those files were deleted after the end.
         revocations: by party; they end a study that is not published.
+        closure: set when the miner's operator closed it; it is withdrawn, too.
         deletions: by party: what the miner signed that it deleted.
         review_manifest: SHA-256 of the manifest of the release that waits for countersignatures, or waited; empty: none does.
         countersignatures: of that release, by party.
@@ -180,6 +190,7 @@ class StudyRecord:
     declined: Mapping[str, str] = field(default_factory=dict)
     sub_model: StoredSignature | None = None
     decided_at: str | None = None
+    closure: Closure | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -156,6 +156,8 @@ class Retention:
         root, due = self._session.store.study(record.digest).root, self._due(record)
         if record.revocations:
             why = f"revoked by {', '.join(sorted(record.revocations))}"
+        elif record.closure is not None:
+            why = "closed by the operator"
         elif record.published_at is None:
             why = "the study ended without a release"
         else:

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from verticil.party.config import PartyConfig
 from verticil.party.control import policy
-from verticil.party.control.holdings import Holding, columns_of, read_holding, releases_of
+from verticil.party.control.holdings import Holding, columns_of, read_holding, releases_of, shared_of
 from verticil.party.control.ledger import Assessment, Ledger, Release
 from verticil.party.decision.comparison import Origins, data_changes, labels_of, unit_changes
 from verticil.shared.errors import Misuse, PeerFault, Refusal
@@ -144,13 +144,9 @@ def review(
         )
     releases = releases_of(config, study, holding, site_secret=site_secret)
     sent = [index for index in releases if index in sent_units(study)]
-    assessments = ledger.assess([releases[index] for index in sent], config.policy)
-    if study.share is not None and study.share.epsilon is not None:
-        # What is shared besides columns is charged later, to the same sum: it must not be found too much when columns have left.
-        for dataset in {release.dataset for release in releases.values()}:
-            charged = zip(sent, assessments, strict=True)
-            columns = [item.charge for index, item in charged if releases[index].dataset == dataset]
-            ledger.check_room(dataset, policy.finite_total([*columns, study.share.epsilon]), config.policy)
+    assessments = ledger.assess(
+        [releases[index] for index in sent], config.policy, study_digest=digest, shared=shared_of(study, releases)
+    )
     return Review(
         study=study,
         proposal_digest=digest,

@@ -155,7 +155,35 @@ CREATE TABLE repeated_send (             -- further sends of the bytes of a ledg
   number INTEGER PRIMARY KEY, times INTEGER NOT NULL, last_at TEXT NOT NULL
 ) STRICT;
 """
-_VERSION_5: Final = _OF_OTHERS
+_SUBMITTERS: Final = """
+-- what the miner says of a study besides, and nobody here can check
+ALTER TABLE study ADD COLUMN submitter TEXT NOT NULL DEFAULT '';   -- the analyst; empty: not told, or loaded by the operator
+ALTER TABLE study ADD COLUMN ended_words TEXT NOT NULL DEFAULT ''; -- why it ended
+"""
+_BUDGET: Final = """
+-- what else decides how much may still be spent (verticil.party.control.budget)
+CREATE TABLE delta_charge (              -- delta of the noise on what a study shares; `draw` names what it was computed from
+  study_digest BLOB NOT NULL, dataset TEXT NOT NULL, draw BLOB NOT NULL, study_id TEXT NOT NULL,
+  delta REAL NOT NULL, at TEXT NOT NULL,
+  PRIMARY KEY (study_digest, dataset, draw)
+) STRICT;
+CREATE TRIGGER delta_keeps BEFORE UPDATE ON delta_charge BEGIN SELECT RAISE(ABORT, 'deltas are never changed'); END;
+CREATE TRIGGER delta_stays BEFORE DELETE ON delta_charge BEGIN SELECT RAISE(ABORT, 'deltas are never deleted'); END;
+CREATE TABLE reserved (                  -- what a study under way will be charged; unit -1: for what it shares
+  study_digest BLOB NOT NULL, unit INTEGER NOT NULL, dataset TEXT NOT NULL, sources TEXT NOT NULL, codebook_digest BLOB NOT NULL,
+  transition_digest BLOB NOT NULL, secret_id BLOB NOT NULL, fingerprint BLOB NOT NULL, version_tag BLOB NOT NULL,
+  epsilon REAL NOT NULL, delta REAL NOT NULL,
+  PRIMARY KEY (study_digest, unit, dataset)
+) STRICT;
+-- earlier versions charged the epsilon of shared statistics and no delta: it stands in the proposal
+INSERT INTO delta_charge
+  SELECT l.study_digest, l.dataset, l.codebook_digest, l.study_id,
+    coalesce(CASE WHEN json_valid(s.text) THEN json_extract(s.text, '$.share.delta') END, 1e-6), min(l.at)
+  FROM ledger l LEFT JOIN (SELECT digest, CAST(proposal AS TEXT) AS text FROM study) s ON s.digest = l.study_digest
+  WHERE l.unit = -1 AND l.charged > 0 AND l.charged < 9e999
+  GROUP BY l.study_digest, l.dataset, l.codebook_digest;
+"""
+_VERSION_5: Final = _SUBMITTERS + _BUDGET + _OF_OTHERS
 
 _STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS + _CONFIRMATIONS, _VERSION_5)
 """Step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is never changed."""

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from verticil.party.alignment import blinding
 from verticil.party.alignment.order import order_key, order_tree
 from verticil.party.config import PartyConfig
+from verticil.party.control.budget import Charge
 from verticil.party.control.ledger import Release
 from verticil.party.control.policy import Column
 from verticil.party.control.secret import secret_id
@@ -318,6 +319,20 @@ def releases_of(config: PartyConfig, study: Study, holding: Holding, *, site_sec
         index: release_of(study, index, places=places, fingerprint=holding.fingerprints[index], site_secret=site_secret)
         for index in study.units_of(config.name)
     }
+
+
+def shared_of(study: Study, releases: Mapping[int, Release]) -> dict[str, Charge]:
+    """What the noise on what a study shares besides columns is charged, by data set; nothing where there is none.
+
+    Args:
+        study: the study.
+        releases: of all units of this party.
+    """
+    rule = study.share
+    if rule is None or rule.epsilon is None or rule.delta is None:
+        return {}
+    charge = Charge(epsilon=rule.epsilon, delta=rule.delta)
+    return {release.dataset: charge for release in releases.values()}
 
 
 def randomize(

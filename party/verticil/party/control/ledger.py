@@ -12,31 +12,32 @@ Promises
   Either is charged.
 - Model I: a party's parameters and scores come from its raw data, so there is a row for them, too, before they leave: the epsilon
   of the noise on them, or infinite. Scores and parameters of a study are charged once, together, and there are no second ones:
-  an approval is for one answer.
+  an approval is for one answer. With the epsilon goes the delta of the noise (`verticil.party.control.budget`).
+- The lifetime limits are held against everything that a study will be charged, in all its data sets, before its first column is
+  drawn (`Ledger.reserve`); studies under way do not take that room from each other.
 
 Infinite epsilon (permitted by `allow_infinite`, or by `allow_exact_parameters`, only) is recorded as such and left out of the
-finite sum. The ledger sums epsilons (basic composition); it does not know which people were in a release and counts each release
-for every person.
+finite sum. The ledger sums epsilons and deltas (basic composition); it does not know which people were in a release and counts
+each release for every person.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, cast
+from types import MappingProxyType
+from typing import cast
 
+from verticil.party.control.budget import NOTHING, SHARED, Budget, Charge, Values
 from verticil.party.control.database import Database
-from verticil.party.control.policy import Policy, finite_total
+from verticil.party.control.policy import Policy, check_shared, finite_total
 from verticil.shared.channels.privacy import EPSILON_TOLERANCE
 from verticil.shared.errors import Refusal
 
-__all__ = ["SHARED", "Assessment", "Ledger", "LedgerRow", "Release", "check_shared"]
-
-SHARED: Final = -1
-"""Stands for the unit in a row of shared statistics, which are of no unit."""
+__all__ = ["Assessment", "Ledger", "LedgerRow", "Release"]
 
 _SAME_DRAW = "dataset = ? AND sources = ? AND codebook_digest = ? AND transition_digest = ? AND secret_id = ?"
 
@@ -90,6 +91,10 @@ class Release:
         """What the noise depends on, the version tag apart."""
         return (self.dataset, json.dumps(self.sources), self.codebook_digest, self.transition_digest, self.secret_id)
 
+    def values(self, version_tag: bytes) -> Values:
+        """What names the randomized values, which are charged once."""
+        return (*self.draw, self.fingerprint, version_tag)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
@@ -123,20 +128,25 @@ class LedgerRow:
 
 def _charged_once(releases: Sequence[Release], found: Sequence[Assessment]) -> tuple[Assessment, ...]:
     """The same values under two names in one study are one release: the second costs nothing, as it will when it is sent."""
-    seen: set[tuple[object, ...]] = set()
+    seen: set[Values] = set()
     charged: list[Assessment] = []
     for release, assessment in zip(releases, found, strict=True):
-        values = (*release.draw, release.fingerprint, assessment.version_tag)
+        values = release.values(assessment.version_tag)
         charged.append(replace(assessment, charge=0.0) if values in seen else assessment)
         seen.add(values)
     return tuple(charged)
 
 
 class Ledger:
-    """The ledger in a party's database."""
+    """The ledger in a party's database.
+
+    Attributes:
+        budget: deltas, and what studies under way are yet to be charged.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.budget = Budget(database)
 
     def spent(self, dataset: str) -> float:
         """The finite epsilon charged to a data set in its lifetime."""
@@ -173,10 +183,8 @@ class Ledger:
 
     def attempts(self) -> int:
         """How many sends were attempted, those of the same bytes to the same recipient among them."""
-        (row,) = self._database.rows(
-            "SELECT (SELECT COUNT(*) FROM ledger) + (SELECT COALESCE(SUM(times), 0) FROM repeated_send)"
-        )
-        return cast("int", row[0])
+        counted = "SELECT (SELECT COUNT(*) FROM ledger) + (SELECT COALESCE(SUM(times), 0) FROM repeated_send)"
+        return cast("int", self._database.rows(counted)[0][0])
 
     def sent(self, study_digest: bytes, unit: int, recipient: str, artifact_sha256: bytes) -> bool:
         """Whether there is a row for this send."""
@@ -213,20 +221,64 @@ class Ledger:
             at=at,
         )
 
-    def assess(self, releases: Sequence[Release], policy: Policy) -> tuple[Assessment, ...]:
+    def assess(
+        self,
+        releases: Sequence[Release],
+        policy: Policy,
+        *,
+        study_digest: bytes = b"",
+        shared: Mapping[str, Charge] = MappingProxyType({}),
+    ) -> tuple[Assessment, ...]:
         """What sending `releases` would mean, without sending or writing anything.
+
+        Args:
+            releases: units.
+            policy: the limits.
+            study_digest: of the study that they are for: what is reserved for others has no room for it.
+            shared: of the noise on what it shares besides, by data set.
 
         Raises:
             Refusal: DATA_CHANGED, EPSILON_INFINITE, BUDGET_EXCEEDED (column or lifetime).
         """
         with self._database.transaction():
             found = _charged_once(releases, [self._assess_one(release, policy) for release in releases])
-            for dataset in dict.fromkeys(release.dataset for release in releases):
-                charges = [
-                    item.charge for item, release in zip(found, releases, strict=True) if release.dataset == dataset
-                ]
-                self.check_room(dataset, finite_total(charges), policy)
+            pairs = list(zip(releases, found, strict=True))
+            held = self.budget.held(study_digest, {item.values(assessed.version_tag) for item, assessed in pairs})
+            for dataset in dict.fromkeys([*(release.dataset for release in releases), *shared]):
+                epsilon = finite_total([assessed.charge for item, assessed in pairs if item.dataset == dataset])
+                charge = Charge(epsilon=epsilon) + shared.get(dataset, NOTHING)
+                self.budget.check_room(
+                    dataset, charge, policy, spent=self.spent(dataset), held=held.get(dataset, NOTHING)
+                )
         return found
+
+    def reserve(
+        self, study_digest: bytes, releases: Mapping[int, Release], policy: Policy, *, shared: Mapping[str, Charge]
+    ) -> None:
+        """Check that there is room for everything that a study will be charged, and keep it; once, before its first byte.
+
+        Args:
+            study_digest: of the proposal.
+            releases: of all units that it sends.
+            policy: the limits.
+            shared: as for `assess`.
+
+        Raises:
+            Refusal: as `assess`; nothing is reserved.
+        """
+        with self._database.transaction():
+            if self.budget.is_reserved(study_digest):
+                return
+            found = self.assess(list(releases.values()), policy, study_digest=study_digest, shared=shared)
+            self.budget.reserve(
+                study_digest,
+                [
+                    (index, release.values(item.version_tag), item.charge)
+                    for (index, release), item in zip(releases.items(), found, strict=True)
+                    if item.charge > 0 and math.isfinite(item.charge)
+                ],
+                shared,
+            )
 
     def _assess_one(self, release: Release, policy: Policy) -> Assessment:
         name = ", ".join(release.variables)
@@ -294,7 +346,7 @@ class Ledger:
             DataFault: DISK_FULL, STATE_CORRUPT; nothing was written and nothing may leave.
         """
         with self._database.transaction():
-            (assessment,) = self.assess([release], policy)
+            (assessment,) = self.assess([release], policy, study_digest=study_digest)
             if assessment.version_tag != version_tag:
                 message = f"column '{', '.join(release.variables)}': its noise is not the one that the ledger has for these data"
                 raise Refusal(
@@ -320,19 +372,19 @@ class Ledger:
         self, study_digest: bytes, unit: int, recipient: str, artifact_sha256: bytes, at: datetime
     ) -> bool:
         """Count another send beside its row; False: there is no row of it yet."""
-        return bool(
-            self._database.write(
-                "INSERT INTO repeated_send SELECT number, 1, ? FROM ledger"
-                " WHERE study_digest = ? AND unit = ? AND recipient = ? AND artifact_sha256 = ? ORDER BY number LIMIT 1"
-                " ON CONFLICT (number) DO UPDATE SET times = times + 1, last_at = excluded.last_at",
-                (f"{at:%Y-%m-%dT%H:%M:%SZ}", study_digest, unit, recipient, artifact_sha256),
-            )
+        statement = (
+            "INSERT INTO repeated_send SELECT number, 1, ? FROM ledger"
+            " WHERE study_digest = ? AND unit = ? AND recipient = ? AND artifact_sha256 = ? ORDER BY number LIMIT 1"
+            " ON CONFLICT (number) DO UPDATE SET times = times + 1, last_at = excluded.last_at"
         )
+        when = f"{at:%Y-%m-%dT%H:%M:%SZ}"
+        return bool(self._database.write(statement, (when, study_digest, unit, recipient, artifact_sha256)))
 
     def record_shared(
         self,
         shared: Release,
         *,
+        delta: float,
         policy: Policy,
         study_digest: bytes,
         study_id: str,
@@ -351,6 +403,7 @@ class Ledger:
         Args:
             shared: whose `variables` and `sources` they come from; `codebook_digest` names study, common list, structure
                 and the peers' columns, `transition_digest` the noise; `epsilon` is infinite without noise.
+            delta: of the noise; 0 without.
             policy, study_digest, study_id, recipient, artifact_sha256, size, at: as for `record`.
             along_with: `codebook_digest` of an earlier part of the same study; if that was charged, this part costs nothing.
 
@@ -367,7 +420,14 @@ class Ledger:
             self._check_first(shared, study_digest, study_id, recipient)
             earlier = (shared,) if along_with is None else (shared, replace(shared, codebook_digest=along_with))
             charge = 0.0 if any(map(self._has, earlier)) else shared.epsilon
-            self.check_room(shared.dataset, finite_total([charge]), policy)
+            new = Charge(epsilon=charge, delta=delta) if 0 < charge < math.inf else NOTHING
+            held = self.budget.held(study_digest)
+            dataset = shared.dataset
+            self.budget.check_room(dataset, new, policy, spent=self.spent(dataset), held=held.get(dataset, NOTHING))
+            if new.delta > 0:
+                self.budget.charge_delta(
+                    study_digest, study_id, shared.dataset, draw=shared.codebook_digest, delta=delta, at=at
+                )
             self._insert(
                 shared,
                 version_tag=b"",
@@ -397,26 +457,6 @@ class Ledger:
     def _has(self, release: Release) -> bool:
         query = f"SELECT 1 FROM ledger WHERE {_SAME_DRAW} AND fingerprint = ? LIMIT 1"  # noqa: S608 (constant text)
         return bool(self._database.rows(query, (*release.draw, release.fingerprint)))
-
-    def check_room(self, dataset: str, new: float, policy: Policy) -> None:
-        """Refuse what the lifetime limit of a data set has no room for.
-
-        Args:
-            dataset: its name.
-            new: finite epsilon that would be charged.
-            policy: the limits.
-
-        Raises:
-            Refusal: BUDGET_EXCEEDED.
-        """
-        spent, limit = self.spent(dataset), policy.max_epsilon_lifetime
-        if new > 0 and spent + new > limit + EPSILON_TOLERANCE:
-            raise Refusal(
-                "BUDGET_EXCEEDED",
-                f"data set '{dataset}': epsilon {new:.4g} on top of {spent:.4g} charged before,"
-                f" expected at most {limit:g}",
-                hint="the limit is policy.max_epsilon_lifetime; a release with the same matrices as before costs nothing",
-            )
 
     def _insert(
         self,
@@ -456,28 +496,4 @@ class Ledger:
                 artifact_sha256,
                 size,
             ),
-        )
-
-
-def check_shared(policy: Policy, epsilon: float) -> None:
-    """Refuse statistics that the policy does not let go.
-
-    Args:
-        policy: the limits.
-        epsilon: of the noise on them; infinite: there is none.
-
-    Raises:
-        Refusal: EPSILON_INFINITE, BUDGET_EXCEEDED.
-    """
-    if math.isinf(epsilon) and not policy.allow_exact_parameters:
-        raise Refusal(
-            "EPSILON_INFINITE",
-            "parameters without noise are exact functions of this party's raw data, and policy.allow_exact_parameters is false",
-            hint="ask for share noise in the study, or permit exact parameters in party.toml",
-        )
-    if math.isfinite(epsilon) and epsilon > policy.max_share_epsilon + EPSILON_TOLERANCE:
-        raise Refusal(
-            "BUDGET_EXCEEDED",
-            f"shared parameters: epsilon {epsilon:.4g}, expected at most {policy.max_share_epsilon:g}",
-            hint="the limit is policy.max_share_epsilon",
         )

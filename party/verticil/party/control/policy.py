@@ -29,12 +29,14 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.readers import sent_units
 
 __all__ = [
+    "DELTA_STUDIES",
     "MAX_OPEN_STUDIES",
     "MINIMUM_DIFFERENCE",
     "SHARE_DELTA",
     "Column",
     "Objection",
     "Policy",
+    "check_shared",
     "finite_total",
     "objections",
     "refuse",
@@ -42,7 +44,9 @@ __all__ = [
 ]
 
 SHARE_DELTA: Final = 1e-6
-"""The limit of delta where party.toml states none: no ledger sums it, so it has to be small."""
+"""The limit of delta in one study where party.toml states none."""
+DELTA_STUDIES: Final = 10
+"""Studies at the limit of delta for which a lifetime has room where party.toml states no lifetime limit."""
 MAX_OPEN_STUDIES: Final = 100
 MINIMUM_DIFFERENCE: Final = 100
 """People by which two common sets must differ where party.toml states nothing."""
@@ -77,6 +81,7 @@ class Policy:
         max_days: most days until a study's last valid one; None: any.
         max_share_epsilon, max_share_delta: limits for the epsilon and the delta of the noise on what is shared with peers;
             party.toml without the former means `max_epsilon_per_column`.
+        max_delta_lifetime: limit for the sum of the deltas of everything that was ever shared of one data set.
         minimum_difference: people by which the common set of a study must differ from that of an earlier one, unless they are the
             same; 0: no such rule. See `verticil.party.evidence.common_sets`.
         on_small_difference: whether a smaller difference is told (log, status, audit log) or the study refused.
@@ -101,6 +106,7 @@ class Policy:
     allow_exact_parameters: bool = False
     max_share_epsilon: float = math.inf
     max_share_delta: float = SHARE_DELTA
+    max_delta_lifetime: float = DELTA_STUDIES * SHARE_DELTA
     minimum_difference: int = MINIMUM_DIFFERENCE
     on_small_difference: Literal["warn", "refuse"] = "refuse"
     max_open_studies: int = MAX_OPEN_STUDIES
@@ -171,6 +177,30 @@ def refuse(found: Sequence[Objection], study_id: str) -> None:
     if found:
         text = "; ".join(objection.message for objection in found)
         raise Refusal(found[0].code, f"study '{study_id}': {text}", hint=found[0].hint)
+
+
+def check_shared(policy: Policy, epsilon: float) -> None:
+    """Refuse statistics that the policy does not let go.
+
+    Args:
+        policy: the limits.
+        epsilon: of the noise on them; infinite: there is none.
+
+    Raises:
+        Refusal: EPSILON_INFINITE, BUDGET_EXCEEDED.
+    """
+    if math.isinf(epsilon) and not policy.allow_exact_parameters:
+        raise Refusal(
+            "EPSILON_INFINITE",
+            "parameters without noise are exact functions of this party's raw data, and policy.allow_exact_parameters is false",
+            hint="ask for share noise in the study, or permit exact parameters in party.toml",
+        )
+    if math.isfinite(epsilon) and epsilon > policy.max_share_epsilon + privacy.EPSILON_TOLERANCE:
+        raise Refusal(
+            "BUDGET_EXCEEDED",
+            f"shared parameters: epsilon {epsilon:.4g}, expected at most {policy.max_share_epsilon:g}",
+            hint="the limit is policy.max_share_epsilon",
+        )
 
 
 def require_rows(policy: Policy, n_records: int, study_id: str) -> None:

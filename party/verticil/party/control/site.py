@@ -232,7 +232,7 @@ class Site:
         return vote_body(party=self.config.name, study_id=record.study_id, content=content, approver=approver, at=at)
 
     def changes(self, record: StudyRecord) -> tuple[StudyRecord | None, tuple[str, ...]]:
-        """What is different from the study of the same id that was approved here last, or else was offered here last.
+        """What is different from the same analyst's study of this id that was approved here last, or else was offered here last.
 
         Returns:
             The earlier study and the differences in words; None and nothing where there is none.
@@ -240,7 +240,7 @@ class Site:
         others = [
             other
             for other in self.state.studies(record.study_id)
-            if other.digest != record.digest and other.number < record.number
+            if other.task.submitter == record.task.submitter and other.number < record.number
         ]
         earlier = ([other for other in others if other.approval is not None] or others)[-1:]
         if not earlier:

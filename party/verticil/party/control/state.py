@@ -15,6 +15,7 @@ from typing import Literal, cast
 
 from verticil.party.control.database import Database, Row
 from verticil.shared.errors import Misuse, VerticilError, from_code
+from verticil.shared.study.names import Named, ambiguous, fits
 from verticil.shared.study.states import State, is_final
 
 __all__ = ["Artifact", "Heartbeat", "PartyState", "StudyRecord", "Task", "stamp"]
@@ -24,7 +25,7 @@ _STUDY = (
     " s.remote_approved, s.pseudonyms_complete, s.alignment_confirmed, s.units_received, s.remote_failure,"
     " s.stage, s.percent, s.stage_at, s.n_common, s.common_sha256,"
     " a.body, d.sent, f.code, f.message, f.hint, f.sent,"
-    " (SELECT COUNT(*) FROM vote v WHERE v.digest = s.digest), r.sent, s.rowid"
+    " (SELECT COUNT(*) FROM vote v WHERE v.digest = s.digest), r.sent, s.rowid, s.submitter, s.ended_words"
 )
 _FINAL = ", ".join(str(int(state)) for state in State if is_final(state))
 _JOINED = (
@@ -44,6 +45,8 @@ class Task:
 
     Between peers there is no miner. A study that this party's operator loaded has version 0; its state and its effective study
     are what this party found out itself, and `approved` means that a peer may have this party's approval.
+
+    `submitter`, the analyst, and `ended_words`, why the study ended, are the miner's word; empty: it says nothing.
     """
 
     digest: bytes
@@ -57,6 +60,8 @@ class Task:
     alignment_confirmed: bool
     units_received: tuple[int, ...]
     failure: str
+    submitter: str = ""
+    ended_words: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +104,11 @@ class StudyRecord:
         """SHA-256 of the proposal, the study's name for programs."""
         return self.task.digest
 
+    @property
+    def named(self) -> Named:
+        """What people call it."""
+        return Named(digest=self.digest, study_id=self.study_id, submitter=self.task.submitter)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
@@ -139,16 +149,20 @@ class PartyState:
         self._database = database
 
     def remember(self, task: Task, study_id: str, at: datetime) -> None:
-        """Store what the miner told. It takes the place of what was stored, also when a restored miner tells a lower version."""
+        """Store what the miner told. It takes the place of what was stored, also when a restored miner tells a lower version.
+
+        The submitter that was told first stays: people have decided by it.
+        """
         self._database.write(
             "INSERT INTO study (digest, study_id, proposal, seen_at, version, remote_state, effective, effective_digest,"
-            " remote_approved, pseudonyms_complete, alignment_confirmed, units_received, remote_failure, stage, percent)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0)"
+            " remote_approved, pseudonyms_complete, alignment_confirmed, units_received, remote_failure, submitter, ended_words,"
+            " stage, percent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0)"
             " ON CONFLICT (digest) DO UPDATE SET version = excluded.version, remote_state = excluded.remote_state,"
             " effective = excluded.effective, effective_digest = excluded.effective_digest,"
             " remote_approved = excluded.remote_approved, pseudonyms_complete = excluded.pseudonyms_complete,"
             " alignment_confirmed = excluded.alignment_confirmed, units_received = excluded.units_received,"
-            " remote_failure = excluded.remote_failure",
+            " remote_failure = excluded.remote_failure, ended_words = excluded.ended_words,"
+            " submitter = CASE WHEN study.submitter = '' THEN excluded.submitter ELSE study.submitter END",
             (
                 task.digest,
                 study_id,
@@ -163,6 +177,8 @@ class PartyState:
                 task.alignment_confirmed,
                 json.dumps(task.units_received),
                 task.failure,
+                task.submitter,
+                task.ended_words,
             ),
         )
 
@@ -207,7 +223,7 @@ class PartyState:
         self._database.write(f"UPDATE study SET {what} = 1 WHERE digest = ?", (digest,))  # noqa: S608 (constant names)
 
     def find(self, name: str) -> StudyRecord:
-        """The study with this id, or the one whose digest begins with `name` (at least 8 hexadecimal digits).
+        """The study with this id, or ANALYST/id, or the one whose digest begins with `name` (at least 8 hexadecimal digits).
 
         Ids are chosen by others, and a later study may have the id of the one that somebody has read, or an id that looks
         like the beginning of its digest. So a name that fits several studies fits none; a whole digest always fits one.
@@ -218,20 +234,11 @@ class PartyState:
         studies = {study.digest.hex(): study for study in self.studies()}
         if (whole := studies.get(name.lower())) is not None:
             return whole
-        found = [
-            study
-            for digest, study in studies.items()
-            if study.study_id == name or (len(name) >= 8 and digest.startswith(name.lower()))
-        ]
+        found = [study for study in studies.values() if fits(name, study.named)]
         if not found:
             raise _unknown(name)
         if len(found) > 1:
-            raise Misuse(
-                "STUDY_UNKNOWN",
-                f"study '{name}': {len(found)} studies have this name, expected one",
-                hint="give the digest of the one that you have read: "
-                + ", ".join(f"{study.digest.hex()[:16]} ({State(study.task.state).words})" for study in found),
-            )
+            raise ambiguous(name, [(study.named, State(study.task.state).words) for study in found])
         return found[0]
 
     def show(self, digest: bytes, stage: str, percent: int = 0, *, at: datetime) -> None:
@@ -410,6 +417,8 @@ def _study(row: Row) -> StudyRecord:
         alignment_confirmed=bool(row[10]),
         units_received=tuple(json.loads(cast("str", row[11]))),
         failure=cast("str", row[12]),
+        submitter=cast("str", row[27]),
+        ended_words=cast("str", row[28]),
     )
     code = cast("str | None", row[20])
     return StudyRecord(

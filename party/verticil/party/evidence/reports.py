@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from verticil.party.config import PartyConfig
+from verticil.party.control.budget import NOTHING
 from verticil.party.control.ledger import LedgerRow
 from verticil.party.control.site import Site
 from verticil.party.evidence.audit import AuditLog
 from verticil.party.evidence.confirmations import Awaited
 from verticil.party.evidence.revocation import Revocation
 from verticil.shared.identity.pki import utc_now
+from verticil.shared.study.names import fits
 from verticil.shared.study.states import State
 
 __all__ = ["audit_entries", "confirmations", "ledger", "ledger_of", "revoke", "verify_audit"]
@@ -42,7 +44,7 @@ def ledger_of(site: Site) -> Facts:
     """What `ledger` tells, of an opened state."""
     config, rows = site.config, site.ledger.rows()
     spent = {name: site.ledger.spent(name) for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])}
-    limit = config.policy.max_epsilon_lifetime
+    limit, held = config.policy.max_epsilon_lifetime, site.ledger.budget.held()
     return {
         "party": config.name,
         "rows": _sends(rows, _gone(site)),
@@ -53,6 +55,11 @@ def ledger_of(site: Site) -> Facts:
                 "epsilon_spent": total,
                 "epsilon_lifetime_limit": limit,
                 "epsilon_remaining": max(limit - total, 0.0),
+                "epsilon_kept": held.get(name, NOTHING).epsilon,
+                "delta_kept": held.get(name, NOTHING).delta,
+                "delta_spent": (delta := site.ledger.budget.delta_spent(name)),
+                "delta_lifetime_limit": config.policy.max_delta_lifetime,
+                "delta_remaining": max(config.policy.max_delta_lifetime - delta, 0.0),
                 "infinite": sorted(
                     {", ".join(row.variables) for row in rows if row.dataset == name and math.isinf(row.epsilon)}
                 ),
@@ -100,7 +107,7 @@ def audit_entries(
 
     Args:
         config: party.toml.
-        study: only those of the study with this id or digest.
+        study: only those of studies with this id, ANALYST/id or digest.
         last: only so many of the newest.
 
     Raises:
@@ -108,8 +115,9 @@ def audit_entries(
     """
     with Site.open(config) as site:
         found = list(AuditLog(site.database, config.state_directory).entries())
+        known = {record.digest.hex() for record in site.state.studies() if study and fits(study, record.named)}
     if study is not None:
-        found = [entry for entry in found if _is_of(entry, study)]
+        found = [entry for entry in found if str(entry.get("study", "")) in known or _is_of(entry, study)]
     return found if last is None else found[-last:]
 
 

@@ -7,14 +7,14 @@ of the units that are asked for, after the ledger has assessed all of them.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.control import approval, policy
-from verticil.party.control.holdings import Holding, columns_of, randomize
+from verticil.party.control.holdings import Holding, columns_of, randomize, shared_of
 from verticil.party.control.ledger import Release
 from verticil.party.control.site import Site
 from verticil.party.control.state import Artifact, StudyRecord
@@ -24,6 +24,7 @@ from verticil.party.exchange.transfer import StoppedError
 from verticil.shared.formats import artifact
 from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.document import Study
+from verticil.shared.study.readers import sent_units
 
 __all__ = ["Agreed", "agreement", "enter_in_ledger", "fill_spool", "unit_event"]
 
@@ -103,9 +104,11 @@ def fill_spool(
         DataFault: DISK_FULL (before anything is drawn, when it can be foreseen), STATE_CORRUPT.
     """
     holding = holding.renumbered(approval.parsed(record.task.proposal), effective, site.config.name)
-    releases = {index: release for index, release in site.releases(effective, holding).items() if index in units}
+    every = site.releases(effective, holding)
+    reserve(site, record, effective, every)
+    releases = {index: release for index, release in every.items() if index in units}
     # All of them, before any is drawn.
-    assessments = site.ledger.assess(list(releases.values()), site.config.policy)
+    assessments = site.ledger.assess(list(releases.values()), site.config.policy, study_digest=record.digest)
     made: list[Artifact] = []
     there = site.state.artifacts(record.digest, record.task.effective_digest)
     channels = [effective.units[index].transition for index in releases if index not in there]
@@ -141,6 +144,24 @@ def fill_spool(
     site.state.store_artifacts(record.digest, made)
 
 
+def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping[int, Release]) -> None:
+    """Keep room for everything that the study sends and shares, of all data sets; raises as `Ledger.reserve`.
+
+    Args:
+        site: this party.
+        record: the study.
+        effective: the effective study.
+        releases: of own units.
+    """
+    sent = sent_units(effective)
+    site.ledger.reserve(
+        record.digest,
+        {index: release for index, release in releases.items() if index in sent},
+        site.config.policy,
+        shared=shared_of(effective, releases),
+    )
+
+
 def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
     """Write the row of one attempted send, and its line in the audit log; the unit may leave when this returns. Further sends of
     the same bytes to the same recipient are counted, in both.
@@ -157,6 +178,10 @@ def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: 
 
 def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
     again = site.ledger.sent(record.digest, item.unit, recipient, item.sha256)
+    if not site.ledger.units_sent(record.digest):  # what was randomized by an earlier version has no reservation
+        spooled = site.state.artifacts(record.digest, record.task.effective_digest)
+        effective = approval.parsed(record.task.effective)
+        reserve(site, record, effective, {unit: Release.from_json(held.facts) for unit, held in spooled.items()})
     charged = site.ledger.record(
         Release.from_json(item.facts),
         version_tag=item.version_tag,

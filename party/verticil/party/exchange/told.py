@@ -30,7 +30,7 @@ from verticil.party.custody.reckoning import reckon
 from verticil.party.evidence.audit import Event, What
 from verticil.party.exchange.node import Node
 from verticil.shared.errors import PeerFault
-from verticil.shared.identity.identity import Role
+from verticil.shared.identity.identity import Role, is_name
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State, is_final
@@ -46,6 +46,7 @@ _LARGEST_VERSION: Final = 2**63 - 1
 _A_DAY: Final = dt.timedelta(days=1)
 """So long an undecided study that has ended counts against the limit."""
 _AS_TOLD: Final = "as the miner says"
+_LONGEST_WORDS: Final = 500
 
 
 def understood(
@@ -196,7 +197,13 @@ def _task_of(told: coordinator_pb2.StudyTask) -> Task:
         alignment_confirmed=told.alignment_confirmed,
         units_received=tuple(told.units_received),
         failure=from_detail(told.failure).code if told.HasField("failure") else "",
+        submitter=told.submitter if is_name(told.submitter) else "",
+        ended_words=_printable(told.failure.message),
     )
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text[:_LONGEST_WORDS])
 
 
 def _sub_model_event(told: coordinator_pb2.StudyTask, study_id: str) -> Event | None:

@@ -10,7 +10,7 @@ from verticil.party.control.holdings import compounds_of, origins
 from verticil.party.control.site import Site
 from verticil.party.control.state import stamp
 from verticil.party.evidence.audit import Event, What
-from verticil.party.front.facts import Facts, columns, number, share, total
+from verticil.party.front.facts import Facts, columns, cost, number, share, total
 from verticil.party.records.keyfile import check_key
 from verticil.party.records.source import TableReport, check_records, header
 from verticil.shared.alignment.disclosure import disclosure
@@ -142,6 +142,7 @@ def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> Fa
         "columns": columns(config, found.study, charges),
         "epsilon": number(total(found)),
         "epsilon_charged_now": policy.finite_total(list(charges.values())),
+        "cost": cost(config, site, found.study),
         "alignment": disclosure(found.study.linkage.mode, found.study.model).document(),
         **share(found.study),
     }

@@ -6,22 +6,27 @@ import math
 from collections.abc import Mapping
 
 from verticil.party.config import PartyConfig
-from verticil.party.control import approval
+from verticil.party.control import approval, policy
 from verticil.party.control.holdings import origins
+from verticil.party.control.site import Site
 from verticil.party.control.state import StudyRecord
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import read_by, sent_units
 
-__all__ = ["Facts", "columns", "named", "number", "share", "total"]
+__all__ = ["Facts", "columns", "cost", "named", "number", "share", "total"]
 
 Facts = dict[str, object]
 
 
 def named(record: StudyRecord) -> Facts:
-    """Which study."""
-    return {"study": record.study_id, "digest": record.digest.hex()}
+    """Which study, and who submitted it by the miner's word, which nobody here can check; None: it names nobody."""
+    return {
+        "study": record.study_id,
+        "digest": record.digest.hex(),
+        "submitter_by_miner": record.task.submitter or None,
+    }
 
 
 def number(value: float) -> float | None:
@@ -55,6 +60,36 @@ def columns(config: PartyConfig, study: Study, charges: Mapping[int, float]) -> 
             row["charge_now"] = number(charges[index])
         rows.append(row)
     return rows
+
+
+def cost(config: PartyConfig, site: Site, study: Study) -> list[Facts]:
+    """For each data set: epsilon and delta of the study, the lifetime sums before and at most after it, and their limits."""
+    places = origins(config, study)
+    sent = sent_units(study)
+    by_dataset: dict[str, list[float]] = {}
+    for index in study.units_of(config.name):
+        unit = study.units[index]
+        epsilons = by_dataset.setdefault(places[unit.variables[0]].dataset, [])
+        if index in sent:
+            epsilons.append(privacy.epsilon(unit.transition))
+    if study.share is not None:
+        for epsilons in by_dataset.values():
+            epsilons.append(math.inf if study.share.epsilon is None else study.share.epsilon)
+    delta = 0.0 if study.share is None or study.share.delta is None else study.share.delta
+    return [
+        {
+            "dataset": name,
+            "epsilon": number(privacy.total_epsilon(epsilons)),
+            "lifetime_before": site.ledger.spent(name),
+            "lifetime_after_at_most": site.ledger.spent(name) + policy.finite_total(epsilons),
+            "lifetime_limit": number(config.policy.max_epsilon_lifetime),
+            "delta": delta,
+            "delta_before": (spent := site.ledger.budget.delta_spent(name)),
+            "delta_after_at_most": spent + delta,
+            "delta_limit": number(config.policy.max_delta_lifetime),
+        }
+        for name, epsilons in by_dataset.items()
+    ]
 
 
 def total(found: approval.Review) -> float:

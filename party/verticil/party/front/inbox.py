@@ -8,17 +8,16 @@ bound (`cost`): values that were sent before with the same noise cost nothing ag
 from __future__ import annotations
 
 import datetime as dt
-import math
 
 from verticil.party.config import PartyConfig
 from verticil.party.control import approval, policy
-from verticil.party.control.holdings import columns_of, origins
+from verticil.party.control.holdings import columns_of
 from verticil.party.control.site import Site
 from verticil.party.control.state import StudyRecord
 from verticil.party.decision.absences import quorum_words
 from verticil.party.decision.comparison import labels_of, recipients_of
 from verticil.party.decision.words import PRIOR, belief_words, column_words, ratio_of, total_words
-from verticil.party.front.facts import Facts, columns, named, number, share
+from verticil.party.front.facts import Facts, columns, cost, named, share
 from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.channels import privacy
 from verticil.shared.errors import VerticilError
@@ -107,7 +106,7 @@ def _line(config: PartyConfig, site: Site, record: StudyRecord, now: dt.datetime
                 if index in sent_units(study)
             ],
             "recipients": _recipients(config, study),
-            "cost": _cost(config, site, study),
+            "cost": cost(config, site, study),
             "objections": _objections(config, study, now),
         }
         line["changed"] = list(site.changes(record)[1])
@@ -146,7 +145,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> Facts:
         "share_words": _share_words(study),
         "quorum_words": list(quorum_words(study, config.name, minimum_parties=config.policy.minimum_parties)),
         **share(study),
-        "cost": _cost(config, site, study),
+        "cost": cost(config, site, study),
         "objections": _objections(config, study, now),
         "waits_for": _waits_for(site, record),
         "stage": record.stage,
@@ -161,31 +160,6 @@ def _recipients(config: PartyConfig, study: Study) -> list[str]:
 def _objections(config: PartyConfig, study: Study, now: dt.datetime) -> list[str]:
     found = policy.objections(config.policy, study, config.name, columns_of(config, study), today=now.date())
     return [item.message for item in found]
-
-
-def _cost(config: PartyConfig, site: Site, study: Study) -> list[Facts]:
-    """For each data set: epsilon of the study, the lifetime sum before and at most after it, and its limit."""
-    places = origins(config, study)
-    sent = sent_units(study)
-    by_dataset: dict[str, list[float]] = {}
-    for index in study.units_of(config.name):
-        unit = study.units[index]
-        epsilons = by_dataset.setdefault(places[unit.variables[0]].dataset, [])
-        if index in sent:
-            epsilons.append(privacy.epsilon(unit.transition))
-    if study.share is not None:
-        for epsilons in by_dataset.values():
-            epsilons.append(math.inf if study.share.epsilon is None else study.share.epsilon)
-    return [
-        {
-            "dataset": name,
-            "epsilon": number(privacy.total_epsilon(epsilons)),
-            "lifetime_before": site.ledger.spent(name),
-            "lifetime_after_at_most": site.ledger.spent(name) + policy.finite_total(epsilons),
-            "lifetime_limit": number(config.policy.max_epsilon_lifetime),
-        }
-        for name, epsilons in by_dataset.items()
-    ]
 
 
 def _share_words(study: Study) -> str | None:

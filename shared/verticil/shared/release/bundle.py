@@ -44,7 +44,9 @@ __all__ = [
     "MANIFEST",
     "MANIFEST_FORMAT",
     "SIGNATURE",
+    "SIGNATURE_ALGORITHM",
     "SIGNATURE_FORMAT",
+    "SIGNATURE_VERSION",
     "Signer",
     "sign_release",
     "to_der",
@@ -56,6 +58,8 @@ MANIFEST: Final = "manifest.json"
 SIGNATURE: Final = "manifest.sig"
 MANIFEST_FORMAT: Final = "verticil-release"
 SIGNATURE_FORMAT: Final = "verticil-signature"
+SIGNATURE_VERSION: Final = 1
+SIGNATURE_ALGORITHM: Final = "Ed25519"
 
 
 class Signer(Protocol):
@@ -160,9 +164,9 @@ def write_signatures(
     ordered = sorted(signed, key=lambda item: (_signer_name(item.certificate), item.certificate))
     document: dict[str, Json] = {
         "format": SIGNATURE_FORMAT,
-        "version": 1,
+        "version": SIGNATURE_VERSION,
         "file": MANIFEST,
-        "algorithm": "Ed25519",
+        "algorithm": SIGNATURE_ALGORITHM,
         "signatures": [
             {"signature": _base64(item.signature), "certificate": _base64(item.certificate)} for item in ordered
         ],

@@ -34,7 +34,15 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.membership.revocation import parse_list, revoked_in
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
-from verticil.shared.release.bundle import MANIFEST, MANIFEST_FORMAT, SIGNATURE, SIGNATURE_FORMAT, to_der
+from verticil.shared.release.bundle import (
+    MANIFEST,
+    MANIFEST_FORMAT,
+    SIGNATURE,
+    SIGNATURE_ALGORITHM,
+    SIGNATURE_FORMAT,
+    SIGNATURE_VERSION,
+    to_der,
+)
 from verticil.shared.release.countersignature import check_countersignatures
 from verticil.shared.release.evidence import Denied, base64_bytes, expect, signed_statement, signer, utc_time
 from verticil.shared.release.peer_verification import check_evidence, check_peer_figures
@@ -138,9 +146,9 @@ def verify_release(
     study, model = _check_documents(directory, manifest)
     published = utc_time(manifest["published_at"])
 
-    signature = parse(_read(directory, SIGNATURE), source=SIGNATURE)
-    expect(signature["format"], SIGNATURE_FORMAT)
-    authority = base64_bytes(signature["authority"]) if anchor is None else anchor
+    signature = _signature_document(directory)
+    named = base64_bytes(signature["authority"])
+    authority = named if anchor is None else anchor
     denied = Denied({} if revoked is None else _revoked(revoked, authority))
     signers = _check_signatures(
         signature,
@@ -151,6 +159,8 @@ def verify_release(
         anchored=anchor is not None,
         denied=denied,
     )
+    if named != authority:
+        signature["authority"].fail("names another authority than the one that the signers' certificates are of")
     publishers = [identity for identity, _ in signers]
     if study.model == "peer":
         n_receipts, n_statements = (
@@ -224,6 +234,17 @@ def verify_release(
         revoked_later=denied.later,
         files=files,
     )
+
+
+def _signature_document(directory: Path) -> Node:
+    """`manifest.sig`, when all that it says of its form is what this version knows."""
+    signature = parse(_read(directory, SIGNATURE), source=SIGNATURE)
+    expect(signature["format"], SIGNATURE_FORMAT)
+    if signature["version"].integer() != SIGNATURE_VERSION:
+        signature["version"].fail(f"expected {SIGNATURE_VERSION}: made by another version of verticil")
+    expect(signature["file"], MANIFEST)
+    expect(signature["algorithm"], SIGNATURE_ALGORITHM)
+    return signature
 
 
 def _read(directory: Path, name: str) -> bytes:

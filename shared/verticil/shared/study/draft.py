@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.study.rules import MAX_TEXT, is_party_name
+from verticil.shared.study.vocabulary import starts_a_formula
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -246,6 +247,7 @@ def _free(word: str, values: Sequence[str]) -> str:
 def _readable(text: str) -> bool:
     return (
         bool(text)
+        and not starts_a_formula(text)
         and text == text.strip()
         and len(text) <= MAX_TEXT
         and not any(unicodedata.category(letter) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"} for letter in text)

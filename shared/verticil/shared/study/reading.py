@@ -37,6 +37,7 @@ from verticil.shared.study.domain import Domain, compound, compound_of, single
 from verticil.shared.study.publication import publish_from
 from verticil.shared.study.quorum import quorum_from
 from verticil.shared.study.unit_rules import column_text, subset_in_peer_study
+from verticil.shared.study.vocabulary import starts_a_formula
 
 __all__ = ["check_not_weaker", "read_declarations", "read_study"]
 
@@ -262,6 +263,16 @@ def _variable(table: Table) -> Variable:
                 table.fail(
                     key, f"'{category}' is not among the categories of '{name}'", hint="declare it in categories"
                 )
+    for text in (name, *labels):
+        if starts_a_formula(text):
+            hint = (
+                "spreadsheets take it for a formula; declare another text, and recode the local one to it in party.toml"
+            )
+            table.fail(
+                "categories" if bins is None else "name",
+                f"'{text}' begins with '{text[0]}' and is no number",
+                hint=hint,
+            )
     return rules.make_variable(
         name=name,
         owner=table.value(str, "party"),

@@ -6,6 +6,7 @@ out as something else than what it says.
 
 from __future__ import annotations
 
+import re
 from typing import Final, NoReturn
 
 from verticil.shared.errors import Misuse
@@ -31,8 +32,10 @@ __all__ = [
     "SCORES",
     "check_supported",
     "fail",
+    "starts_a_formula",
 ]
 
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 MAX_VARIABLES: Final = 1000
 MAX_CELLS: Final = 700_000
 """Cells of all matrices together. Written out in decimal they then stay below 16 MiB."""
@@ -97,6 +100,15 @@ def check_supported(table: dict[str, bool], value: str, *, where: str) -> None:
         raise Misuse(
             "STUDY_UNSUPPORTED", f"{where}: '{value}' is not yet supported", hint=f"this version supports: {able}"
         )
+
+
+def starts_a_formula(text: str) -> bool:
+    """Whether a spreadsheet that opens a CSV file with this text in it would compute something, and not show the text.
+
+    >>> [starts_a_formula(text) for text in ("=1+1", "@SUM(A1)", "-", "-3.5", "+2e3", "a=b")]
+    [True, True, True, False, False, False]
+    """
+    return text[:1] in {"=", "+", "-", "@", "\t"} and _NUMBER.fullmatch(text) is None
 
 
 def fail(where: str, problem: str, *, hint: str = "") -> NoReturn:

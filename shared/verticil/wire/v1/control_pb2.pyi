@@ -70,7 +70,7 @@ class GetStudyRequest(_message.Message):
     KNOWN_VERSION_FIELD_NUMBER: _builtins.int
     WAIT_SECONDS_FIELD_NUMBER: _builtins.int
     study_id: _builtins.str
-    """the newest with this id, or"""
+    """id, ANALYST/id, digest or its beginning; of an analyst's studies of one id the newest; or"""
     study_digest: _builtins.bytes
     """exactly this one"""
     known_version: _builtins.int
@@ -192,6 +192,7 @@ class StudySummary(_message.Message):
     EFFECTIVE_DIGEST_FIELD_NUMBER: _builtins.int
     DEADLINE_FIELD_NUMBER: _builtins.int
     COUNTERSIGNATURES_NEEDED_FIELD_NUMBER: _builtins.int
+    SUBMITTER_FIELD_NUMBER: _builtins.int
     study_id: _builtins.str
     study_digest: _builtins.bytes
     version: _builtins.int
@@ -205,6 +206,8 @@ class StudySummary(_message.Message):
     """UTC, ISO 8601; empty: the study declares none"""
     countersignatures_needed: _builtins.int
     """before the release is published; 0: none"""
+    submitter: _builtins.str
+    """the analyst's name in the federation"""
     @_builtins.property
     def failure(self) -> _common_pb2.ErrorDetail: ...
     @_builtins.property
@@ -224,10 +227,11 @@ class StudySummary(_message.Message):
         effective_digest: _builtins.bytes = ...,
         deadline: _builtins.str = ...,
         countersignatures_needed: _builtins.int = ...,
+        submitter: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["countersignatures_needed", b"countersignatures_needed", "deadline", b"deadline", "effective_digest", b"effective_digest", "failure", b"failure", "n_common", b"n_common", "parties", b"parties", "stage_detail", b"stage_detail", "state", b"state", "study_digest", b"study_digest", "study_id", b"study_id", "title", b"title", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["countersignatures_needed", b"countersignatures_needed", "deadline", b"deadline", "effective_digest", b"effective_digest", "failure", b"failure", "n_common", b"n_common", "parties", b"parties", "stage_detail", b"stage_detail", "state", b"state", "study_digest", b"study_digest", "study_id", b"study_id", "submitter", b"submitter", "title", b"title", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -122,6 +122,7 @@ class StudyTask(_message.Message):
     FAILURE_FIELD_NUMBER: _builtins.int
     REVIEW_MANIFEST_SHA256_FIELD_NUMBER: _builtins.int
     DELETION_FIELD_NUMBER: _builtins.int
+    SUBMITTER_FIELD_NUMBER: _builtins.int
     SUB_MODEL_FIELD_NUMBER: _builtins.int
     study_digest: _builtins.bytes
     """of the proposal"""
@@ -139,6 +140,8 @@ class StudyTask(_message.Message):
     alignment_confirmed: _builtins.bool
     review_manifest_sha256: _builtins.bytes
     """in REVIEW: of the release that waits for countersignatures; this party may fetch it"""
+    submitter: _builtins.str
+    """the analyst's name in the federation, as the miner tells it; empty: it does not tell"""
     @_builtins.property
     def units_received(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """indices of this party's units of the effective study that are stored and receipted"""
@@ -171,11 +174,12 @@ class StudyTask(_message.Message):
         failure: _common_pb2.ErrorDetail | None = ...,
         review_manifest_sha256: _builtins.bytes = ...,
         deletion: _common_pb2.Signed | None = ...,
+        submitter: _builtins.str = ...,
         sub_model: _common_pb2.Signed | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deletion", b"deletion", "failure", b"failure", "sub_model", b"sub_model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "deletion", b"deletion", "effective", b"effective", "effective_digest", b"effective_digest", "failure", b"failure", "proposal", b"proposal", "pseudonyms_complete", b"pseudonyms_complete", "review_manifest_sha256", b"review_manifest_sha256", "state", b"state", "study_digest", b"study_digest", "sub_model", b"sub_model", "units_received", b"units_received", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approved", b"approved", "deletion", b"deletion", "effective", b"effective", "effective_digest", b"effective_digest", "failure", b"failure", "proposal", b"proposal", "pseudonyms_complete", b"pseudonyms_complete", "review_manifest_sha256", b"review_manifest_sha256", "state", b"state", "study_digest", b"study_digest", "sub_model", b"sub_model", "submitter", b"submitter", "units_received", b"units_received", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

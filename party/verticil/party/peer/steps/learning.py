@@ -273,6 +273,7 @@ def _store_shared(
         for release in () if empty else _shared(work, turn, holding, basis):
             charged = site.ledger.record_shared(
                 release,
+                delta=0.0 if study.share is None or study.share.delta is None else study.share.delta,
                 policy=site.config.policy,
                 study_digest=turn.digest,
                 study_id=turn.record.study_id,

@@ -1,0 +1,97 @@
+"""By which names people call a study: its id, ``ANALYST/id``, its digest, or at least 8 hexadecimal digits that begin it.
+
+An id belongs to the analyst who submitted it: two analysts may use the same one. Who submitted a study is what the miner says of
+it. Between peers, and with a miner that does not say, nobody is named, and an id stands alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from verticil.shared.errors import Misuse
+
+__all__ = ["Named", "ambiguous", "chosen", "fits"]
+
+_PREFIX: Final = 8
+_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """What names a study.
+
+    Attributes:
+        digest: SHA-256 of the proposal.
+        study_id: the analyst's name for it.
+        submitter: the analyst; empty: not known, or none.
+    """
+
+    digest: bytes
+    study_id: str
+    submitter: str = ""
+
+    @property
+    def text(self) -> str:
+        """For people, who can give it back in a command."""
+        return f"{self.submitter}/{self.study_id}" if self.submitter else self.study_id
+
+
+def fits(name: str, study: Named) -> bool:
+    """Whether `name` may mean `study`.
+
+    >>> hearts = Named(digest=bytes.fromhex("ab" * 32), study_id="hearts", submitter="lee")
+    >>> [fits(name, hearts) for name in ("hearts", "lee/hearts", "mia/hearts", "ABABABAB", "abab")]
+    [True, True, False, True, False]
+    """
+    submitter, slash, study_id = name.rpartition("/")
+    if slash:
+        return (submitter, study_id) == (study.submitter, study.study_id)
+    return study.study_id == name or (len(name) >= _PREFIX and study.digest.hex().startswith(name.lower()))
+
+
+def chosen(name: str, studies: Iterable[Named], *, caller: str = "") -> Named | None:
+    """The study that `name` means; None: none does.
+
+    A whole digest means one study. An analyst's own id means her study, whoever else uses the same one; of several studies that
+    one analyst submitted under one id, the newest.
+
+    Args:
+        name: as a person gave it.
+        studies: oldest first.
+        caller: the analyst who asks; empty: somebody else does.
+
+    Raises:
+        Misuse: STUDY_UNKNOWN, it may mean several.
+    """
+    found = [study for study in studies if fits(name, study)]
+    whole = next((study for study in found if study.digest.hex() == name.lower()), None)
+    if whole is not None:
+        return whole
+    said = name.rpartition("/")[2]
+    newest: dict[object, Named] = {
+        (study.submitter, study.study_id) if study.study_id == said else study.digest: study for study in found
+    }
+    own = newest.get((caller, name)) if caller else None
+    if own is not None:
+        return own
+    if len(newest) > 1:
+        raise ambiguous(name, [(study, "") for study in newest.values()])
+    return next(iter(newest.values()), None)
+
+
+def ambiguous(name: str, found: Iterable[tuple[Named, str]]) -> Misuse:
+    """The error of a name that several studies have.
+
+    Args:
+        name: as a person gave it.
+        found: the studies, and what else tells them apart.
+    """
+    listed = [f"{study.text} {study.digest.hex()[:16]}{f' ({words})' if words else ''}" for study, words in list(found)]
+    rest = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return Misuse(
+        "STUDY_UNKNOWN",
+        f"study '{name[:100]}': {len(listed)} studies have this name, expected one",
+        hint=f"give ANALYST/ID or the digest of the one that you mean: {', '.join(listed[:_SHOWN])}{rest}",
+    )

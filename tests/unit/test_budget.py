@@ -1,0 +1,368 @@
+"""What may still be spent: deltas in their sum, and room for all of a study before its first column leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import json
+import math
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from verticil.cli.main import main
+from verticil.party.config import PartyConfig, load_party
+from verticil.party.control.budget import Budget
+from verticil.party.control.database import FILE_NAME, Database
+from verticil.party.control.ledger import Ledger, Release
+from verticil.party.control.site import Site, init_state
+from verticil.party.control.state import Task
+from verticil.party.evidence.reports import ledger as ledger_facts
+from verticil.party.exchange.randomization import enter_in_ledger, fill_spool
+from verticil.party.exchange.spool import Spool
+from verticil.party.front.inbox import show
+from verticil.party.page import view
+from verticil.party.page.rendering import render
+from verticil.shared.channels.transition import quantize, symmetric
+from verticil.shared.errors import Refusal
+from verticil.shared.study import canonical
+from verticil.shared.study.document import ShareRule, Study
+from verticil.shared.study.states import State
+
+NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
+N = 150
+FEDERATION = f"""
+schema = 1
+name = "trial"
+ca_certificate = "ca.crt"
+ca_sha256 = "{"0" * 64}"
+[miner]
+endpoint = "localhost:1"
+"""
+PARTY = """
+schema = 1
+name = "clinic"
+federation = "federation.toml"
+state_directory = "state"
+[identity]
+certificate = "clinic.crt"
+key = "clinic.key"
+[linkage]
+key = "linkage.key"
+[dataset.people]
+path = "people.csv"
+id = "id"
+[dataset.habits]
+path = "habits.csv"
+id = "id"
+[policy]
+max_epsilon_per_column = 3.0
+max_epsilon_per_study = 6.0
+max_epsilon_lifetime = 3.0
+minimum_common_records = 50
+recipients = ["miner", "registry"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+    (tmp_path / "party.toml").write_text(PARTY)
+    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
+    (tmp_path / "linkage.key").chmod(0o600)
+    (tmp_path / "people.csv").write_text("\n".join(["id,age", *(f"p{i},{i % 100}" for i in range(N))]) + "\n")
+    habits = (f"p{i},{'yes' if i % 3 else 'no'}" for i in range(N))
+    (tmp_path / "habits.csv").write_text("\n".join(["id,smoker", *habits]) + "\n")
+    init_state(tmp_path / "state", site_secret=b"s" * 32)
+    return tmp_path
+
+
+def config_of(folder: Path, **policy: float) -> PartyConfig:
+    config = load_party(folder / "party.toml")
+    return dataclasses.replace(config, policy=dataclasses.replace(config.policy, **policy))  # type: ignore[arg-type]
+
+
+def with_noise(study: Study, study_id: str, epsilon: float) -> Study:
+    """Age (data set people) and smoker (data set habits), each with this epsilon."""
+    units = tuple(
+        dataclasses.replace(
+            unit,
+            scheme="symmetric",
+            transition=quantize(symmetric(unit.transition.n_states, epsilon=epsilon)),
+        )
+        if unit.owner == "clinic"
+        else unit
+        for unit in study.units
+    )
+    return dataclasses.replace(study, id=study_id, units=units)
+
+
+def only_smoker(study: Study) -> Study:
+    age = study.schema.index("age")
+    variables = tuple(variable for position, variable in enumerate(study.schema.variables) if position != age)
+    units = tuple(unit for unit in study.units if "age" not in unit.variables)
+    return dataclasses.replace(study, schema=dataclasses.replace(study.schema, variables=variables), units=units)
+
+
+def approved(site: Site, study: Study) -> bytes:
+    """Every party has approved the study, this one among them, and what is carried out is what was proposed."""
+    digest, proposal = canonical.digest(study), canonical.to_bytes(study)
+    task = Task(
+        digest=digest, version=1, state=int(State.AWAITING_APPROVAL), proposal=proposal, effective=proposal,
+        effective_digest=digest, approved=False, pseudonyms_complete=False, alignment_confirmed=False, units_received=(),
+        failure="",
+    )  # fmt: skip
+    site.state.remember(task, study.id, NOW)
+    assert site.approve(site.state.study(digest), "officer", NOW).complete
+    return digest
+
+
+def randomize(site: Site, digest: bytes) -> None:
+    record = site.state.study(digest)
+    fill_spool(
+        site, Spool(site.config.state_directory / "spool"), record, effective=canonical.from_bytes(record.task.effective),
+        holding=site.read(record), rows=np.arange(N), units=site_units(record.task.effective), at=NOW,
+    )  # fmt: skip
+
+
+def site_units(effective: bytes) -> tuple[int, ...]:
+    return canonical.from_bytes(effective).units_of("clinic")
+
+
+def send(site: Site, digest: bytes, variable: str) -> None:
+    """The ledger's row is written, and the column may leave."""
+    record = site.state.study(digest)
+    study = canonical.from_bytes(record.task.effective)
+    (unit,) = (index for index, unit in enumerate(study.units) if unit.variables == (variable,))
+    item = site.state.artifacts(digest, record.task.effective_digest)[unit]
+    enter_in_ledger(site, record, item, "miner", NOW)
+
+
+@pytest.mark.parametrize("reserved", [True, False])
+def test_no_column_leaves_of_a_study_that_another_one_leaves_no_room_for(
+    folder: Path, release_study: Study, reserved: bool
+) -> None:
+    """Two studies fit one by one and not together, in one of two data sets: one goes out whole, and nothing of the other."""
+    both = with_noise(release_study, "both", 2.0)
+    one = only_smoker(with_noise(release_study, "one", 1.5))
+    with Site.open(config_of(folder)) as site:
+        names = {"both": approved(site, both), "one": approved(site, one)}
+        left: dict[str, list[str]] = {"both": [], "one": []}
+        refused: dict[str, str] = {}
+
+        def attempt(study: str, variable: str | None = None) -> None:
+            if study in refused:  # it has failed here
+                return
+            try:
+                if variable is None:
+                    randomize(site, names[study])
+                else:
+                    send(site, names[study], variable)
+                    left[study].append(variable)
+            except Refusal as error:
+                refused[study] = f"{error.code}: {error.message}"
+
+        attempt("both")
+        if not reserved and "reserved" in tables(folder):  # randomized by a version that kept no room
+            site.database.write("DELETE FROM reserved")
+        attempt("one")
+        if not reserved and "reserved" in tables(folder):
+            site.database.write("DELETE FROM reserved")
+        for step in (("one", "smoker"), ("both", "age"), ("both", "smoker")):
+            attempt(*step)
+        if reserved:
+            assert left == {"both": ["age", "smoker"], "one": []}
+            assert (
+                "BUDGET_EXCEEDED: data set 'habits': epsilon 1.5 on top of 0 charged before and 2 kept"
+                in refused["one"]
+            )
+        else:
+            assert left == {"both": [], "one": ["smoker"]}
+            assert "BUDGET_EXCEEDED: data set 'habits': epsilon 2 on top of 1.5 charged before" in refused["both"]
+
+
+def tables(folder: Path) -> set[str]:
+    with closing(sqlite3.connect(folder / "state" / FILE_NAME)) as opened:
+        return {name for (name,) in opened.execute("SELECT name FROM sqlite_master")}
+
+
+def test_room_is_kept_until_a_study_ends_and_what_two_studies_send_alike_needs_it_once(
+    folder: Path, release_study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Site.open(config_of(folder)) as site:
+        first = approved(site, with_noise(release_study, "first", 2.0))
+        randomize(site, first)
+        alike = approved(site, dataclasses.replace(with_noise(release_study, "alike", 2.0), title="again"))
+        randomize(site, alike)  # the very same values: whoever sends them first is charged
+        for digest, variable in ((first, "age"), (alike, "age"), (alike, "smoker"), (first, "smoker")):
+            send(site, digest, variable)
+        assert [row.charged for row in site.ledger.rows()] == [2.0, 0.0, 2.0, 0.0]
+    (folder / "state" / FILE_NAME).rename(folder / "state" / "old.sqlite")
+    for side in ("-wal", "-shm"):
+        (folder / "state" / f"{FILE_NAME}{side}").unlink(missing_ok=True)
+    with Database(folder / "state", create=True):
+        pass
+    with Site.open(config_of(folder)) as site:
+        first = approved(site, with_noise(release_study, "first", 2.0))
+        randomize(site, first)
+        with pytest.raises(Refusal, match="kept for studies under way") as caught:
+            approved(site, with_noise(release_study, "other", 1.5))
+        assert "free again when those have ended" in caught.value.hint
+        assert main(["party", "ledger", "--config", str(folder / "party.toml")]) == 0
+        assert "data set people: epsilon 2.00 of that is kept for studies under way" in capsys.readouterr().out
+        site.state.deny(first, "officer", "no", NOW)
+        approved(site, with_noise(release_study, "another", 1.5))
+
+
+# ---- delta
+
+
+def shared(
+    study: str, delta: float, *, basis: bytes = b"b" * 32, epsilon: float = 0.1
+) -> tuple[Release, dict[str, object]]:
+    release = Release(
+        variables=("age",), dataset="people", sources=("age",), codebook_digest=basis, transition_digest=b"t" * 32,
+        secret_id=b"s" * 16, fingerprint=b"f" * 32, epsilon=epsilon,
+    )  # fmt: skip
+    digest = study.encode().ljust(32, b"-")
+    about: dict[str, object] = {
+        "delta": delta, "study_digest": digest, "study_id": study, "recipient": "everyone", "artifact_sha256": b"a" * 32,
+        "size": 9, "at": NOW,
+    }  # fmt: skip
+    return dataclasses.replace(release, codebook_digest=digest + basis), about
+
+
+def test_deltas_are_summed_over_studies_once_each_and_what_is_beyond_the_limit_is_not_shared(folder: Path) -> None:
+    policy = config_of(folder, max_delta_lifetime=2e-6).policy
+    with Database(folder / "state") as database:
+        ledger = Ledger(database)
+        for study in ("one", "two"):
+            for recipient in ("miner", "everyone"):  # scores and parameters rest on one draw of noise
+                release, about = shared(study, 1e-6)
+                ledger.record_shared(release, policy=policy, **(about | {"recipient": recipient}))  # type: ignore[arg-type]
+        assert ledger.budget.delta_spent("people") == 2e-6
+        assert ledger.budget.delta_spent("habits") == 0.0
+        release, about = shared("three", 1e-9)
+        message = "data set 'people': delta 1e-09 on top of 2e-06 charged before, expected at most 2e-06"
+        with pytest.raises(Refusal, match=message) as caught:
+            ledger.record_shared(release, policy=policy, **about)  # type: ignore[arg-type]
+        assert caught.value.code == "BUDGET_EXCEEDED"
+        assert "max_delta_lifetime" in caught.value.hint
+        assert len(ledger.rows()) == 4  # nothing was written of the third
+        for statement in ("UPDATE delta_charge SET delta = 0", "DELETE FROM delta_charge"):
+            with pytest.raises(sqlite3.IntegrityError, match="never"):
+                database.write(statement)
+    with Database(folder / "state") as database:  # and over a restart
+        assert Budget(database).delta_spent("people") == 2e-6
+
+
+def test_a_party_toml_without_a_limit_of_delta_has_room_for_ten_studies_at_its_limit(folder: Path) -> None:
+    path = folder / "party.toml"
+    assert load_party(path).policy.max_delta_lifetime == pytest.approx(1e-5)
+    path.write_text(path.read_text().replace("[policy]\n", "[policy]\nmax_share_delta = 1e-4\n"))
+    assert load_party(path).policy.max_delta_lifetime == pytest.approx(1e-3)
+    path.write_text(path.read_text().replace("[policy]\n", "[policy]\nmax_delta_lifetime = 5e-6\n"))
+    assert load_party(path).policy.max_delta_lifetime == 5e-6
+
+
+def test_a_state_from_before_deltas_were_summed_has_them_all_when_it_is_opened(
+    folder: Path, release_study: Study
+) -> None:
+    noisy = dataclasses.replace(release_study, model="peer", share=ShareRule(epsilon=0.5, delta=3e-7))
+    script = (Path(__file__).resolve().parents[1] / "data" / "party-schema-4.sql").read_text(encoding="utf-8")
+    place = folder / "older"
+    place.mkdir()
+    digest, row = canonical.digest(noisy), "2026-01-01T00:00:00Z"
+    with closing(sqlite3.connect(place / FILE_NAME)) as made, made:
+        made.executescript(script)
+        columns = [name for _, name, *_ in made.execute("PRAGMA table_info(study)")]
+        (template,) = made.execute("SELECT * FROM study LIMIT 1").fetchall()
+        facts = dict(zip(columns, template, strict=True)) | {"digest": digest, "proposal": canonical.to_bytes(noisy)}
+        made.execute(f"INSERT INTO study VALUES ({', '.join('?' * len(facts))})", tuple(facts.values()))
+        for study, charged, basis in (
+            (digest, 0.5, b"scores"),
+            (digest, 0.0, b"parameters"),  # of the same draw
+            (b"gone", 0.5, b"forgotten"),  # its proposal is not there any more: as much as a study may by default
+            (b"exact", math.inf, b"exact"),
+        ):
+            made.execute(
+                "INSERT INTO ledger (at, study_digest, study_id, unit, variables, dataset, sources, codebook_digest,"
+                " transition_digest, secret_id, fingerprint, version_tag, epsilon, charged, recipient, artifact_sha256, size)"
+                " VALUES (?, ?, 'peers', -1, '[]', 'people', '[]', ?, x'', x'', x'', x'', 0.5, ?, 'everyone', x'', 9)",
+                (row, study, basis, charged),
+            )
+    with Database(place) as database:
+        assert Budget(database).delta_spent("people") == pytest.approx(1.3e-6)
+        charged = database.rows("SELECT study_digest, delta, at FROM delta_charge ORDER BY delta")
+        assert charged == [(digest, 3e-7, row), (b"gone", 1e-6, row)]
+    with Database(place) as database:
+        assert len(database.rows("SELECT 1 FROM delta_charge")) == 2
+
+
+def between_peers(study: Study, *, epsilon: float, delta: float) -> Study:
+    """`study` between the parties, with a given structure in which the other one reads every own column."""
+    own, other = (study.schema.owned_by(name) for name in study.parties[:2])
+    names = study.schema.names
+    edges = {names[other[0]]: tuple(names[position] for position in own)}
+    structure = dataclasses.replace(
+        study.structure,
+        method="given",
+        max_parents=3,
+        parents=tuple((name, edges.get(name, ())) for name in names),
+    )
+    return dataclasses.replace(
+        study, id="peers", model="peer", structure=structure, share=ShareRule(epsilon=epsilon, delta=delta)
+    )
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "policy", "message"),
+    [
+        (1.5, {}, "epsilon 3.5 on top of 0 charged before, expected at most 3"),
+        (0.5, {"max_delta_lifetime": 1.4e-6}, "delta 1e-06 on top of 5e-07 charged before, expected at most 1.4e-06"),
+        (0.5, {}, ""),
+    ],
+)
+def test_an_approval_looks_at_columns_and_at_what_is_shared_together_with_its_delta(
+    folder: Path, release_study: Study, epsilon: float, policy: dict[str, float], message: str
+) -> None:
+    study = between_peers(with_noise(release_study, "peers", 2.0), epsilon=epsilon, delta=1e-6)
+    with Site.open(config_of(folder, max_epsilon_per_column=3.0, **policy)) as site:
+        site.ledger.budget.charge_delta(b"e" * 32, "earlier", "people", draw=b"x", delta=5e-7, at=NOW)
+        if message:
+            with pytest.raises(Refusal, match=message) as caught:
+                approved(site, study)
+            assert caught.value.code == "BUDGET_EXCEEDED"
+        else:
+            approved(site, study)
+            digest = canonical.digest(study)
+            page = render(
+                "study", {**view.study(site, site.state.study(digest), NOW), "party": "clinic"}, root="./", shown_at=""
+            )
+            assert "δ 1e-06; spent 5e-07 now, 1.5e-06 after it, of 1e-05" in page
+    config = config_of(folder, **policy)
+    if not message:
+        (people,) = (row for row in show(config, "peers", at=NOW)["cost"] if row["dataset"] == "people")  # type: ignore[attr-defined]
+        assert [people[key] for key in ("delta", "delta_before", "delta_after_at_most")] == [1e-6, 5e-7, 1.5e-6]
+        rows = {row["dataset"]: row for row in ledger_facts(config)["datasets"]}  # type: ignore[attr-defined]
+        assert (rows["people"]["delta_spent"], rows["habits"]["delta_spent"]) == (5e-7, 0.0)
+        assert rows["people"]["delta_remaining"] == pytest.approx(9.5e-6)
+        json.dumps(rows)
+
+
+def test_what_a_study_shares_is_held_against_the_rest_of_the_budget_before_its_first_column_is_drawn(
+    folder: Path, release_study: Study
+) -> None:
+    study = between_peers(with_noise(release_study, "peers", 2.0), epsilon=0.5, delta=1e-6)
+    spent = only_smoker(with_noise(release_study, "spent", 0.6))
+    with Site.open(config_of(folder)) as site:
+        peers, earlier = approved(site, study), approved(site, spent)
+        randomize(site, earlier)
+        send(site, earlier, "smoker")
+        with pytest.raises(Refusal, match=r"data set 'habits': epsilon 2\.5 on top of 0\.6 charged before") as caught:
+            randomize(site, peers)  # the columns alone would fit
+        assert caught.value.code == "BUDGET_EXCEEDED"
+        assert site.state.artifacts(peers, peers) == {}
