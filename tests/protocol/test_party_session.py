@@ -36,7 +36,7 @@ from verticil.party.control.state import PartyState
 from verticil.party.front.approvers import add_approver
 from verticil.party.records.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
 from verticil.party.retry import Backoff
-from verticil.shared.errors import DataFault, PeerFault, Refusal
+from verticil.shared.errors import DataFault, PeerFault, Refusal, VerticilError, from_code
 from verticil.shared.identity.authority import create_authority, issue, open_authority
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import utc_now
@@ -883,26 +883,16 @@ async def test_a_receipt_that_the_miner_did_not_sign_is_refused(federation):
     assert "receipt" in summary.failure.message
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "IDENTITY_REFUSED",
-        "VERSION_UNSUPPORTED",
-        "TLS_REFUSED",
-        "CERTIFICATE_INVALID",
-        "CERTIFICATE_REVOKED",
-        "MESSAGE_INVALID",
-    ],
-)
-async def test_feature_20_what_no_retry_mends_ends_the_daemon_and_says_so(federation, code, caplog):
+@pytest.mark.parametrize("code", ["CONFIG_INVALID", "STATE_CORRUPT", "SECRET_MISSING"])
+async def test_feature_20_what_only_a_person_here_can_mend_ends_the_daemon_and_says_so(federation, code, caplog):
     def interfere(name: str, wire: Wire) -> None:
-        async def refuse(call: str) -> None:
-            raise PeerFault(code, "refused")
+        async def broken(call: str) -> None:
+            raise from_code(code, "of this machine")
 
-        wire.before = refuse
+        wire.before = broken
 
     federation.interfere = interfere
-    with pytest.raises(PeerFault) as caught:
+    with pytest.raises(VerticilError) as caught:
         await daemon.run_party(federation.config("north"), lambda: federation.wire("north"), stop=asyncio.Event())
     assert caught.value.code == code
     assert len(federation.wires["north"]) == 1
@@ -1126,8 +1116,10 @@ def test_feature_20_a_party_is_back_within_half_a_minute():
     assert _HELLO_SECONDS + max(waits) <= 30
 
 
-@pytest.mark.parametrize("code", ["UNREACHABLE", "SESSION_REPLACED"])
-async def test_feature_20_a_miner_that_is_gone_is_dialled_again(federation, code):
+@pytest.mark.parametrize(
+    "code", ["UNREACHABLE", "SESSION_REPLACED", "TLS_REFUSED", "VERSION_UNSUPPORTED", "MESSAGE_INVALID"]
+)
+async def test_feature_20_a_miner_that_is_gone_or_another_is_dialled_again(federation, code):
     digest = await federation.submit()
     refused: list[str] = []
 

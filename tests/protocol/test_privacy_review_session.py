@@ -105,8 +105,8 @@ async def test_every_byte_of_a_unit_has_its_row_before_it_on_every_way(federatio
     assert {"begin", "chunk"} <= set(seen)
 
 
-async def test_a_miner_that_goes_back_to_an_ended_study_gets_the_same_bytes_and_a_row_each_time(federation):
-    """It says that the study was withdrawn, then that it is not: nothing is drawn anew, nothing goes without a row."""
+async def test_a_miner_that_goes_back_to_an_ended_study_gets_nothing(federation, caplog):
+    """It says that the study was withdrawn, then that it is not: what has ended here has ended, and the log says it once."""
     shown: list[int] = []
 
     def falsify(reply) -> None:
@@ -119,9 +119,13 @@ async def test_a_miner_that_goes_back_to_an_ended_study_gets_the_same_bytes_and_
     federation.interfere = session.lies("poll", falsify)
     digest = await federation.submit()
     federation.start()
-    await session.finished(federation, digest)
+    summary = await federation.until(digest, State.FAILED)
     assert shown
-    assert [row.charged for row in federation.ledger("north")] == pytest.approx([2.0, 2.0])
+    assert (summary.failure.code, "has ended here" in summary.failure.message) == ("STUDY_MISMATCH", True)
+    await federation.stop()
+    assert federation.ledger("north") == ()
+    assert "begin_upload" not in federation.calls("north")
+    assert caplog.text.count("has ended here (withdrawn), the miner says") == 1
 
 
 # ---- other common people
@@ -132,6 +136,8 @@ async def test_two_studies_with_other_common_people_show_the_same_values(federat
     first = await federation.submit()
     federation.start()
     await session.finished(federation, first)
+    for name in federation.wires:  # the default refuses such a study
+        federation.set_up(name, approval="auto", policy='on_small_difference = "warn"')
     path = federation.root / "south" / "people.csv"
     header, *rows = path.read_text().splitlines()
     path.write_text("\n".join([header, *(row for row in rows if not row.startswith("person-0007,"))]) + "\n")

@@ -463,7 +463,8 @@ async def test_every_error_of_ours_arrives_as_it_was_raised(nodes: Federations) 
                     await coordinator.report(failure(code))
                 error = caught.value
                 assert (error.code, type(error).__name__, error.exit_code) == (code, family, exit_code)
-                assert (error.message, error.hint) == ("unit 3: got 4, expected 5", "look again")
+                assert error.message == "the miner says: unit 3: got 4, expected 5"
+                assert (error.hint, error.teller) == ("the miner says: look again", "the miner")
 
 
 async def test_an_unforeseen_exception_is_told_without_its_text(

@@ -57,7 +57,7 @@ def ledger(database):
     return Ledger(database)
 
 
-def send(ledger, release=RELEASE, policy=POLICY, tag=b""):
+def send(ledger, release=RELEASE, policy=POLICY, tag=b"", recipient="miner"):
     return ledger.record(
         release,
         version_tag=tag,
@@ -65,17 +65,21 @@ def send(ledger, release=RELEASE, policy=POLICY, tag=b""):
         study_digest=b"d" * 32,
         study_id="study",
         unit=0,
-        recipient="miner",
+        recipient=recipient,
         artifact_sha256=b"a" * 32,
         size=12,
         at=NOW,
     )
 
 
-def test_the_same_values_are_charged_once_and_every_attempt_has_a_row(ledger):
+def test_the_same_values_are_charged_once_and_every_attempt_is_counted(ledger):
     assert [send(ledger), send(ledger), send(ledger)] == [2.0, 0.0, 0.0]
     assert ledger.spent("people") == 2.0
-    assert [row.charged for row in ledger.rows()] == [2.0, 0.0, 0.0]
+    assert [row.charged for row in ledger.rows()] == [2.0]
+    assert ledger.attempts() == 3
+    assert send(ledger, recipient="bank") == 0.0
+    assert [row.charged for row in ledger.rows()] == [2.0, 0.0]
+    assert ledger.attempts() == 4
     assert ledger.rows()[0].at == "2026-11-21T10:00:00Z"
 
 
@@ -230,15 +234,15 @@ def test_a_full_disk_is_disk_full_and_harms_nothing(database, ledger):
     database.rows(f"PRAGMA max_page_count = {pages}")
 
     def until_full():
-        for _ in range(1000):
-            send(ledger)
+        for number in range(1000):
+            send(ledger, recipient=f"party{number}")
 
     with pytest.raises(DataFault) as caught:
         until_full()
     assert caught.value.code == "DISK_FULL"
     kept = len(ledger.rows())
     database.rows("PRAGMA max_page_count = 1000000")
-    send(ledger)
+    send(ledger, recipient="another")
     assert len(ledger.rows()) == kept + 1
 
 

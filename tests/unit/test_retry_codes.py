@@ -1,13 +1,15 @@
-"""Feature 20: what is tried again and what is not. Identity, configuration and version are for a person to mend."""
+"""Feature 20: what is tried again and what is not. What a person here must mend ends the daemon; the rest is waited out."""
 
 from __future__ import annotations
 
 import pytest
 
 from verticil.party.peer import calls
-from verticil.party.retry import ENDS_THE_DAEMON, TRIED_AGAIN
+from verticil.party.retry import ENDS_THE_DAEMON, OTHERS_MEND, TRIED_AGAIN, ends_the_daemon, is_waited_out
 from verticil.shared.errors import CODES, from_code
 from verticil.shared.transport.calling.client import retriable
+from verticil.shared.transport.errors_on_wire import from_detail
+from verticil.wire.v1 import common_pb2
 
 AUTHENTICATION = {
     "CERTIFICATE_INVALID",
@@ -18,16 +20,29 @@ AUTHENTICATION = {
 }
 
 
-@pytest.mark.parametrize("code", sorted(AUTHENTICATION | {"CONFIG_INVALID", "SECRET_MISSING"}))
-def test_feature_20_configuration_and_authentication_end_the_daemon(code: str) -> None:
-    assert code in ENDS_THE_DAEMON
-    assert code not in TRIED_AGAIN
-    assert not retriable(from_code(code, "x"))
+@pytest.mark.parametrize("code", ["CONFIG_INVALID", "LEDGER_OLDER", "SECRET_MISSING", "STATE_CORRUPT"])
+def test_feature_20_only_a_fault_of_this_machine_ends_the_daemon(code: str) -> None:
+    own, told = from_code(code, "x"), from_detail(common_pb2.ErrorDetail(code=code), teller="the miner")
+    assert ends_the_daemon(own)
+    assert not is_waited_out(own)
+    assert not ends_the_daemon(told)
+    assert is_waited_out(told)
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_no_code_that_another_node_sends_ends_the_daemon(code: str) -> None:
+    assert not ends_the_daemon(from_detail(common_pb2.ErrorDetail(code=code), teller="the miner"))
+
+
+@pytest.mark.parametrize("code", sorted(AUTHENTICATION))
+def test_who_answers_wrongly_is_waited_out(code: str) -> None:
+    assert is_waited_out(from_code(code, "x"))
+    assert not retriable(from_code(code, "x"))  # not the same call at once: the connection, after a while
 
 
 def test_feature_20_nothing_is_both_final_and_tried_again() -> None:
-    assert set(CODES) >= ENDS_THE_DAEMON | TRIED_AGAIN
-    assert not ENDS_THE_DAEMON & TRIED_AGAIN
+    assert set(CODES) >= ENDS_THE_DAEMON | OTHERS_MEND | TRIED_AGAIN
+    assert not ENDS_THE_DAEMON & (OTHERS_MEND | TRIED_AGAIN)
     assert {code for code in CODES if retriable(from_code(code, "x"))} <= TRIED_AGAIN | {"NOT_READY"}
 
 

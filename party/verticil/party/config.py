@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Final, Literal, cast
 
 from verticil.party.codebook import known_from
-from verticil.party.control.policy import DELTA_STUDIES, MINIMUM_DIFFERENCE, RULE_APPROVALS, SHARE_DELTA, Policy
+from verticil.party.control.policy import (
+    DELTA_STUDIES,
+    MAX_OPEN_STUDIES,
+    MINIMUM_DIFFERENCE,
+    RULE_APPROVALS,
+    SHARE_DELTA,
+    Policy,
+)
 from verticil.party.decision.approvers import public_key_from
 from verticil.party.decision.codebooks import Known
 from verticil.party.decision.rules import Rule
@@ -263,8 +270,9 @@ def _policy(table: Table, with_keys: tuple[str, ...]) -> Policy:
         ),
         minimum_difference=_at_least(table, "minimum_difference", 0, MINIMUM_DIFFERENCE),
         on_small_difference=cast(
-            "Literal['warn', 'refuse']", table.choice("on_small_difference", ("warn", "refuse"), "warn")
+            "Literal['warn', 'refuse']", table.choice("on_small_difference", ("warn", "refuse"), "refuse")
         ),
+        max_open_studies=_at_least(table, "max_open_studies", 1, MAX_OPEN_STUDIES),
         rules=rules,
         minimum_rows=_at_least(table, "minimum_rows", 1, 1),
         max_days=_at_least(table, "max_days", 0, 0) if table.has("max_days") else None,

@@ -12,8 +12,9 @@ Promises
 - Renewed certificates and a new deny-list are taken up while it runs. The audit log says which certificate is shown, that it ends
   soon, and whom the party refused.
 - A lost connection is dialled again with exponential backoff and full jitter, at first within half a second, at most 30
-  seconds apart (attempt and wait together); a study's work goes on from its durable state. Only what may pass by itself is
-  dialled again (`DIALLED_AGAIN`): errors of configuration, identity or version end the daemon and say so.
+  seconds apart (attempt and wait together); a study's work goes on from its durable state. Whatever the other end says or is
+  (wrong identity, version, federation, error codes of any kind) is waited out; only this machine's own configuration,
+  state or expired certificate end the daemon, and say so.
 - A study that cannot be served (policy, approval, data) is reported to the miner as failed, with code, message and
   hint, and the daemon goes on serving the others. A full disk, or a miner that is busy, is waited for.
 - The process may be killed at any moment; the next one goes on. Two daemons on one state directory are refused.
@@ -122,7 +123,7 @@ async def run_party(
             there is one and the packages that it takes are not installed; FILE_MISSING.
         DataFault: SECRET_MISSING, STATE_CORRUPT, STATE_LOCKED, DISK_FULL.
         Refusal: LEDGER_OLDER, the state is older than what was sent.
-        PeerFault: CERTIFICATE_INVALID, IDENTITY_REFUSED, TLS_REFUSED, VERSION_UNSUPPORTED: what no retry mends.
+        PeerFault: CERTIFICATE_INVALID, IDENTITY_REFUSED, TLS_REFUSED: of this party's own certificate.
     """
     credentials = load_credentials(
         config.certificate, config.key, config.federation, role=Role.PARTY, name=config.name, at=clock()

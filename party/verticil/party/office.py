@@ -179,7 +179,7 @@ def status_of(site: Site, now: dt.datetime) -> Facts:
             }
             for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])
         ],
-        "attempted_sends": len(site.ledger.rows()),
+        "attempted_sends": site.ledger.attempts(),
         "warnings": _similar(config, site),
     }
 
@@ -362,7 +362,8 @@ allow_exact_parameters = false           # between peers: may parameters be shar
 max_delta_lifetime = 1e-5                # between peers: of this data set, over everything that is ever shared
 minimum_common_records = 1000
 minimum_difference = 100                 # people by which a study must differ from an earlier one about nearly the same people
-on_small_difference = "warn"             # warn | refuse
+on_small_difference = "refuse"           # refuse | warn
+# max_open_studies = 100                 # undecided studies of the miner that are kept; what it tells beyond is not stored
 minimum_rows = 1                         # of this table
 minimum_parties = 2
 max_categories = 50

@@ -6,25 +6,20 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["DIALLED_AGAIN", "ENDS_THE_DAEMON", "TRIED_AGAIN", "Backoff"]
+from verticil.shared.errors import VerticilError
+
+__all__ = ["ENDS_THE_DAEMON", "OTHERS_MEND", "TRIED_AGAIN", "Backoff", "ends_the_daemon", "is_waited_out"]
 
 _FIRST_SECONDS: Final = 0.5
 _LONGEST_SECONDS: Final = 20.0
 """With the ten seconds that a greeting may take, a party is back within half a minute of the network's return."""
 
-ENDS_THE_DAEMON: Final = frozenset(
-    {
-        "CONFIG_INVALID",
-        "CERTIFICATE_INVALID",
-        "CERTIFICATE_REVOKED",
-        "IDENTITY_REFUSED",
-        "TLS_REFUSED",
-        "VERSION_UNSUPPORTED",
-        "STATE_CORRUPT",
-        "SECRET_MISSING",
-    }
+ENDS_THE_DAEMON: Final = frozenset({"CONFIG_INVALID", "LEDGER_OLDER", "STATE_CORRUPT", "SECRET_MISSING"})
+"""Of this machine: no retry mends these; a person here must. The party's own certificate that has expired is the other one."""
+OTHERS_MEND: Final = frozenset(
+    {"CERTIFICATE_INVALID", "CERTIFICATE_REVOKED", "IDENTITY_REFUSED", "TLS_REFUSED", "VERSION_UNSUPPORTED"}
 )
-"""Of this machine, or of the miner: no retry mends these; a person must."""
+"""Who answers, or stands between, is not who should, or does not accept us: people there, or the authority, mend that."""
 TRIED_AGAIN: Final = frozenset(
     {
         "UNREACHABLE",
@@ -38,9 +33,29 @@ TRIED_AGAIN: Final = frozenset(
         "INTERNAL",
     }
 )
-"""A study's step that ended so is tried again; with any other code the study has failed at this party."""
-DIALLED_AGAIN: Final = TRIED_AGAIN | {"SESSION_REPLACED", "NOT_READY"}
-"""A connection that ended so is made anew; with any other code the daemon ends: trying again would only fill logs."""
+"""A study's step that ended so is tried again."""
+
+
+def ends_the_daemon(error: VerticilError) -> bool:
+    """Whether only a person at this machine can mend it. What another node says never does, whatever code it chooses.
+
+    >>> from verticil.shared.errors import DataFault
+    >>> own = DataFault("STATE_CORRUPT", "party.sqlite")
+    >>> ends_the_daemon(own)
+    True
+    >>> own.teller = "the miner"
+    >>> ends_the_daemon(own)
+    False
+    """
+    return not error.teller and error.code in ENDS_THE_DAEMON
+
+
+def is_waited_out(error: VerticilError) -> bool:
+    """Whether a step towards the miner is tried again. With anything else the study has failed at this party.
+
+    A miner that sends a code which only this machine could mean says nothing of the study: that is waited out, too.
+    """
+    return error.code in TRIED_AGAIN | OTHERS_MEND or (bool(error.teller) and error.code in ENDS_THE_DAEMON)
 
 
 class Backoff:

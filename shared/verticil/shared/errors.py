@@ -40,10 +40,14 @@ class VerticilError(Exception):
         code: the stable code, a key of `CODES`.
         message: what, where, expected, got.
         hint: what the reader can do; may be empty.
+        teller: the other side, when it is that one's word (``the miner``); empty: this program found it out itself. Whatever code
+            another node sends, it is no fault of this machine.
         exit_code: exit code of the command that ends with this error.
     """
 
     family: ClassVar[str] = ""
+
+    teller: str = ""
 
     def __init__(self, code: str, message: str, *, hint: str = "") -> None:
         family, exit_code = CODES[code]

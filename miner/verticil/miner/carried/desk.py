@@ -129,7 +129,7 @@ class CarriedDesk:
                 "refused": [
                     {"what": refusal.what, "code": error.code, "message": error.message, "hint": error.hint}
                     for refusal in refusals
-                    for error in (from_detail(refusal.error),)
+                    for error in (from_detail(refusal.error, teller=f"party '{party}'"),)
                 ],
                 "studies": self._stages(party),
             }

@@ -31,7 +31,7 @@ from verticil.party.exchange.disclosure import outward
 from verticil.party.exchange.spool import Spool
 from verticil.party.exchange.told import remember, understood
 from verticil.party.front.facts import Facts
-from verticil.party.retry import ENDS_THE_DAEMON, TRIED_AGAIN
+from verticil.party.retry import TRIED_AGAIN, ends_the_daemon, is_waited_out
 from verticil.shared.carried.arrival import Arrival, receive
 from verticil.shared.carried.bundle import pack, unpack
 from verticil.shared.carried.cover import Cover
@@ -282,13 +282,15 @@ async def _work(node: Node, coordinator: CarriedCoordinator, task: coordinator_p
     """The steps of one study, as far as they go without an answer."""
     try:
         study = _understood(node, task)
-    except VerticilError as error:
+        # What was sent since the miner told this may be lost: it is sent again.
+        kept = remember(node, task, study, fresh=True)
+    except PeerFault as error:
         report = coordinator_pb2.ReportRequest(study_digest=task.study_digest, failure=to_detail(outward(error)))
         with contextlib.suppress(AnsweredLater):
             await coordinator.report(report)
         return
-    remember(node, task, study, fresh=True)  # what was sent since the miner told this may be lost: it is sent again
-    await _steps(node, coordinator, Delivery(node, task.study_digest), task.study_digest)
+    if kept:
+        await _steps(node, coordinator, Delivery(node, task.study_digest), task.study_digest)
 
 
 def _understood(node: Node, task: coordinator_pb2.StudyTask) -> Study:
@@ -304,8 +306,8 @@ async def _steps(node: Node, coordinator: CarriedCoordinator, delivery: Delivery
         except VerticilError as error:
             if error.code == "NOT_READY":  # its turn comes with the next bundle, or the request is on its way
                 return
-            ends = error.code in ENDS_THE_DAEMON - {"CONFIG_INVALID"}
-            if ends or error.code in TRIED_AGAIN or node.site.state.study(digest).failure is not None:
+            ends = ends_the_daemon(error) and error.code != "CONFIG_INVALID"
+            if ends or is_waited_out(error) or node.site.state.study(digest).failure is not None:
                 raise
             node.fail(digest, error)
 
@@ -338,7 +340,7 @@ async def _take_in(node: Node, pouch: Pouch, journal: Journal, arrival: Arrival,
     return [
         {"what": refusal.what, "code": error.code, "message": error.message, "hint": error.hint}
         for refusal in refusals
-        for error in (from_detail(refusal.error),)
+        for error in (from_detail(refusal.error, teller="the miner"),)
     ]
 
 
@@ -358,7 +360,7 @@ def _arrived(node: Node, journal: Journal, arrival: Arrival) -> None:
 
 def _refused(node: Node, refusal: carried_pb2.CarriedRefusal) -> None:
     """The miner did not accept something that this party sent: as where a call ends with an error."""
-    error, state = from_detail(refusal.error), node.site.state
+    error, state = from_detail(refusal.error, teller="the miner"), node.site.state
     agreed = state.agreed(refusal.digest)
     digest = agreed.digest if agreed is not None else refusal.digest
     if error.code == "NOT_READY" or error.code in TRIED_AGAIN or not state.knows(digest):

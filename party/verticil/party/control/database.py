@@ -146,6 +146,15 @@ CREATE TABLE peer_deletion (             -- `signer` says that it deleted what w
   PRIMARY KEY (digest, signer, party)
 ) STRICT;
 """
+_OF_OTHERS: Final = """
+CREATE TABLE counted_event (             -- of which the audit log has one line a day (verticil.party.evidence.audit)
+  kind TEXT PRIMARY KEY, day TEXT NOT NULL,
+  more INTEGER NOT NULL                  -- on that day, after the one that has the line
+) STRICT;
+CREATE TABLE repeated_send (             -- further sends of the bytes of a ledger row to the same recipient
+  number INTEGER PRIMARY KEY, times INTEGER NOT NULL, last_at TEXT NOT NULL
+) STRICT;
+"""
 _SUBMITTERS: Final = """
 -- what the miner says of a study besides, and nobody here can check
 ALTER TABLE study ADD COLUMN submitter TEXT NOT NULL DEFAULT '';   -- the analyst; empty: not told, or loaded by the operator
@@ -185,7 +194,7 @@ CREATE TABLE rule_approval (             -- an approval by rule, for the daily l
   number INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL, at TEXT NOT NULL
 ) STRICT;
 """
-_VERSION_5: Final = _SUBMITTERS + _BUDGET + _GIVEN_TO_PEERS + _BY_RULE
+_VERSION_5: Final = _SUBMITTERS + _BUDGET + _GIVEN_TO_PEERS + _BY_RULE + _OF_OTHERS
 
 _STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS + _CONFIRMATIONS, _VERSION_5)
 """Step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is never changed."""

@@ -1,8 +1,9 @@
 """The privacy ledger: what was ever sent, what it cost, and what may still be spent.
 
 Promises
-- One row for each unit and attempted send, on the disk (WAL, synchronous FULL) before the first byte of the unit leaves, with the
-  budget checked again in the same transaction. Rows are never changed or deleted (triggers in the database see to it).
+- One row for each unit, recipient and artifact, on the disk (WAL, synchronous FULL) before the first byte leaves, with the budget
+  checked again in the same transaction. Rows are never changed or deleted (triggers in the database see to it). The same bytes to
+  the same recipient again are counted beside their row: asking again and again does not fill the ledger.
 - Values that were charged once cost nothing again: same data set, source columns, codebook, matrix, site secret and version of
   the data. Sticky noise makes a second sending of them the very same values. Anything else is charged its full epsilon.
 - The lifetime sum is per data set name. A new fingerprint of the data, a new codebook, matrix or secret never resets it.
@@ -114,7 +115,7 @@ class Assessment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRow:
-    """One row, for people: one attempted send."""
+    """One row, for people: an attempted send, of which there may have been more (`Ledger.attempts`)."""
 
     number: int
     at: str
@@ -183,6 +184,11 @@ class Ledger:
             )
             for row in self._database.rows(f"SELECT {columns} FROM ledger ORDER BY number")  # noqa: S608 (constant text)
         )
+
+    def attempts(self) -> int:
+        """How many sends were attempted, those of the same bytes to the same recipient among them."""
+        counted = "SELECT (SELECT COUNT(*) FROM ledger) + (SELECT COALESCE(SUM(times), 0) FROM repeated_send)"
+        return cast("int", self._database.rows(counted)[0][0])
 
     def sent(self, study_digest: bytes, unit: int, recipient: str, artifact_sha256: bytes) -> bool:
         """Whether there is a row for this send."""
@@ -323,7 +329,7 @@ class Ledger:
         size: int,
         at: datetime,
     ) -> float:
-        """Write the row of one attempted send. When it returns, the row is on the disk and the unit may leave.
+        """Write the row of one attempted send, or count another one of the same; then the unit may leave: it is on the disk.
 
         Args:
             release: what is sent.
@@ -351,6 +357,8 @@ class Ledger:
                 raise Refusal(
                     "DATA_CHANGED", message, hint="policy.on_data_change changed while the study ran; submit it again"
                 )
+            if not assessment.charge and self._count_again(study_digest, unit, recipient, artifact_sha256, at):
+                return 0.0
             self.put_back(
                 release,
                 version_tag=version_tag,
@@ -364,6 +372,18 @@ class Ledger:
                 at=at,
             )
         return assessment.charge
+
+    def _count_again(
+        self, study_digest: bytes, unit: int, recipient: str, artifact_sha256: bytes, at: datetime
+    ) -> bool:
+        """Count another send beside its row; False: there is no row of it yet."""
+        statement = (
+            "INSERT INTO repeated_send SELECT number, 1, ? FROM ledger"
+            " WHERE study_digest = ? AND unit = ? AND recipient = ? AND artifact_sha256 = ? ORDER BY number LIMIT 1"
+            " ON CONFLICT (number) DO UPDATE SET times = times + 1, last_at = excluded.last_at"
+        )
+        when = f"{at:%Y-%m-%dT%H:%M:%SZ}"
+        return bool(self._database.write(statement, (when, study_digest, unit, recipient, artifact_sha256)))
 
     def record_shared(
         self,

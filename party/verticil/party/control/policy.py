@@ -30,6 +30,7 @@ from verticil.shared.study.readers import sent_units
 
 __all__ = [
     "DELTA_STUDIES",
+    "MAX_OPEN_STUDIES",
     "MINIMUM_DIFFERENCE",
     "RULE_APPROVALS",
     "SHARE_DELTA",
@@ -47,6 +48,7 @@ SHARE_DELTA: Final = 1e-6
 """The limit of delta in one study where party.toml states none."""
 DELTA_STUDIES: Final = 10
 """Studies at the limit of delta for which a lifetime has room where party.toml states no lifetime limit."""
+MAX_OPEN_STUDIES: Final = 100
 MINIMUM_DIFFERENCE: Final = 100
 """People by which two common sets must differ where party.toml states nothing."""
 RULE_APPROVALS: Final = 10
@@ -87,6 +89,8 @@ class Policy:
             same; 0: no such rule. See `verticil.party.evidence.common_sets`.
         max_rule_approvals_per_day: studies that rules approve within any 24 hours; what is beyond waits for people.
         on_small_difference: whether a smaller difference is told (log, status, audit log) or the study refused.
+        max_open_studies: most studies of a miner that are kept while nobody here has decided them; those that end undecided count
+            for a day.
     """
 
     approval: Literal["manual", "rules", "auto"]
@@ -108,7 +112,8 @@ class Policy:
     max_share_delta: float = SHARE_DELTA
     max_delta_lifetime: float = DELTA_STUDIES * SHARE_DELTA
     minimum_difference: int = MINIMUM_DIFFERENCE
-    on_small_difference: Literal["warn", "refuse"] = "warn"
+    on_small_difference: Literal["warn", "refuse"] = "refuse"
+    max_open_studies: int = MAX_OPEN_STUDIES
     rules: tuple[Rule, ...] = ()
     minimum_rows: int = 1
     max_days: int | None = None

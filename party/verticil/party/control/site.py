@@ -239,9 +239,8 @@ class Site:
         """
         others = [
             other
-            for other in self.state.studies()
-            if (other.study_id, other.task.submitter) == (record.study_id, record.task.submitter)
-            and other.number < record.number
+            for other in self.state.studies(record.study_id)
+            if other.task.submitter == record.task.submitter and other.number < record.number
         ]
         earlier = ([other for other in others if other.approval is not None] or others)[-1:]
         if not earlier:

@@ -16,7 +16,7 @@ from typing import Literal, cast
 from verticil.party.control.database import Database, Row
 from verticil.shared.errors import Misuse, VerticilError, from_code
 from verticil.shared.study.names import Named, ambiguous, fits
-from verticil.shared.study.states import State
+from verticil.shared.study.states import State, is_final
 
 __all__ = ["Artifact", "Heartbeat", "PartyState", "StudyRecord", "Task", "stamp"]
 
@@ -27,6 +27,7 @@ _STUDY = (
     " a.body, d.sent, f.code, f.message, f.hint, f.sent,"
     " (SELECT COUNT(*) FROM vote v WHERE v.digest = s.digest), r.sent, s.rowid, s.submitter, s.ended_words"
 )
+_FINAL = ", ".join(str(int(state)) for state in State if is_final(state))
 _JOINED = (
     "FROM study s LEFT JOIN approval a USING (digest) LEFT JOIN denial d USING (digest) LEFT JOIN failure f USING (digest)"
     " LEFT JOIN revocation r USING (digest)"
@@ -196,10 +197,24 @@ class PartyState:
         """Whether this party has heard of the study before."""
         return bool(self._database.rows("SELECT 1 FROM study WHERE digest = ?", (digest,)))
 
-    def studies(self) -> tuple[StudyRecord, ...]:
-        """All studies, oldest first."""
-        rows = self._database.rows(f"SELECT {_STUDY} {_JOINED} ORDER BY s.rowid")
+    def studies(self, study_id: str | None = None) -> tuple[StudyRecord, ...]:
+        """All studies, or those with this id, oldest first."""
+        rows = self._database.rows(
+            f"SELECT {_STUDY} {_JOINED} WHERE ?1 IS NULL OR s.study_id = ?1 ORDER BY s.rowid", (study_id,)
+        )
         return tuple(_study(row) for row in rows)
+
+    def undecided(self, since: datetime) -> tuple[int, int]:
+        """Studies that the miner told and nobody here has decided: how many go on, and how many seen `since` have ended."""
+        ended = f"(f.code IS NOT NULL OR s.remote_state IN ({_FINAL}))"
+        (row,) = self._database.rows(
+            f"SELECT COALESCE(SUM(NOT {ended}), 0), COALESCE(SUM({ended} AND s.seen_at > ?), 0)"  # noqa: S608 (whole numbers)
+            " FROM study s LEFT JOIN failure f USING (digest)"
+            " WHERE s.version > 0 AND NOT EXISTS (SELECT 1 FROM approval a WHERE a.digest = s.digest)"
+            " AND NOT EXISTS (SELECT 1 FROM denial d WHERE d.digest = s.digest)",
+            (stamp(since),),
+        )
+        return cast("tuple[int, int]", row)
 
     def told(
         self, digest: bytes, what: Literal["remote_approved", "pseudonyms_complete", "alignment_confirmed"]

@@ -7,6 +7,9 @@ Promises
 - Whoever does something that leaves the site records it first; so the log may speak of a transfer that was then not begun,
   because the process died between the two, and is never silent about one that was.
 - It holds names, counts, digests and codes: no value of a table, no record id, no key.
+- What another node says is a line of its own only when it was verified; a study that is seen is marked as told. What does not
+  hold is written once a day for each kind (node and code), with the number of those that followed: nobody fills the disk.
+  Nor does whoever has the same bytes sent again and again.
 
 Note the head that ``verticil party audit verify`` prints, outside this machine: whoever may write both the file and the database
 of this site could write another history. The file is never rotated: an event takes some 400 bytes, a study some ten or twenty
@@ -20,7 +23,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol, cast
@@ -133,6 +136,22 @@ class Audit(Protocol):
         """
         ...
 
+    def refuse(self, event: Event, at: dt.datetime) -> bool:
+        """Count what another node said that does not hold; the first of its kind on a day is written.
+
+        Args:
+            event: who said it; its detail is one of few texts, and names the kind with `who`.
+            at: now, UTC.
+
+        Returns:
+            Whether it is the first today.
+        """
+        ...
+
+    def again(self, event: Event, at: dt.datetime) -> None:
+        """Count another send of what was sent before to the same recipient; the first one on a day is written."""
+        ...
+
     def note(self, what: What, sha256: bytes, at: dt.datetime, *, who: str = DAEMON, detail: str = "") -> None:
         """Write an event if `what` (the certificate, the configuration) is another than was last told.
 
@@ -186,6 +205,28 @@ class AuditLog:
         with self._database.transaction():
             begin = self._log.append(event.to_json(), at)
             self._database.undo_with(lambda: os.truncate(self.path, begin))
+
+    def refuse(self, event: Event, at: dt.datetime) -> bool:
+        """See `Audit.refuse`."""
+        return self._counted(f"{event.who}: {event.detail}", replace(event, what=What.REFUSED), at)
+
+    def again(self, event: Event, at: dt.datetime) -> None:
+        """See `Audit.again`."""
+        kind = f"{event.study.hex()} {event.sha256.hex()} to {event.recipient}"
+        self._counted(kind, replace(event, detail="the same bytes again"), at)
+
+    def _counted(self, kind: str, event: Event, at: dt.datetime) -> bool:
+        today = at.date().isoformat()
+        with self._database.transaction():
+            known = self._database.rows("SELECT day, more FROM counted_event WHERE kind = ?", (kind,))
+            day, more = cast("tuple[str, int]", known[0]) if known else ("", 0)
+            if day == today:
+                self._database.write("UPDATE counted_event SET more = more + 1 WHERE kind = ?", (kind,))
+                return False
+            detail = event.detail + (f" ({more} more of this kind on {day})" if more else "")
+            self.record(replace(event, detail=detail), at)
+            self._database.write("INSERT OR REPLACE INTO counted_event VALUES (?, ?, 0)", (kind, today))
+        return True
 
     def note(self, what: What, sha256: bytes, at: dt.datetime, *, who: str = DAEMON, detail: str = "") -> None:
         """See `Audit.note`."""

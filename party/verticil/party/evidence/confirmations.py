@@ -65,7 +65,6 @@ class Confirmations:
         self._database = database
         self._audit = audit
         self._party = party
-        self._refused: set[bytes] = set()
 
     # ---- given: this party deleted
 
@@ -148,7 +147,7 @@ class Confirmations:
         at: dt.datetime,
         revoked: Mapping[int, dt.datetime] | None = None,
     ) -> bool:
-        """Check a peer's statement, keep it and write it down; one that does not hold is written down as refused, once.
+        """Check a peer's statement, keep it and write it down; one that does not hold is refused.
 
         Args:
             awaited: the study.
@@ -168,10 +167,8 @@ class Confirmations:
             said = parse_peer_deletion(signed.body)
             self._check(said, awaited.digest, peer)
         except VerticilError as error:
-            if sha256 not in self._refused:
-                self._refused.add(sha256)
+            if self._audit.refuse(replace(about, detail=f"deletion: {error.code}"), at):
                 _log.warning("the statement of a deletion by '%s' is not accepted: %s", peer, error)
-                self._audit.record(replace(about, what=What.REFUSED, detail=f"deletion: {error.code}"), at)
             return False
         kept = " (it keeps the published release)" if said.ended == "published" else ""
         with self._database.transaction():

@@ -150,7 +150,7 @@ class Revocations:
         at: dt.datetime,
         revoked: Mapping[int, dt.datetime] | None = None,
     ) -> None:
-        """Check the miner's statement, keep it and write it down; one that does not hold is written down as refused.
+        """Check the miner's statement, keep it and write it down; one that does not hold is refused.
 
         Args:
             digest: of the study that it came with.
@@ -169,8 +169,8 @@ class Revocations:
             said = parse_deletion(signed.body)
             self._check(said, digest, miner.name)
         except VerticilError as error:
-            _log.warning("the miner's statement of a deletion is not accepted: %s", error)
-            self._audit.record(replace(about, what=What.REFUSED, detail=f"deletion: {error.code}"), at)
+            if self._audit.refuse(replace(about, detail=f"deletion: {error.code}"), at):
+                _log.warning("the miner's statement of a deletion is not accepted: %s", error)
             return
         with self._database.transaction():
             self._database.write(

@@ -44,6 +44,7 @@ class Node:
         record, at = self.site.state.study(digest), self.clock()
         with self.site.database.transaction():
             if record.failure is None:
-                event = Event(what=What.FAILURE, who=DAEMON, study=digest, study_id=record.study_id, detail=error.code)
+                detail = f"{error.code}, as {error.teller} says" if error.teller else error.code
+                event = Event(what=What.FAILURE, who=DAEMON, study=digest, study_id=record.study_id, detail=detail)
                 self.site.audit.record(event, at)
             self.site.state.fail(digest, error, at)

@@ -164,7 +164,8 @@ def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping
 
 
 def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
-    """Write the row of one attempted send, and its line in the audit log; the unit may leave when this returns.
+    """Write the row of one attempted send, and its line in the audit log; the unit may leave when this returns. Further sends of
+    the same bytes to the same recipient are counted, in both.
 
     Raises as `Ledger.record` and `Audit.record`; StoppedError, when the study was revoked or denied since the step was planned.
     """
@@ -177,6 +178,7 @@ def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: 
 
 
 def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
+    again = site.ledger.sent(record.digest, item.unit, recipient, item.sha256)
     if not site.ledger.columns_sent(record.digest):  # what was randomized by an earlier version has no reservation
         spooled = site.state.artifacts(record.digest, record.task.effective_digest)
         effective = approval.parsed(record.task.effective)
@@ -194,8 +196,11 @@ def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: 
         at=at,
     )
     said = unit_event(What.SEND, record, item, charged=charged, recipient=recipient)
-    told = entry(Release.from_json(item.facts), unit=item.unit, version_tag=item.version_tag)
-    site.audit.record(replace(said, ledger=told), at)
+    if again and not charged:
+        site.audit.again(said, at)
+    else:
+        told = entry(Release.from_json(item.facts), unit=item.unit, version_tag=item.version_tag)
+        site.audit.record(replace(said, ledger=told), at)
 
 
 def unit_event(

@@ -6,6 +6,14 @@ party's; `remember` writes down what the rest of the party goes by.
 A sub-model counts when the miner signed a statement of exactly the effective study that is told with it. Whether it is one that
 was approved here, and still meets the site's policy, is checked before each step (`randomization.agreement`).
 A proposal never names parties that are left out.
+
+What the miner may make this party remember is bounded
+- A study that has ended here has ended: no later word of the miner opens it again, be it a lie or an honest miner that was
+  restored from an older backup (the same proposal, submitted again, is the same study, and stays ended there, too). The miner is
+  told so, and the log says it once.
+- Of studies that nobody here has decided at most ``policy.max_open_studies`` are kept while they go on, and on a day as many
+  that have ended; further ones are not stored before there is room again. What was told first stays.
+- What does not hold is counted in the audit log, by node and code (`AuditLog.refuse`), and changes nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +25,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from verticil.party.control.approval import parsed
+from verticil.party.control.site import Site
 from verticil.party.control.state import StudyRecord, Task
 from verticil.party.custody.reckoning import proven, reckon
 from verticil.party.evidence.audit import DAEMON, Event, What
@@ -30,13 +39,16 @@ from verticil.shared.study.sub_model import check_sub_model, left_out_words, par
 from verticil.shared.transport.errors_on_wire import from_detail
 from verticil.wire.v1 import coordinator_pb2
 
-__all__ = ["ask_again", "remember", "understood"]
+__all__ = ["ask_again", "has_room", "remember", "understood"]
 
 _log = logging.getLogger(__name__)
 
 _STATES: Final = frozenset(int(state) for state in State)
 _LARGEST_VERSION: Final = 2**63 - 1
 """What the database can hold."""
+_A_DAY: Final = dt.timedelta(days=1)
+"""So long an undecided study that has ended counts against the limit."""
+_AS_TOLD: Final = "as the miner says"
 _LONGEST_WORDS: Final = 500
 
 
@@ -56,7 +68,7 @@ def understood(
     """
     if hashlib.sha256(told.proposal).digest() != told.study_digest:
         raise PeerFault("STUDY_MISMATCH", "the proposal does not have the digest that is told")
-    if told.state not in _STATES or told.version > _LARGEST_VERSION:
+    if told.state not in _STATES or not 0 < told.version <= _LARGEST_VERSION:
         raise PeerFault("MESSAGE_INVALID", f"state {told.state}, version {told.version}: no such task")
     study = parsed(told.proposal)
     if party not in study.parties:
@@ -67,15 +79,29 @@ def understood(
         raise PeerFault(
             "STUDY_MISMATCH", f"study '{study.id}': a proposal that leaves parties out, expected their columns"
         )
-    _check_sub_model(told, study, authority=authority, revoked=revoked)
+    effective = parsed(told.effective) if told.effective else study
+    if told.effective and hashlib.sha256(told.effective).digest() != told.effective_digest:
+        raise PeerFault(
+            "STUDY_MISMATCH", f"study '{study.id}': its effective study does not have the digest that is told"
+        )
+    own = effective.units_of(party)
+    if not set(told.units_received) <= set(own) or len(told.units_received) > len(own):
+        raise PeerFault(
+            "MESSAGE_INVALID", f"study '{study.id}': units are told to be received that are not this party's"
+        )
+    _check_sub_model(told, study, effective, authority=authority, revoked=revoked)
     return study
 
 
 def _check_sub_model(
-    told: coordinator_pb2.StudyTask, study: Study, *, authority: bytes, revoked: Mapping[int, dt.datetime]
+    told: coordinator_pb2.StudyTask,
+    study: Study,
+    effective: Study,
+    *,
+    authority: bytes,
+    revoked: Mapping[int, dt.datetime],
 ) -> None:
-    effective = parsed(told.effective) if told.effective else None
-    if effective is None or not effective.left_out:
+    if not effective.left_out:
         return
     if not told.HasField("sub_model"):
         raise PeerFault(
@@ -94,9 +120,22 @@ def _check_sub_model(
     )
 
 
+def has_room(site: Site, at: dt.datetime, *, over: bool = False) -> bool:
+    """Whether one more study that nobody here decided is kept; blocks.
+
+    Args:
+        site: this party.
+        at: now.
+        over: it is told to have ended already: such a study takes no room from those that go on.
+    """
+    limit = site.config.policy.max_open_studies
+    going_on, ended = site.state.undecided(at - _A_DAY)
+    return ended < limit if over else going_on < limit and going_on + ended < 2 * limit
+
+
 def remember(
     node: Node, told: coordinator_pb2.StudyTask, study: Study, *, fresh: bool, accept_older: bool = False
-) -> None:
+) -> bool:
     """Write down what the miner told. Blocks.
 
     Args:
@@ -106,28 +145,36 @@ def remember(
         fresh: it is the first that is told on a connection, or comes whole in a file: what it does not say to be there is not.
         accept_older: charge what the miner has and the ledger does not know, in place of refusing.
 
+    Returns:
+        Whether it is kept; False: there is no room.
+
     Raises:
         Refusal: LEDGER_OLDER.
+        PeerFault: STUDY_MISMATCH, it has ended here, and the miner says that it goes on; nothing was changed.
         DataFault: DISK_FULL, STATE_CORRUPT.
     """
     task = _task_of(told)
     site, at = node.site, node.clock()
-    known = site.state.knows(task.digest)
-    if not known:
-        site.audit.record(Event(what=What.STUDY_SEEN, who="miner", study=task.digest, study_id=study.id), at)
-    gone_on = _sub_model_event(told, study.id)
-    if gone_on and not (known and site.state.study(task.digest).task.effective_digest == told.effective_digest):
-        site.audit.record(gone_on, at)
-    if known and not task.approved and not is_final(State(task.state)):
-        before = site.state.study(task.digest)
-        if before.task.approved and before.approval is not None:
-            _log.warning("the miner asks for the approval of study '%s' again, as when a key was revoked", study.id)
-    site.state.remember(task, study.id, at)
-    if study.publish is not None and len(told.review_manifest_sha256) == 32:
-        site.minutes.ask_for_review(task.digest, told.review_manifest_sha256)
-    if fresh:
-        site.state.reconcile(task.digest, task.units_received)
-    if told.HasField("deletion"):
+    known = site.state.study(task.digest).task if site.state.knows(task.digest) else None
+    over = known is not None and is_final(State(known.state))
+    kept = known is not None or has_room(site, at, over=is_final(State(task.state)))
+    if kept and not over:
+        if known is None:
+            seen = Event(what=What.STUDY_SEEN, who="miner", study=task.digest, study_id=study.id, detail=_AS_TOLD)
+            site.audit.record(seen, at)
+        gone_on = _sub_model_event(told, study.id)
+        if gone_on and not (known and known.effective_digest == told.effective_digest):
+            site.audit.record(gone_on, at)
+        if known is not None and not task.approved and not is_final(State(task.state)):
+            before = site.state.study(task.digest)
+            if before.task.approved and before.approval is not None:
+                _log.warning("the miner asks for the approval of study '%s' again, as when a key was revoked", study.id)
+        site.state.remember(task, study.id, at)
+        if study.publish is not None and len(told.review_manifest_sha256) == 32:
+            site.minutes.ask_for_review(task.digest, told.review_manifest_sha256)
+        if fresh:
+            site.state.reconcile(task.digest, task.units_received)
+    if kept and told.HasField("deletion"):
         site.revocations.take_deletion(
             task.digest, study.id, told.deletion, authority=node.authority, at=at, revoked=node.revocations.since()
         )
@@ -135,6 +182,13 @@ def remember(
     deleted = tuple(deletion.artifacts) if deletion is not None else ()
     shown = proven(site, told, deleted=deleted, authority=node.authority, revoked=node.revocations.since())
     reckon(site, task, deleted=deleted, shown=shown, accept_older=accept_older, at=at)
+    if known is not None and over and not is_final(State(task.state)):
+        raise PeerFault(
+            "STUDY_MISMATCH",
+            f"study '{study.id}' has ended here ({State(known.state).words}), the miner says: {State(task.state).words}",
+            hint="nothing is sent for it any more; was the miner restored from an older backup? its operator closes it there",
+        )
+    return kept
 
 
 def ask_again(node: Node, record: StudyRecord, why: str) -> None:
@@ -176,8 +230,8 @@ def _printable(text: str) -> str:
 
 
 def _sub_model_event(told: coordinator_pb2.StudyTask, study_id: str) -> Event | None:
-    """The line for the audit log of a sub-model that is told; None: all parties are in the study."""
-    if not told.HasField("sub_model"):
+    """The line for the audit log of a sub-model, whose statement was verified; None: all parties are in the study."""
+    if not (told.effective and parsed(told.effective).left_out):
         return None
     gone = parse_sub_model(told.sub_model.body).left_out
     return Event(

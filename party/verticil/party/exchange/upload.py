@@ -7,9 +7,10 @@ whoever calls has an approval that binds and, for artifacts, a row in the ledger
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -24,6 +25,9 @@ __all__ = ["Alignment", "fetch_alignment", "send_artifact", "send_pseudonyms"]
 _FRUITLESS: Final = 3
 """Streams in a row that end without a new committed byte before the caller's backoff takes over."""
 _BITMAP_LIMIT: Final = 2**28  # two thousand million records
+_ALIGNMENT_SECONDS: Final = 600.0
+_SLOWEST: Final = 8192
+"""Bytes of a bitmap in a second: what comes more slowly for longer than the seconds above does not come at all."""
 
 Progress = Callable[[int], Awaitable[None]]
 
@@ -102,8 +106,11 @@ async def fetch_alignment(coordinator: Coordinator, study_digest: bytes, *, n_re
     head: tuple[int, bytes] | None = None
     statements: tuple[common_pb2.Signed, ...] = ()
     request = coordinator_pb2.GetAlignmentRequest(study_digest=study_digest, offset=0)
-    async with _closing(coordinator.get_alignment(request)) as parts:
+    limit = _ALIGNMENT_SECONDS + expected / _SLOWEST
+    async with _closing(coordinator.get_alignment(request)) as parts, _deadline("the alignment", limit):
         async for part in parts:
+            if head is not None and not part.HasField("chunk"):
+                raise PeerFault("MESSAGE_INVALID", "the alignment: a part without a byte")
             if head is None:
                 head, statements = (part.n_common, part.common_sha256), tuple(part.statements)
             if (part.n_common, part.common_sha256) != head or part.bitmap_size != expected or expected > _BITMAP_LIMIT:
@@ -182,6 +189,17 @@ def _watch(fruitless: int, before: int, after: int, what: str, *, done: bool) ->
     if fruitless + 1 >= _FRUITLESS:
         raise PeerFault("OFFSET_MISMATCH", f"{what}: the miner stays at byte {after}", hint="it is tried again later")
     return fruitless + 1
+
+
+@asynccontextmanager
+async def _deadline(what: str, seconds: float) -> AsyncGenerator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise PeerFault(
+            "DEADLINE", f"{what}: not whole after {seconds:.0f} s", hint="it is tried again later"
+        ) from None
 
 
 def _closing(

@@ -17,6 +17,7 @@ from verticil.party.peer.network import PeerNetwork
 from verticil.party.retry import TRIED_AGAIN
 from verticil.shared.errors import PeerFault, VerticilError, from_code
 from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
+from verticil.shared.transport.errors_on_wire import shown
 from verticil.shared.transport.peer import Peer
 from verticil.shared.transport.version import greet
 
@@ -96,6 +97,8 @@ class Peers:
             raise
         except PeerFailedError as failed:
             error = failed.error
+            if error.teller:
+                raise
             raise PeerFailedError(from_code(error.code, f"party '{name}': {error.message}", hint=error.hint)) from None
 
     async def heard(self, who: str, reply: Awaitable[T], *, what: str) -> T:
@@ -147,7 +150,8 @@ class Peers:
         reply = await greet(peer.hello, who=f"party '{name}'", at=self._clock, deny_list_number=number)
         if reply.federation != self._federation:
             raise PeerFault(
-                "IDENTITY_REFUSED", f"it serves federation '{reply.federation}', expected '{self._federation}'"
+                "IDENTITY_REFUSED",
+                f"it serves federation '{shown(reply.federation, 63)}', expected '{self._federation}'",
             )
         if reply.deny_list:
             try:

@@ -22,7 +22,7 @@ from verticil.party.peer.service import Answers
 from verticil.party.peer.steps.confirmation import collect_confirmations
 from verticil.party.peer.steps.study import Outcome, PeerStudy
 from verticil.party.peer.steps.turn import Work
-from verticil.party.retry import ENDS_THE_DAEMON, TRIED_AGAIN, Backoff
+from verticil.party.retry import TRIED_AGAIN, Backoff, ends_the_daemon
 from verticil.shared import logs
 from verticil.shared.errors import InternalFault, VerticilError
 from verticil.shared.transport.errors_on_wire import without_text
@@ -131,7 +131,7 @@ class PeerNode:
             try:
                 done = await collect_confirmations(self._work)
             except VerticilError as error:
-                if error.code not in TRIED_AGAIN:
+                if ends_the_daemon(error):
                     failure.append(error)
                     raise
                 _log.warning("%s; trying again", error)
@@ -182,7 +182,7 @@ class PeerNode:
 
     async def _went_wrong(self, digest: bytes, error: VerticilError) -> Outcome:
         """What an error of this party means for a study."""
-        if error.code in ENDS_THE_DAEMON - {"CONFIG_INVALID", "IDENTITY_REFUSED", "VERSION_UNSUPPORTED"}:
+        if ends_the_daemon(error) and error.code != "CONFIG_INVALID":
             raise error
         if error.code in TRIED_AGAIN:
             _log.warning("%s; trying again", error)

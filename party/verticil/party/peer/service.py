@@ -354,7 +354,7 @@ class Answers:
             raise PeerFault("NOT_OWNER", f"'{caller}' does not read column '{names}'", hint="nothing was sent")
 
     def _charge(self, record: StudyRecord, unit: int, caller: str, *, anew: bool) -> None:
-        """One row for each attempted send. A stream that goes on where another one broke off belongs to that one's row."""
+        """Each attempted send is in the ledger. A stream that goes on where another one broke off belongs to that one's."""
         item = self._site.state.artifacts(record.digest, record.task.effective_digest)[unit]
         if anew or not self._site.ledger.sent(record.digest, unit, caller, item.sha256):
             try:

@@ -133,7 +133,7 @@ class RelayPeer:
                     raise
                 expected += 1
                 if reply.HasField("failure"):
-                    raise from_detail(reply.failure)
+                    raise from_detail(reply.failure, teller=f"party '{self._name}'")
                 whole += reply.data
                 if len(whole) > MESSAGE_LIMIT:
                     raise PeerFault("MESSAGE_INVALID", f"{method}: a reply of more than {MESSAGE_LIMIT} bytes")

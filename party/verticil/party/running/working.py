@@ -1,7 +1,7 @@
 """The studies that the miner asks for, each worked on in a task of its own until it waits for something.
 
 A study's fault is that study's: it is told to the miner and the others go on. Only what makes the whole daemon useless
-(`ENDS_THE_DAEMON`) is raised.
+(`ends_the_daemon`) is raised; what the miner says never is.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable
 
 from verticil.party.exchange.delivery import Delivery, Node
-from verticil.party.retry import ENDS_THE_DAEMON, TRIED_AGAIN, Backoff
+from verticil.party.retry import Backoff, ends_the_daemon, is_waited_out
 from verticil.shared import logs
 from verticil.shared.errors import InternalFault, VerticilError
 from verticil.shared.transport.coordinator import Coordinator
@@ -93,15 +93,18 @@ class Working:
 
     async def _try_again(self, error: VerticilError, digest: bytes) -> bool:
         """What an error means for a study. True: wait a while and repeat the step; False: the study's turn comes by itself."""
-        if error.code in ENDS_THE_DAEMON - {"CONFIG_INVALID"}:  # one study's declaration must not stop the others
+        if (
+            ends_the_daemon(error) and error.code != "CONFIG_INVALID"
+        ):  # one study's declaration must not stop the others
             raise error
         if error.code == "NOT_READY":
             return False  # the next version of the study's task rouses us
         record = await asyncio.to_thread(self._state.study, digest)
-        if error.code in TRIED_AGAIN:
+        if is_waited_out(error):
             _log.warning("%s; trying again", error)
             with contextlib.suppress(VerticilError):
-                stage = f"trying again: {error.code}"
+                says = f" (so says {error.teller})" if error.teller else ""
+                stage = f"trying again: {error.code}{says}"
                 await asyncio.to_thread(self._state.show, digest, stage, record.percent, at=self._node.clock())
             return True
         if record.failure is None:

@@ -2,8 +2,8 @@
 
 What goes out is a code, a message and a hint that follow the rule of `verticil.shared.errors` (no data value, no record
 id); of an unexpected exception nothing goes out but an incident number that the sender also writes to its own log. What
-comes in was written by someone else: it is cut to length, control characters are removed (it may end on a terminal), and
-an unknown code becomes MESSAGE_INVALID.
+comes in was written by someone else: it is cut to length, control characters are removed (it may end on a terminal), message and
+hint say whose they are, and an unknown code becomes MESSAGE_INVALID.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import grpc
 from verticil.shared.errors import InternalFault, VerticilError, from_code
 from verticil.wire.v1 import common_pb2
 
-__all__ = ["from_detail", "status_of", "to_detail", "without_text"]
+__all__ = ["from_detail", "shown", "status_of", "to_detail", "without_text"]
 
 _TEXT_LIMIT: Final = 1000  # characters; trailing metadata are limited to 8 KiB by gRPC
 _CODE_LIMIT: Final = 64
@@ -51,18 +51,28 @@ _log = logging.getLogger(__name__)
 def to_detail(error: VerticilError) -> common_pb2.ErrorDetail:
     """The message that tells `error` to a peer."""
     return common_pb2.ErrorDetail(
-        code=error.code, message=_clean(error.message, _TEXT_LIMIT), hint=_clean(error.hint, _TEXT_LIMIT)
+        code=error.code, message=shown(error.message, _TEXT_LIMIT), hint=shown(error.hint, _TEXT_LIMIT)
     )
 
 
-def from_detail(detail: common_pb2.ErrorDetail) -> VerticilError:
+def from_detail(detail: common_pb2.ErrorDetail, *, teller: str = "") -> VerticilError:
     """The error that a peer told.
 
-    >>> str(from_detail(common_pb2.ErrorDetail(code="NOT_OWNER", message="unit 3")))
-    'NOT_OWNER: unit 3'
+    Args:
+        detail: as it came.
+        teller: who told it, to be named in front of its message and its hint; empty: the caller says it elsewhere.
+
+    >>> told = common_pb2.ErrorDetail(code="NOT_OWNER", message="unit 3", hint="ask")
+    >>> str(from_detail(told)), str(from_detail(told, teller="the miner"))
+    ('NOT_OWNER: unit 3 (hint: ask)', 'NOT_OWNER: the miner says: unit 3 (hint: the miner says: ask)')
     """
-    message = _clean(detail.message, _TEXT_LIMIT) or "the peer gave no message"
-    return from_code(_clean(detail.code, _CODE_LIMIT), message, hint=_clean(detail.hint, _TEXT_LIMIT))
+    message = shown(detail.message, _TEXT_LIMIT) or "the peer gave no message"
+    hint = shown(detail.hint, _TEXT_LIMIT)
+    if teller:
+        message, hint = f"{teller} says: {message}", f"{teller} says: {hint}" if hint else ""
+    error = from_code(shown(detail.code, _CODE_LIMIT), message, hint=hint)
+    error.teller = teller
+    return error
 
 
 def status_of(error: VerticilError) -> grpc.StatusCode:
@@ -81,6 +91,7 @@ def without_text(error: Exception, *, method: str) -> InternalFault:
     )
 
 
-def _clean(text: str, limit: int) -> str:
-    shown = "".join(c if c.isprintable() else " " for c in text[: limit + 1])
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+def shown(text: str, limit: int) -> str:
+    """A text that came from elsewhere, as it may end on a terminal: cut to `limit` letters, without control characters."""
+    found = "".join(c if c.isprintable() else " " for c in text[: limit + 1])
+    return found if len(found) <= limit else found[: limit - 1] + "…"

@@ -33,9 +33,9 @@ def _sent(message: M) -> M:
     return type(message).FromString(message.SerializeToString())
 
 
-def _told(error: Exception, method: str) -> VerticilError:
+def _told(error: Exception, method: str, teller: str) -> VerticilError:
     known = error if isinstance(error, VerticilError) else without_text(error, method=method)
-    return from_detail(common_pb2.ErrorDetail.FromString(to_detail(known).SerializeToString()))
+    return from_detail(common_pb2.ErrorDetail.FromString(to_detail(known).SerializeToString()), teller=teller)
 
 
 async def _arriving(messages: Iterable[M] | AsyncIterable[M]) -> AsyncGenerator[M, None]:
@@ -54,6 +54,7 @@ class _Wire:
         self._identity = identity
         self._federation = identity.federation if federation is None else federation
         self._prefix = prefix
+        self._teller = "the peer" if prefix == _PEER else "the miner"
         self._closed = False
 
     def _enter(self, method: str) -> None:
@@ -65,7 +66,7 @@ class _Wire:
         try:
             return _sent(await reply)
         except Exception as error:  # noqa: BLE001 (whatever a service raises is told as over the network)
-            raise _told(error, method) from None
+            raise _told(error, method, self._teller) from None
 
     async def _many(self, method: str, replies: AsyncIterator[M]) -> AsyncGenerator[M, None]:
         async with contextlib.AsyncExitStack() as stack:
@@ -77,7 +78,7 @@ class _Wire:
                 except StopAsyncIteration:
                     return
                 except Exception as error:  # noqa: BLE001 (the same)
-                    raise _told(error, method) from None
+                    raise _told(error, method, self._teller) from None
                 yield reply
 
     async def close(self) -> None:

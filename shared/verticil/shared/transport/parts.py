@@ -4,8 +4,9 @@ Reading trusts nothing. The size that the first part announces is checked agains
 size and SHA-256 must stay the same in every part; offsets, checksums and the length of a stream are watched by `ChunkReader`; the
 SHA-256 of the whole is verified at the end, and only then is anything handed over. A stream carries at most 32 MiB, so a longer
 whole takes several; one that breaks off is followed by another at the offset that was reached, until one brings not a single
-new byte. That error is the caller's, who waits as it sees fit and calls again: `fetch_file` then goes on with what is on the
-disk, also after a kill.
+new byte. A stream that goes on for ten minutes is broken off; when it had brought next to nothing that is an error, too
+(DEADLINE), so that nobody is kept waiting by a byte now and then. Parts without a byte are no parts. That error is the caller's,
+who waits as it sees fit and calls again: `fetch_file` then goes on with what is on the disk, also after a kill.
 
 That the right node sent the bytes is the connection's promise, what they mean is the caller's to check.
 """
@@ -36,6 +37,9 @@ Call: TypeAlias = Callable[[int], AsyncIterator[peer_pb2.Part]]
 
 _SHA256_BYTES: Final = 32
 _BLOCK: Final = 1 << 20
+_STREAM_SECONDS: Final = 600.0
+_LEAST_BYTES: Final = 65_536
+"""What a stream that lasts so long has to bring, for another one to be begun at once."""
 _BATCH: Final = 8
 """Chunks of at most 512 KiB that are read from a file at a time."""
 
@@ -227,6 +231,7 @@ class _Reading:
         self._limit = limit_bytes
         self._what = what
         self._reader = ChunkReader(offset=0, size=0)
+        self._empty = False
 
     def is_complete(self) -> bool:
         """Whether as many bytes are there as were announced."""
@@ -235,6 +240,7 @@ class _Reading:
     def open(self) -> None:
         """A new stream begins at `offset`."""
         self.gained = 0
+        self._empty = False
         self._reader = ChunkReader(offset=self.offset, size=self.size or 0)
 
     def take(self, part: peer_pb2.Part) -> bool:
@@ -257,6 +263,10 @@ class _Reading:
             self._sink.write(plain)
             self.offset += len(plain)
             self.gained += len(plain)
+        elif self._empty:
+            raise PeerFault("MESSAGE_INVALID", f"{self._what}: a stream of parts without a byte")
+        else:
+            self._empty = True  # an empty rest is told by one such part
         return True
 
     def _announced(self, part: peer_pb2.Part) -> None:
@@ -282,6 +292,11 @@ class _Reading:
     def _invalid(self, problem: str, *, hint: str = "") -> PeerFault:
         return PeerFault("ARTIFACT_INVALID", f"{self._what}: {problem}", hint=hint)
 
+    def too_slow(self) -> PeerFault:
+        """The stream had its time."""
+        got = f"{self.gained} bytes in {_STREAM_SECONDS:g} s"
+        return PeerFault("DEADLINE", f"{self._what}: {got}", hint="try again: it goes on where it was")
+
     def cut_off(self) -> PeerFault:
         """The stream ended early and brought nothing."""
         expected = "its size" if self.size is None else f"{self.size} bytes"
@@ -305,10 +320,16 @@ async def _read(call: Call, reading: _Reading) -> None:
                 parts = call(reading.offset)
                 if isinstance(parts, AsyncGenerator):
                     await stack.enter_async_context(contextlib.aclosing(parts))
-                async for part in parts:
-                    if not await asyncio.to_thread(reading.take, part):
-                        break
+                try:
+                    async with asyncio.timeout(_STREAM_SECONDS):
+                        async for part in parts:
+                            if not await asyncio.to_thread(reading.take, part):
+                                break
+                except TimeoutError:
+                    raise reading.too_slow() from None
         except VerticilError as error:
+            if error.code == "DEADLINE" and reading.gained < _LEAST_BYTES:
+                raise
             if not retriable(error) or not reading.gained:
                 raise
             continue

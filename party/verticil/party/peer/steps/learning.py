@@ -14,6 +14,8 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Final, cast
 
+from google.protobuf.message import DecodeError
+
 from verticil.party.control.budget import SHARED
 from verticil.party.control.holdings import Holding, origins
 from verticil.party.control.ledger import Release
@@ -71,12 +73,14 @@ async def find_structure(work: Work, data: Data, turn: Turn) -> None:
         reply = await work.peers.heard(MINER, coordinator.put_scores(request), what="the structure")
     except PeerFailedError as failed:
         error = failed.error
+        if error.teller:
+            raise
         raise PeerFailedError(from_code(error.code, f"{MINER}: {error.message}", hint=error.hint)) from None
     finally:
         await coordinator.close()
     if reply.HasField("failure"):
-        told = from_detail(reply.failure)
-        raise PeerFailedError(from_code(told.code, f"{MINER} found no structure: {told.message}", hint=told.hint))
+        told = from_detail(reply.failure, teller=MINER)
+        raise PeerFailedError(from_code(told.code, f"no structure was found: {told.message}", hint=told.hint))
     if not reply.HasField("structure"):
         names = ", ".join(f"'{name}'" for name in sorted(reply.waiting_for) if name in turn.study.parties)
         raise WaitedForError(
@@ -342,7 +346,7 @@ def _check(work: Work, turn: Turn, name: str, body: bytes) -> None:
     """Whose statement it is, and that it rests on the same study, people, structure and columns."""
     try:
         signed = common_pb2.Signed.FromString(body)
-    except ValueError:
+    except DecodeError:
         raise PeerFault("MESSAGE_INVALID", "its parameters are not a signed statement") from None
     node = work.node
     verify_signed(signed, node.authority, role=Role.PARTY, name=name, at=node.clock(), revoked=node.revocations.since())

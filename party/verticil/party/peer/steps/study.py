@@ -38,7 +38,7 @@ from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.errors_on_wire import from_detail
+from verticil.shared.transport.errors_on_wire import from_detail, shown
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 __all__ = ["Outcome", "PeerStudy"]
@@ -256,7 +256,7 @@ class PeerStudy:
             )
         if reply.software != self._work.software:
             raise WaitedForError(
-                f"waiting for '{name}' to run the same versions: {reply.software[:200]}; here: {self._work.software}"
+                f"waiting for '{name}' to run the same versions: {shown(reply.software, 200)}; here: {self._work.software}"
             )
         if not reply.HasField("approval"):
             raise WaitedForError(f"waiting for '{name}' to approve")
@@ -391,6 +391,7 @@ def _heard(name: str, told: VerticilError) -> VerticilError:
         return Refusal(
             "STUDY_DENIED", f"'{name}' has {told.message}" if told.message.startswith("denied") else told.message
         )
+    hint = f"'{name}' says: {told.hint}" if told.hint else ""
     if told.code in {"STUDY_WITHDRAWN", "STUDY_EXPIRED"}:
-        return Refusal(told.code, told.message, hint=told.hint)
-    return Refusal("STUDY_WITHDRAWN", f"'{name}' cannot go on: {told.code}: {told.message}", hint=told.hint)
+        return Refusal(told.code, told.message, hint=hint)
+    return Refusal("STUDY_WITHDRAWN", f"'{name}' cannot go on: {told.code}: {told.message}", hint=hint)

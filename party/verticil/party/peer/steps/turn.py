@@ -21,6 +21,7 @@ from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.study.document import Study
 from verticil.shared.study.pairs import Structure
 from verticil.shared.transport.coordinator import Coordinator
+from verticil.shared.transport.errors_on_wire import shown
 
 __all__ = ["Codes", "Data", "Turn", "Work"]
 
@@ -100,7 +101,7 @@ class Turn:
 
     def named(self, error: VerticilError, party: str) -> PeerFault:
         """A fault of `party`, with its name."""
-        return PeerFault(error.code, f"party '{party}': {error.message}", hint=error.hint)
+        return PeerFault(error.code, f"party '{party}': {shown(error.message, 1000)}", hint=error.hint)
 
 
 class Data:

@@ -212,6 +212,7 @@ class Connection:
         self._endpoint = endpoint
         self._expected = expected
         self._peer = endpoint if expected is None else f"{expected.role} '{expected.name}' at {endpoint}"
+        self._teller = "the miner" if expected is None else f"{expected.role} '{expected.name}'"
         self._credentials = credentials
         self._idle = idle_timeout_seconds
         self._server_name = server_name
@@ -335,7 +336,7 @@ class Connection:
 
     async def _ours(self, error: grpc.aio.AioRpcError, marked: str) -> VerticilError:
         """The error that a failed call stands for."""
-        told = _told(error)
+        told = _told(error, self._teller)
         with logs.fields(request=marked):
             _log.debug("%s: %s", self._peer, told.code if told is not None else error.code().name)
         if told is None and error.code() is grpc.StatusCode.UNAVAILABLE:
@@ -385,11 +386,11 @@ def _interpreted(error: grpc.aio.AioRpcError, peer: str) -> PeerFault:
     return PeerFault(code, f"{peer}: {problem} ({error.code().name})", hint=hint)
 
 
-def _told(error: grpc.aio.AioRpcError) -> VerticilError | None:
+def _told(error: grpc.aio.AioRpcError, teller: str) -> VerticilError | None:
     for key, value in error.trailing_metadata() or ():
         if key == ERROR_KEY and isinstance(value, bytes):
             try:
-                return from_detail(common_pb2.ErrorDetail.FromString(value))
+                return from_detail(common_pb2.ErrorDetail.FromString(value), teller=teller)
             except DecodeError:
                 return PeerFault("MESSAGE_INVALID", "the peer reported an error that cannot be read")
     return None
