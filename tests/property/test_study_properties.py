@@ -22,8 +22,8 @@ from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.vocabulary import starts_a_formula
 from verticil.shared.study.states import Facts, State, derive, is_final
+from verticil.shared.study.vocabulary import starts_a_formula
 
 EXAMPLE = Path(__file__).parents[1] / "vectors" / "study_example.toml"
 TEXT = EXAMPLE.read_text(encoding="utf-8")
