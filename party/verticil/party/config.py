@@ -26,6 +26,7 @@ from verticil.shared.transport.serving.metrics import metrics_address
 __all__ = ["PAGE_HINT", "PartyConfig", "PeerRule", "load_party", "require_marked_authority"]
 
 DEFAULT_PAGE: Final = ("127.0.0.1", 8899)
+REVIEW_MEGABYTES: Final = 256
 PAGE_HINT: Final = "from another machine: ssh -L 8899:127.0.0.1:8899 HOST, and open the address there"
 
 
@@ -63,6 +64,7 @@ class PartyConfig:
         metrics: where the page for a monitoring system is served; None: nowhere.
         page: where `verticil party ui` shows the page for the site's people.
         approver_keys: public key (Ed25519, 32 bytes) of each approver that has one.
+        review_bytes: most bytes of a release that is fetched to be countersigned.
     """
 
     path: Path
@@ -81,6 +83,7 @@ class PartyConfig:
     metrics: tuple[str, int] | None = None
     page: tuple[str, int] = DEFAULT_PAGE
     approver_keys: Mapping[str, bytes] = field(default_factory=dict)
+    review_bytes: int = REVIEW_MEGABYTES * 2**20
 
 
 def load_party(path: Path) -> PartyConfig:
@@ -126,6 +129,7 @@ def load_party(path: Path) -> PartyConfig:
         metrics=metrics_address(table.table("metrics", optional=True)),
         page=listen_address(table.table("ui", optional=True), hint=PAGE_HINT) or DEFAULT_PAGE,
         approver_keys=keys,
+        review_bytes=_review_bytes(table),
     )
     for part in (identity, linkage, table):
         part.finish()
@@ -286,6 +290,15 @@ def _at_least(table: Table, key: str, least: int, default: int) -> int:
     if value < least:
         table.fail(key, f"got {value}, expected at least {least}")
     return value
+
+
+def _review_bytes(table: Table) -> int:
+    if not table.has("review"):
+        return REVIEW_MEGABYTES * 2**20
+    rule = table.table("review")
+    megabytes = _at_least(rule, "max_megabytes", 1, REVIEW_MEGABYTES)
+    rule.finish()
+    return megabytes * 2**20
 
 
 def _peer(table: Table) -> PeerRule:

@@ -1,6 +1,7 @@
 """A release that waits for countersignatures: fetched for this party's people, checked, signed (``[publish] countersign``).
 
 Promises
+- What is fetched is no larger than the study announces and party.toml allows; of what is refused nothing stays on the disk.
 - What lies in the state directory for people to read is the release that the miner told of, whole. Whether it holds is checked
   offline, and again when somebody countersigns: signatures, receipts, every file's SHA-256, that it is the study that was
   approved, that the columns of this party in it are those that it sent, and that what it says of them is what they say
@@ -29,6 +30,7 @@ from verticil.shared.errors import GateFailed, PeerFault, VerticilError
 from verticil.shared.formats import artifact
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.release.countersignature import Countersignature, countersignature_body
+from verticil.shared.release.limits import release_limits
 from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
@@ -49,13 +51,16 @@ async def fetch(coordinator: Coordinator, site: Site, record: StudyRecord) -> No
     """Fetch the release that waits.
 
     Raises:
-        PeerFault: NOT_READY, it is another one by now (the next poll tells which); those of the connection.
+        PeerFault: NOT_READY, it is another one by now (the next poll tells which); RESOURCE_EXHAUSTED, it is larger than
+            party.toml allows; those of the connection.
+        GateFailed: RELEASE_INVALID, it is larger than the study lets it be.
         DataFault: DISK_FULL.
     """
     folder = folder_of(site, record.digest)
     await asyncio.to_thread(drop, site, record.digest)
     try:
-        await fetch_release(coordinator, record.digest, folder, review=True)
+        limits = release_limits(parsed(record.task.effective), record.n_common or 0, total=site.config.review_bytes)
+        await fetch_release(coordinator, record.digest, folder, review=True, limits=limits)
     except VerticilError as error:
         if error.code in {"ARTIFACT_INVALID", "FILE_MISSING", "STUDY_WITHDRAWN", "STUDY_DENIED"}:
             raise PeerFault(

@@ -27,13 +27,21 @@ from verticil.shared.model.schema import Schema, Variable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TABLES", "read_records", "unlikely_family"]
+__all__ = ["TABLES", "read_records", "table_bytes", "unlikely_family"]
 
 Codes = NDArray[np.uint16]
 
 TABLES: Final = ("synthetic.csv", "synthetic.parquet")
 _BATCH: Final = 65_536  # records
 _BLOCK_BYTES: Final = 2**20
+_NUMBER: Final = 25  # bytes of a written one
+
+
+def table_bytes(schema: Schema, n_records: int) -> int:
+    """Most bytes of a written table of so many records, compressed or not."""
+    widths = [max(_NUMBER, *(2 * len(label.encode()) + 3 for label in item.labels)) for item in schema.variables]
+    labels = sum(8 * len(label.encode()) + 64 for item in schema.variables for label in (item.name, *item.labels))
+    return _BLOCK_BYTES + labels + n_records * sum(widths)
 
 
 def read_records(path: Path, schema: Schema, n_records: int) -> list[Codes]:
@@ -93,6 +101,9 @@ def _parquet(path: Path, schema: Schema, n_records: int) -> Iterator[pa.RecordBa
         _check_names(path, file.schema_arrow.names, schema)
         if file.metadata.num_rows != n_records:
             raise _invalid(path, f"says that it has {file.metadata.num_rows} records, expected {n_records}")
+        groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+        if sum(group.total_byte_size for group in groups) > table_bytes(schema, n_records):
+            raise _invalid(path, f"is larger than {n_records} records of the study can be")
         yield from file.iter_batches(batch_size=_BATCH, use_threads=False)
 
 
