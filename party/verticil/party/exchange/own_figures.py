@@ -210,7 +210,8 @@ def _nearest(family: Family, kept: tuple[int, ...], shares: Sequence[Floats], ou
             total = weights.sum(axis=apart, keepdims=True)
             wanted = shares[parent].reshape(total.shape)
             weights = weights * np.divide(wanted, total, out=np.zeros_like(total), where=total > 0)
-    return (weights[..., None] * table).sum(axis=others).reshape(ours.shape)
+    nearest: Floats = (weights[..., None] * table).sum(axis=others).reshape(ours.shape)
+    return nearest
 
 
 def _distribution(estimate: Floats) -> Floats:

@@ -34,6 +34,8 @@ CoordinatorFactory = Callable[[], Coordinator]
 POLL_SECONDS: Final = 30
 WATCH_SECONDS: Final = 0.3
 BEAT_SECONDS: Final = 30
+_CONTESTED_SECONDS: Final = 300
+"""Two daemons with one certificate take the session from each other: each waits longer and longer, until people stop one."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +66,7 @@ class PartyNode:
         self._factory = coordinator_factory
         self._peers = peers
         self._backoff = backoff if backoff is not None else Backoff()
+        self._contested = Backoff(growth=4.0, longest_seconds=_CONTESTED_SECONDS)
         self._problem = ""
         self._working = Working(node)
 
@@ -99,7 +102,8 @@ class PartyNode:
                     _log.error("cannot go on: %s", error)
                     await self._beat(connected=False, problem=error.code)
                     raise
-                pause = self._backoff.next_seconds()
+                replaced = error.code == "SESSION_REPLACED"
+                pause = (self._contested if replaced else self._backoff).next_seconds()
                 _log.warning("%s; trying again in %.1f s", error, pause)
                 await self._beat(connected=False, problem=error.code)
             finally:
