@@ -123,10 +123,11 @@ def read_head(file: IO[bytes], name: str) -> tuple[Mapping[str, object], bytes]:
 
     Raises:
         Misuse: FILE_MISSING, it is no such file.
+        GateFailed: BACKUP_INVALID, the head was changed.
     """
-    fault = Misuse("FILE_MISSING", f"{name}: is not a backup of a party", hint="made by: verticil party backup")
     if file.read(len(_MAGIC)) != _MAGIC:
-        raise fault
+        raise Misuse("FILE_MISSING", f"{name}: is not a backup of a party", hint="made by: verticil party backup")
+    fault = GateFailed("BACKUP_INVALID", f"{name}: was changed in its head", hint=_ANOTHER_COPY)
     text = file.read(int.from_bytes(file.read(2), "big"))
     try:
         head = cast("object", json.loads(text)) if len(text) <= _LARGEST_HEAD else None

@@ -122,7 +122,9 @@ def _codes(path: Path, variable: Variable, column: pa.Array) -> Codes:
     places = {label: code for code, label in enumerate(variable.labels) if code >= variable.n_bins}
     edges = () if variable.bins is None else variable.bins
     meaning = np.array([_code(value, places, edges) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
-    codes = meaning[encoded.indices.to_numpy(zero_copy_only=False)] if len(column) else meaning[:0]
+    if not len(column):
+        return np.empty(0, dtype=np.uint16)
+    codes = meaning[np.from_dlpack(encoded.indices.cast(pa.int32()))]  # to_numpy would import pandas
     if (codes < 0).any():
         raise _invalid(path, f"column '{variable.name}' has an entry that is none of its categories or bins")
     return codes.astype(np.uint16)
