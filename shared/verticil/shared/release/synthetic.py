@@ -124,10 +124,10 @@ def _codes(path: Path, variable: Variable, column: pa.Array) -> Codes:
     meaning = np.array([_code(value, places, edges) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
     if not len(column):
         return np.empty(0, dtype=np.uint16)
-    codes = meaning[np.from_dlpack(encoded.indices.cast(pa.int32()))]  # to_numpy would import pandas
+    codes: NDArray[np.int64] = meaning[np.from_dlpack(encoded.indices.cast(pa.int32()))]  # to_numpy would import pandas
     if (codes < 0).any():
         raise _invalid(path, f"column '{variable.name}' has an entry that is none of its categories or bins")
-    return codes.astype(np.uint16)
+    return np.asarray(codes, dtype=np.uint16)
 
 
 def _code(value: object, places: dict[str, int], edges: Sequence[float]) -> int:
