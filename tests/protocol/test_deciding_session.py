@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
 import datetime as dt
 import hashlib
 import importlib.util
@@ -32,6 +33,7 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.release.countersignature import Countersignature, countersignature_body
+from verticil.shared.release.shares import model_shares
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.states import State
@@ -425,6 +427,75 @@ async def test_a_changed_release_is_not_countersigned(publishing):
     with Site.open(publishing.config("north")) as site:
         (record,) = site.state.studies()
         assert site.minutes.review(record.digest).countersignature is None
+
+
+async def test_a_release_with_reversed_probabilities_is_signed_by_no_rule_and_by_nobody(tmp_path, pki, monkeypatch):
+    """The miner learns honestly and publishes each column of 'north' turned round, with everything that follows from it."""
+    from verticil.miner.learning import learn as learning
+
+    honest = learning.learn
+
+    def lie(columns, study, **options):
+        learned = honest(columns, study, **options)
+        turned = [
+            dataclasses.replace(family, probability=np.ascontiguousarray(family.probability[:, ::-1]))
+            if study.schema[family.child].owner == "north"
+            else family
+            for family in learned.network.families
+        ]
+        network = dataclasses.replace(learned.network, families=tuple(turned))
+        marginals = [
+            dataclasses.replace(item, model=share)
+            for item, share in zip(learned.marginals, model_shares(network)[0], strict=True)
+        ]
+        return dataclasses.replace(learned, network=network, marginals=tuple(marginals))
+
+    monkeypatch.setattr(learning, "learn", lie)
+    made = Publishing(tmp_path, pki, approval="manual")
+    made.set_up("north")  # approves and countersigns by itself
+    await made.start_miner()
+    digest = await made.submit(GIVEN + ALL)
+    made.start()
+    await made.until_stage("south", "waiting for approval")
+    await asyncio.to_thread(office.approve, made.config("south"), "trial", "officer")
+    failure = (await made.until(digest, State.FAILED)).failure
+    assert failure.code == "RELEASE_INVALID"
+    with Site.open(made.config("north")) as site:
+        (record,) = site.state.studies()
+        assert record.failure.code == "RELEASE_INVALID"
+        assert "not those of what this party sent" in record.failure.message
+        review = site.minutes.review(record.digest)
+        assert review is None or review.countersignature is None
+    await made.stop()
+    await made.stop_miner()
+
+
+async def test_columns_that_the_disk_lost_are_made_again_to_compare_the_release_with(publishing):
+    await publishing.to_review(ALL)
+    with Site.open(publishing.config("north")) as site:
+        (record,) = site.state.studies()
+        sent = site.state.artifacts(record.digest, record.task.effective_digest)
+    spool = publishing.root / "north" / "state" / "spool"
+    lost = {path.name: path.read_bytes() for path in spool.iterdir()}
+    assert set(lost) == {item.sha256.hex() for item in sent.values()}
+    charged = publishing.ledger("north")
+    for name in lost:
+        (spool / name).unlink()
+    with pytest.raises(PeerFault, match="no longer on this disk") as waits:
+        await publishing.countersign("north")
+    assert waits.value.code == "NOT_READY"
+    async with asyncio.timeout(20):
+        while not await asyncio.to_thread(_is_here, publishing.config("north")):
+            pass
+    assert (await publishing.countersign("north"))["countersigned"]
+    assert {path.name: path.read_bytes() for path in spool.iterdir()} == lost
+    assert publishing.ledger("north") == charged
+
+
+def _is_here(config) -> bool:
+    with Site.open(config) as site:
+        (record,) = site.state.studies()
+        return site.minutes.review(record.digest).fetched
 
 
 # ---- what people see

@@ -35,6 +35,7 @@ from verticil.shared.transport.serving.metrics import metrics_address
 __all__ = ["PAGE_HINT", "PartyConfig", "PeerRule", "load_party", "require_marked_authority"]
 
 DEFAULT_PAGE: Final = ("127.0.0.1", 8899)
+REVIEW_MEGABYTES: Final = 256
 PAGE_HINT: Final = "from another machine: ssh -L 8899:127.0.0.1:8899 HOST, and open the address there"
 
 
@@ -73,6 +74,7 @@ class PartyConfig:
         page: where `verticil party ui` shows the page for the site's people.
         approver_keys: public key (Ed25519, 32 bytes) of each approver that has one.
         codebook: what a study may ask for to be approved by a rule; see `verticil.party.codebook`.
+        review_bytes: most bytes of a release that is fetched to be countersigned.
     """
 
     path: Path
@@ -92,6 +94,7 @@ class PartyConfig:
     page: tuple[str, int] = DEFAULT_PAGE
     approver_keys: Mapping[str, bytes] = field(default_factory=dict)
     codebook: Known = field(default_factory=Known)
+    review_bytes: int = REVIEW_MEGABYTES * 2**20
 
 
 def load_party(path: Path) -> PartyConfig:
@@ -138,6 +141,7 @@ def load_party(path: Path) -> PartyConfig:
         page=listen_address(table.table("ui", optional=True), hint=PAGE_HINT) or DEFAULT_PAGE,
         approver_keys=keys,
         codebook=known_from(table.table("codebook", optional=True), rules),
+        review_bytes=_review_bytes(table),
     )
     for part in (identity, linkage, table):
         part.finish()
@@ -300,6 +304,15 @@ def _at_least(table: Table, key: str, least: int, default: int) -> int:
     if value < least:
         table.fail(key, f"got {value}, expected at least {least}")
     return value
+
+
+def _review_bytes(table: Table) -> int:
+    if not table.has("review"):
+        return REVIEW_MEGABYTES * 2**20
+    rule = table.table("review")
+    megabytes = _at_least(rule, "max_megabytes", 1, REVIEW_MEGABYTES)
+    rule.finish()
+    return megabytes * 2**20
 
 
 def _peer(table: Table) -> PeerRule:

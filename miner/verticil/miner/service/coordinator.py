@@ -297,7 +297,7 @@ class Coordinator:
         def look() -> tuple[StudyRecord, int]:
             record = session.record(request.study_digest)
             position = session.position(record, party)
-            session.require_aligned(record, State.ALIGNING, State.PREPARING, State.UPLOADING)
+            session.require_aligned(record, State.ALIGNING, State.PREPARING, State.UPLOADING, State.REVIEW)
             if request.offset > (size := record.bitmaps.get(party, _NO_BITMAP)[0]):
                 raise PeerFault("MESSAGE_INVALID", f"bitmap: offset {request.offset}, expected at most {size}")
             return record, position

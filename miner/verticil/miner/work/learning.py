@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import errno
 import json
 import logging
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -22,7 +24,7 @@ from typing import Final, Protocol, TypeVar, cast
 
 from verticil.miner.work.job import ColumnFile, LearningJob, Progress, learn_and_write
 from verticil.miner.work.structure_job import StructureJob, search_structure
-from verticil.shared.errors import from_code
+from verticil.shared.errors import PeerFault, from_code
 
 __all__ = [
     "ColumnFile",
@@ -54,7 +56,8 @@ class WorkerDied(Exception):
     """
 
     def __init__(self, status: int) -> None:
-        super().__init__(f"the learning process ended with status {status}")
+        killed = ": the system killed it, most often for lack of memory" if status == -signal.SIGKILL else ""
+        super().__init__(f"the learning process ended with status {status}{killed}")
         self.status = status
 
 
@@ -161,17 +164,7 @@ class SpawnedLearning:
         # OpenBLAS takes memory for each of its threads and tries for ever when the limit leaves it none; our products are small.
         environment = {"NUMBA_CACHE_DIR": str(self._cache), "OPENBLAS_NUM_THREADS": "1", **os.environ}
         await asyncio.to_thread(Path(environment["NUMBA_CACHE_DIR"]).mkdir, parents=True, exist_ok=True)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            _WORKER,
-            str(self._memory_bytes),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env=environment,
-            limit=_LINE_BYTES,
-            start_new_session=True,  # Ctrl-C on a terminal is the miner's to handle
-        )
+        process = await self._started(environment)
         try:
             return await self._talk(process, line, progress)
         except asyncio.CancelledError:
@@ -184,6 +177,29 @@ class SpawnedLearning:
             await process.wait()
             if process.stdin is not None:
                 process.stdin.close()
+
+    async def _started(self, environment: dict[str, str]) -> asyncio.subprocess.Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                _WORKER,
+                str(self._memory_bytes),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env=environment,
+                limit=_LINE_BYTES,
+                start_new_session=True,  # Ctrl-C on a terminal is the miner's to handle
+            )
+        except OSError as error:
+            if error.errno not in {errno.EAGAIN, errno.ENOMEM}:
+                raise
+            what = "memory" if error.errno == errno.ENOMEM else "process"
+            raise PeerFault(
+                "RESOURCE_EXHAUSTED",
+                f"this machine has no {what} left for learning",
+                hint="the miner's operator can give its user or container more; it is tried again meanwhile",
+            ) from None
 
     @staticmethod
     async def _stop(process: asyncio.subprocess.Process) -> None:

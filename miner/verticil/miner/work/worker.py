@@ -50,6 +50,22 @@ def _limit_memory(memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
+_NO_THREADS: Final = "the miner's operator can raise the limit on processes and threads of its user or container"
+_NO_MEMORY: Final = ("cannot allocate memory", "failed to map segment")
+
+
+def _in_words(error: Exception, memory_bytes: int) -> dict[str, str]:
+    """Message and hint of whatever ended the learning; no text of the error, which may hold anything."""
+    text = str(error).lower()
+    if isinstance(error, MemoryError) or any(sign in text for sign in _NO_MEMORY):
+        message = f"learning needs more than the {memory_bytes} bytes that a worker may use"
+        return {"message": message, "hint": "the miner's operator can raise workers.memory_bytes"}
+    if isinstance(error, RuntimeError | OSError) and ("start new thread" in text or "resource temporarily" in text):
+        return {"message": "learning could start no thread", "hint": _NO_THREADS}
+    message = f"learning ended with {type(error).__name__} at {_place(error)}"
+    return {"message": message, "hint": "report it with the study document; it is a fault of verticil"}
+
+
 def _place(error: BaseException) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "verticil" in frame.filename]
     return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "unknown place"
@@ -109,7 +125,11 @@ def main() -> int:
     logger.addHandler(_ForTheMiner(tell))
     stop = threading.Event()
     line = sys.stdin.buffer.readline()
-    _listen_to_the_miner(sys.stdin.buffer, stop, lambda: bool(told) and told[-1][0] == "searching")
+    try:
+        _listen_to_the_miner(sys.stdin.buffer, stop, lambda: bool(told) and told[-1][0] == "searching")
+    except RuntimeError:
+        tell({"code": "LEARNING_FAILED", "message": "learning could start no thread", "hint": _NO_THREADS})
+        return 0
     from verticil.miner.learning.search.protocol import LearningCancelled
 
     try:
@@ -118,24 +138,8 @@ def main() -> int:
         pass
     except VerticilError as error:
         tell({"code": error.code, "message": error.message, "hint": error.hint})
-    except MemoryError:
-        message = f"learning needs more than the {memory_bytes} bytes that a worker may use"
-        tell(
-            {
-                "code": "LEARNING_FAILED",
-                "message": message,
-                "hint": "the miner's operator can raise workers.memory_bytes",
-            }
-        )
     except Exception as error:  # noqa: BLE001 (the last place where it can be told)
-        message = f"learning ended with {type(error).__name__} at {_place(error)}"
-        tell(
-            {
-                "code": "LEARNING_FAILED",
-                "message": message,
-                "hint": "report it with the study document; it is a fault of verticil",
-            }
-        )
+        tell({"code": "LEARNING_FAILED", **_in_words(error, memory_bytes)})
     else:
         tell({"done": True, "result": result})
     return 0

@@ -13,6 +13,7 @@ Memory is bounded by the frame, whatever the size of the file.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,10 +38,36 @@ _MOST_COST: Final = 2**20
 _FRAME: Final = 1 << 20
 _TAG: Final = 16
 _LARGEST_HEAD: Final = 4096
+_CHECK: Final = b"\xff" * 12
+"""Nonce of no frame: the empty text under it says whether a key is the right one, as the first frame would."""
+_ANOTHER_COPY: Final = "it is damaged, whatever the passphrase is: take another copy of the backup"
 
 
 def _nonce(number: int, *, last: bool) -> bytes:
     return number.to_bytes(11, "big") + bytes([last])
+
+
+def _sum(head: Mapping[str, object]) -> str:
+    """Of everything else in the head: tells damage from another passphrase, and proves nothing."""
+    rest = {name: value for name, value in head.items() if name != "sum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _check(head: Mapping[str, object], cipher: ChaCha20Poly1305, name: str) -> bool:
+    """Whether the passphrase is known to be the right one; files of earlier versions do not say.
+
+    Raises:
+        GateFailed: BACKUP_INVALID, the head was changed, or it is another passphrase.
+    """
+    if "sum" not in head:
+        return False
+    if head["sum"] != _sum(head):
+        raise GateFailed("BACKUP_INVALID", f"{name}: was changed in its head", hint=_ANOTHER_COPY)
+    if head.get("check") != cipher.encrypt(_CHECK, b"", None).hex():
+        raise GateFailed(
+            "BACKUP_INVALID", f"{name}: does not open with this passphrase", hint="the file itself looks whole"
+        )
+    return True
 
 
 def _cipher(passphrase: str, head: Mapping[str, object]) -> ChaCha20Poly1305:
@@ -82,8 +109,10 @@ def seal(data: Iterable[bytes], passphrase: str, told: Mapping[str, str], *, cos
             hint="a few words that nobody said before; keep them where the backup is not",
         )
     head: dict[str, str | int] = {**told, "n": cost, "r": _BLOCK_SIZE, "p": 1, "salt": secrets.token_bytes(16).hex()}
-    text = rfc8785.dumps({**head})
     cipher = _cipher(passphrase, head)
+    head["check"] = cipher.encrypt(_CHECK, b"", None).hex()
+    head["sum"] = _sum(head)
+    text = rfc8785.dumps({**head})
     yield _MAGIC + len(text).to_bytes(2, "big") + text
     for number, (frame, last) in enumerate(_framed(data)):
         yield cipher.encrypt(_nonce(number, last=last), frame, text)
@@ -94,10 +123,11 @@ def read_head(file: IO[bytes], name: str) -> tuple[Mapping[str, object], bytes]:
 
     Raises:
         Misuse: FILE_MISSING, it is no such file.
+        GateFailed: BACKUP_INVALID, the head was changed.
     """
-    fault = Misuse("FILE_MISSING", f"{name}: is not a backup of a party", hint="made by: verticil party backup")
     if file.read(len(_MAGIC)) != _MAGIC:
-        raise fault
+        raise Misuse("FILE_MISSING", f"{name}: is not a backup of a party", hint="made by: verticil party backup")
+    fault = GateFailed("BACKUP_INVALID", f"{name}: was changed in its head", hint=_ANOTHER_COPY)
     text = file.read(int.from_bytes(file.read(2), "big"))
     try:
         head = cast("object", json.loads(text)) if len(text) <= _LARGEST_HEAD else None
@@ -138,11 +168,13 @@ def unseal(file: IO[bytes], passphrase: str, name: str) -> Iterator[bytes]:
 
     Raises:
         Misuse: FILE_MISSING, it is no such file.
-        GateFailed: BACKUP_INVALID, another passphrase, or the file was changed or cut off; what was handed out before is true but
+        GateFailed: BACKUP_INVALID, another passphrase, or (which the message tells apart, but for files of earlier versions) the
+            file was changed or cut off; what was handed out before is true but
             not the whole.
     """
     head, text = read_head(file, name)
     cipher = _cipher(passphrase, head)
+    known = _check(head, cipher, name)
     number = 0
     frame = file.read(_FRAME + _TAG)
     while True:
@@ -151,11 +183,14 @@ def unseal(file: IO[bytes], passphrase: str, name: str) -> Iterator[bytes]:
         try:
             plain = cipher.decrypt(_nonce(number, last=last), frame, text)
         except InvalidTag:
-            where = (
-                "it does not open with this passphrase" if number == 0 else f"frame {number} was changed, or is the end"
-            )
+            if number or known:
+                raise GateFailed(
+                    "BACKUP_INVALID", f"{name}: was changed or cut off in frame {number}", hint=_ANOTHER_COPY
+                ) from None
             raise GateFailed(
-                "BACKUP_INVALID", f"{name}: {where}", hint="another passphrase, or another copy of the backup"
+                "BACKUP_INVALID",
+                f"{name}: does not open with this passphrase, or was changed at its beginning",
+                hint="another passphrase, or another copy of the backup",
             ) from None
         yield plain
         if last:

@@ -44,6 +44,7 @@ from verticil.party.exchange.randomization import (
     agreement,
     enter_in_ledger,
     fill_spool,
+    refill_spool,
     unit_event,
 )
 from verticil.party.exchange.ring import Ring
@@ -279,12 +280,7 @@ class Delivery:
         agreed = await asyncio.to_thread(self._agreed, record)
         await self._progress(coordinator, "randomizing")
         holding = await self._approved_data(record, agreed)
-        rows = self._rows
-        if rows is None:
-            turn = self._turn(coordinator, record, agreed, holding)
-            rows = self._rows = await LINKERS[turn.mode].rows(turn)
-            if turn.mode == "dh-psi" and record.common_sha256 is not None:  # only now this party knows them
-                await self._accept_people(turn, rows, record.common_sha256)
+        rows = await self._common_rows(coordinator, record, agreed, holding)
         units = agreed.effective.units_of(self._site.config.name)
         await self._heavily(
             lambda: fill_spool(
@@ -299,6 +295,16 @@ class Delivery:
             )
         )
         self._holding = self._rows = None
+
+    async def _common_rows(
+        self, coordinator: Coordinator, record: StudyRecord, agreed: Agreed, holding: Holding
+    ) -> Rows:
+        if self._rows is None:
+            turn = self._turn(coordinator, record, agreed, holding)
+            self._rows = await LINKERS[turn.mode].rows(turn)
+            if turn.mode == "dh-psi" and record.common_sha256 is not None:  # only now this party knows them
+                await self._accept_people(turn, self._rows, record.common_sha256)
+        return self._rows
 
     async def _send(self, coordinator: Coordinator, record: StudyRecord) -> None:
         """Send one unit that is not receipted yet. One at a time, so that a denial stops the next."""
@@ -356,7 +362,23 @@ class Delivery:
     # ---- publication
 
     async def _fetch_review(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        await self._make_again(coordinator, record)
         await review.fetch(coordinator, self._site, record)
+
+    async def _make_again(self, coordinator: Coordinator, record: StudyRecord) -> None:
+        """What was sent, where this disk has lost it: the release is compared with it."""
+        spooled = await asyncio.to_thread(self._site.state.artifacts, record.digest, record.task.effective_digest)
+        if all([await asyncio.to_thread(self._node.spool.holds, item.sha256) for item in spooled.values()]):
+            return
+        agreed = await asyncio.to_thread(self._agreed, record)
+        holding = await self._approved_data(record, agreed)
+        rows = await self._common_rows(coordinator, record, agreed, holding)
+        await self._heavily(
+            lambda: refill_spool(
+                self._site, self._node.spool, record, effective=agreed.effective, holding=holding, rows=rows
+            )
+        )
+        self._holding = self._rows = None
 
     async def _countersign(self, coordinator: Coordinator, record: StudyRecord) -> None:
         del coordinator

@@ -7,6 +7,7 @@ of the units that are asked for, after the ledger has assessed all of them.
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -22,12 +23,13 @@ from verticil.party.custody.recall import entry
 from verticil.party.evidence.audit import DAEMON, Event, What
 from verticil.party.exchange.spool import Spool
 from verticil.party.exchange.transfer import StoppedError
+from verticil.shared.errors import Refusal
 from verticil.shared.formats import artifact
 from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import sent_units
 
-__all__ = ["Agreed", "agreement", "enter_in_ledger", "fill_spool", "unit_event"]
+__all__ = ["Agreed", "agreement", "enter_in_ledger", "fill_spool", "refill_spool", "unit_event"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -161,6 +163,35 @@ def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping
         site.config.policy,
         shared=shared_of(effective, [release.dataset for release in releases.values()]),
     )
+
+
+def refill_spool(
+    site: Site, spool: Spool, record: StudyRecord, *, effective: Study, holding: Holding, rows: NDArray[np.int64]
+) -> None:
+    """Make again what was sent and is no longer in the spool; nothing leaves, so nothing is charged. Arguments as `fill_spool`.
+
+    Raises:
+        Refusal: DATA_CHANGED, other bytes come out.
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+    holding = holding.renumbered(approval.parsed(record.task.proposal), effective, site.config.name)
+    releases = site.releases(effective, holding)
+    for index, item in site.state.artifacts(record.digest, record.task.effective_digest).items():
+        if spool.holds(item.sha256):
+            continue
+        codes = randomize(
+            holding,
+            rows,
+            effective,
+            index,
+            release=releases[index],
+            version_tag=item.version_tag,
+            site_secret=site.site_secret,
+        )
+        packed = artifact.pack(codes, effective.units[index].transition.n_states)
+        if hashlib.sha256(packed).digest() != item.sha256:
+            raise Refusal("DATA_CHANGED", f"study '{effective.id}': unit {index} cannot be made again as it was sent")
+        spool.put(packed)
 
 
 def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:

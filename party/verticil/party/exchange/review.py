@@ -1,9 +1,11 @@
 """A release that waits for countersignatures: fetched for this party's people, checked, signed (``[publish] countersign``).
 
 Promises
+- What is fetched is no larger than the study announces and party.toml allows; of what is refused nothing stays on the disk.
 - What lies in the state directory for people to read is the release that the miner told of, whole. Whether it holds is checked
   offline, and again when somebody countersigns: signatures, receipts, every file's SHA-256, that it is the study that was
-  approved, and that the columns of this party in it are those that it sent.
+  approved, that the columns of this party in it are those that it sent, and that what it says of them is what they say
+  (`own_figures`).
 - A countersignature binds to the manifest's SHA-256. If the miner makes another release, the signature is forgotten and people
   are asked again.
 - The copy is removed when the study has ended.
@@ -19,13 +21,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import cast
 
+from verticil.party.control.approval import parsed
 from verticil.party.control.site import Site
 from verticil.party.control.state import StudyRecord
 from verticil.party.evidence.audit import Event, What
+from verticil.party.exchange.own_figures import check_own_figures
 from verticil.shared.errors import GateFailed, PeerFault, VerticilError
+from verticil.shared.formats import artifact
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.release.countersignature import Countersignature, countersignature_body
+from verticil.shared.release.limits import release_limits
 from verticil.shared.release.verification import VerifiedRelease, verify_release
+from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
 from verticil.shared.transport.calling.fetch import fetch_release
 from verticil.shared.transport.coordinator import Coordinator
@@ -44,13 +51,16 @@ async def fetch(coordinator: Coordinator, site: Site, record: StudyRecord) -> No
     """Fetch the release that waits.
 
     Raises:
-        PeerFault: NOT_READY, it is another one by now (the next poll tells which); those of the connection.
+        PeerFault: NOT_READY, it is another one by now (the next poll tells which); RESOURCE_EXHAUSTED, it is larger than
+            party.toml allows; those of the connection.
+        GateFailed: RELEASE_INVALID, it is larger than the study lets it be.
         DataFault: DISK_FULL.
     """
     folder = folder_of(site, record.digest)
     await asyncio.to_thread(drop, site, record.digest)
     try:
-        await fetch_release(coordinator, record.digest, folder, review=True)
+        limits = release_limits(parsed(record.task.effective), record.n_common or 0, total=site.config.review_bytes)
+        await fetch_release(coordinator, record.digest, folder, review=True, limits=limits)
     except VerticilError as error:
         if error.code in {"ARTIFACT_INVALID", "FILE_MISSING", "STUDY_WITHDRAWN", "STUDY_DENIED"}:
             raise PeerFault(
@@ -77,6 +87,7 @@ def check(site: Site, record: StudyRecord) -> tuple[Path, bytes, VerifiedRelease
     Raises:
         PeerFault: NOT_READY, none waits, or it is not here yet.
         GateFailed: RELEASE_INVALID, RELEASE_UNTRUSTED.
+        PeerFault: NOT_READY also when the columns that were sent are not on this disk; the daemon makes them again.
     """
     found = site.minutes.review(record.digest)
     folder = folder_of(site, record.digest)
@@ -95,6 +106,8 @@ def check(site: Site, record: StudyRecord) -> tuple[Path, bytes, VerifiedRelease
     if told != (record.digest.hex(), record.task.effective_digest.hex()):
         raise GateFailed("RELEASE_INVALID", f"{folder}: it is of another study than the one that was approved here")
     _check_own_columns(site, record, folder)
+    study = parsed(record.task.effective)
+    check_own_figures(folder, study, site.config.name, _sent(site, record, study))
     return folder, found.manifest_sha256, verified
 
 
@@ -154,6 +167,25 @@ def _check_own_columns(site: Site, record: StudyRecord, folder: Path) -> None:
             "RELEASE_INVALID",
             f"{folder}: it was made from other columns of this party than those that were sent (units {wrong})",
         )
+
+
+def _sent(site: Site, record: StudyRecord, study: Study) -> dict[int, artifact.Codes]:
+    """The randomized columns that this party sent."""
+    columns: dict[int, artifact.Codes] = {}
+    for unit, item in site.state.artifacts(record.digest, record.task.effective_digest).items():
+        path = site.config.state_directory / "spool" / item.sha256.hex()
+        packed = path.read_bytes() if path.is_file() else b""
+        if hashlib.sha256(packed).digest() != item.sha256:
+            site.minutes.fetched(record.digest, here=False)
+            raise PeerFault(
+                "NOT_READY",
+                f"study '{record.study_id}': a column that was sent is no longer on this disk, so the release cannot be compared",
+                hint="the running daemon makes it again: verticil party status",
+            )
+        channel = study.units[unit].transition
+        width = channel.codes_per_record
+        columns[unit] = artifact.unpack(packed, channel.n_states, record.n_common or 0, codes_per_record=width)
+    return columns
 
 
 def _manifest_sha256(folder: Path) -> bytes:

@@ -54,6 +54,8 @@ MOST_NAMED: Final = 200
 
 _DIGEST_BYTES: Final = 32
 _FINAL: Final = frozenset(int(state) for state in State if is_final(state))
+_CONTESTED_SECONDS: Final = 300
+"""Two daemons with one certificate take the session from each other: each waits longer and longer, until people stop one."""
 
 _log = logging.getLogger(__name__)
 
@@ -84,6 +86,7 @@ class PartyNode:
         self._factory = coordinator_factory
         self._peers = peers
         self._backoff = backoff if backoff is not None else Backoff()
+        self._contested = Backoff(growth=4.0, longest_seconds=_CONTESTED_SECONDS)
         self._problem = ""
         self._working = Working(node)
         self._named: set[tuple[bytes, str]] = set()
@@ -120,7 +123,8 @@ class PartyNode:
                     _log.error("cannot go on: %s", error)
                     await self._beat(connected=False, problem=error.code)
                     raise
-                pause = self._backoff.next_seconds()
+                replaced = error.code == "SESSION_REPLACED"
+                pause = (self._contested if replaced else self._backoff).next_seconds()
                 _log.warning("%s; trying again in %.1f s", error, pause)
                 await self._beat(connected=False, problem=error.code)
             finally:

@@ -139,6 +139,7 @@ CLIENT_OPTIONS: Final[tuple[tuple[str, int | str], ...]] = (
     ("grpc.max_reconnect_backoff_ms", 30_000),
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
     ("grpc.max_send_message_length", MESSAGE_LIMIT),
+    ("grpc.per_message_decompression", 0),  # no node compresses: 4 MiB of zeros would unpack to 4 GiB
     ("grpc.service_config", _service_config()),
     ("grpc.use_local_subchannel_pool", 1),  # two identities in one process must not share a connection
 )

@@ -7,6 +7,7 @@ manifest itself is genuine is the next step and the caller's: ``verticil release
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import json
 import re
@@ -15,13 +16,16 @@ import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import rename, sync_directory, sync_file
-from verticil.shared.errors import Misuse, PeerFault
+from verticil.shared.errors import GateFailed, Misuse, PeerFault
 from verticil.shared.transport.chunks import plain_data
 from verticil.wire.v1 import common_pb2
+
+if TYPE_CHECKING:
+    from verticil.shared.release.limits import ReleaseLimits
 
 __all__ = ["ReleaseSource", "fetch_release"]
 
@@ -40,7 +44,14 @@ class ReleaseSource(Protocol):
         ...
 
 
-async def fetch_release(source: ReleaseSource, study_digest: bytes, target: Path, *, review: bool = False) -> Path:
+async def fetch_release(
+    source: ReleaseSource,
+    study_digest: bytes,
+    target: Path,
+    *,
+    review: bool = False,
+    limits: ReleaseLimits | None = None,
+) -> Path:
     """Fetch the release of a study into the new folder `target`.
 
     Args:
@@ -48,10 +59,13 @@ async def fetch_release(source: ReleaseSource, study_digest: bytes, target: Path
         study_digest: SHA-256 of the proposal, 32 bytes.
         target: the folder to make; it must not exist.
         review: fetch what waits for countersignatures; for parties of the study.
+        limits: what is larger is not fetched, and nothing of it stays on the disk.
 
     Raises:
+        GateFailed: RELEASE_INVALID, a file is none of the study's release, or larger than the study lets it be.
         Misuse: FILE_EXISTS; FILE_MISSING, nothing can be written there.
-        PeerFault: UNREACHABLE and others of the connection; ARTIFACT_INVALID when a file is not what was announced.
+        PeerFault: UNREACHABLE and others of the connection; ARTIFACT_INVALID when a file is not what was announced;
+            RESOURCE_EXHAUSTED, all files together are larger than this machine takes.
         DataFault: DISK_FULL.
     """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -62,10 +76,11 @@ async def fetch_release(source: ReleaseSource, study_digest: bytes, target: Path
     except OSError as error:
         raise write_fault(error, target) from None
     try:
-        await _file(source, study_digest, "manifest.json", staging, review=review)
-        for name, sha256 in _listed((staging / "manifest.json").read_bytes()).items():
-            await _file(source, study_digest, name, staging, expected=sha256, review=review)
-        await _file(source, study_digest, "manifest.sig", staging, review=review)
+        fetch = functools.partial(_file, source, study_digest, folder=staging, review=review)
+        await fetch("manifest.json", limit=_own_limit("manifest.json", limits))
+        for name, listed in _listed((staging / "manifest.json").read_bytes(), limits).items():
+            await fetch(name, limit=listed.size, expected=listed.sha256)
+        await fetch("manifest.sig", limit=_own_limit("manifest.sig", limits))
         if target.exists():
             target.rmdir()
         staging.chmod(0o755)
@@ -79,20 +94,55 @@ async def fetch_release(source: ReleaseSource, study_digest: bytes, target: Path
     return target
 
 
-def _listed(manifest: bytes) -> dict[str, str]:
+class _Listed(NamedTuple):
+    size: int
+    sha256: str
+
+
+def _own_limit(name: str, limits: ReleaseLimits | None) -> int:
+    return MANIFEST_LIMIT if limits is None else min(MANIFEST_LIMIT, limits.files[name])
+
+
+def _listed(manifest: bytes, limits: ReleaseLimits | None) -> dict[str, _Listed]:
     try:
         files = cast("dict[str, dict[str, object]]", json.loads(manifest)["files"])
-        listed = {name: str(entry["sha256"]) for name, entry in files.items()}
+        listed = {name: _Listed(int(str(entry["bytes"])), str(entry["sha256"])) for name, entry in files.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise PeerFault("ARTIFACT_INVALID", "manifest.json: not a manifest") from None
     for name in listed:
         if not _FILE_NAME.fullmatch(name):
             raise PeerFault("ARTIFACT_INVALID", "manifest.json: lists a path, expected plain file names")
+    if limits is None:
+        return listed
+    for name, (size, _) in listed.items():
+        if name not in limits.files:
+            raise GateFailed(
+                "RELEASE_INVALID", f"manifest.json: lists '{name}', which is no file of a release of the study"
+            )
+        if not 0 <= size <= limits.files[name]:
+            raise GateFailed(
+                "RELEASE_INVALID",
+                f"{name}: {size} bytes, expected at most {limits.files[name]} by what the study announces",
+                hint="do not countersign: deny the study, and ask the miner's operator",
+            )
+    if (total := sum(size for size, _ in listed.values())) > limits.total:
+        raise PeerFault(
+            "RESOURCE_EXHAUSTED",
+            f"the release has {total} bytes, expected at most {limits.total} by this party's configuration",
+            hint="if the study is meant to be so large: [review] max_megabytes in party.toml, and start the daemon again",
+        )
     return listed
 
 
 async def _file(
-    source: ReleaseSource, digest: bytes, name: str, folder: Path, *, review: bool, expected: str | None = None
+    source: ReleaseSource,
+    digest: bytes,
+    name: str,
+    *,
+    folder: Path,
+    review: bool,
+    limit: int,
+    expected: str | None = None,
 ) -> None:
     offset, idle = 0, 0
     hasher = hashlib.sha256()
@@ -113,11 +163,11 @@ async def _file(
                                     "OFFSET_MISMATCH", f"{name}: chunk at offset {part.chunk.offset}, expected {offset}"
                                 )
                             plain = plain_data(part.chunk)
+                            if offset + len(plain) > limit:
+                                raise PeerFault("ARTIFACT_INVALID", f"{name}: more than {limit} bytes")
                             file.write(plain)
                             hasher.update(plain)
                             offset += len(plain)
-                        if expected is None and offset > MANIFEST_LIMIT:
-                            raise PeerFault("ARTIFACT_INVALID", f"{name}: more than {MANIFEST_LIMIT} bytes")
             except PeerFault as error:
                 idle = 0 if offset > before else idle + 1
                 if error.code not in {"UNREACHABLE", "DEADLINE", "CHUNK_CORRUPT"} or idle >= ATTEMPTS:

@@ -71,6 +71,7 @@ SERVER_OPTIONS: Final = (
     ("grpc.max_connection_age_grace_ms", 300_000),  # one stream of 32 MiB at 1 Mbit/s takes 268 s
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
     ("grpc.max_send_message_length", MESSAGE_LIMIT),
+    ("grpc.per_message_decompression", 0),  # no node compresses: 4 MiB of zeros would unpack to 4 GiB
 )
 """Channel options of a server (operations.md section e)."""
 

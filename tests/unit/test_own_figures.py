@@ -1,0 +1,245 @@
+"""A release is compared with what a party sent: honest ones pass, whatever a liar turns round does not."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+from verticil.miner.learning.learn import LearnResult, learn
+from verticil.party.exchange.own_figures import check_own_figures
+from verticil.party.records import subsets
+from verticil.party.records.perturb import perturb
+from verticil.shared.channels.subset import Subset
+from verticil.shared.errors import GateFailed
+from verticil.shared.formats.tables import write_csv, write_parquet
+from verticil.shared.model.network import Network
+from verticil.shared.model.rounding import round_network
+from verticil.shared.model.schema import Variable
+from verticil.shared.release.bundle import write_release
+from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.shares import model_shares
+from verticil.shared.release.synthesis import decode, released_records
+from verticil.shared.study import canonical
+from verticil.shared.study.document import Study
+from verticil.shared.study.reading import read_study
+from verticil.simulation import adult
+
+GENETIC = adult.study_text()[adult.study_text().index("[structure.genetic]") : adult.study_text().index("[parameters]")]
+COMPOUND = """
+[[randomization]]
+jointly = ["marital-status", "relationship"]
+scheme = "symmetric"
+epsilon = 5.0
+[[randomization]]
+variables = ["age", "education"]
+scheme = "subset"
+epsilon = 0.9
+"""
+SCHEMES = {
+    "symmetric": ("", ""),
+    "compound-and-subset": ("[structure]", COMPOUND + "[structure]"),
+    "little-noise": ("epsilon = 3.0", "epsilon = 8.0"),
+    "strong-noise": ("epsilon = 3.0", "epsilon = 1.0"),
+    "clip": ('estimator = "em"', 'estimator = "clip"'),
+    "independent-draws": ('sampling = "systematic"', 'sampling = "independent"'),
+    "dealt": ('sampling = "systematic"', 'sampling = "without-replacement"'),
+}
+N_PEOPLE = 2000
+
+
+@dataclass
+class Learned:
+    """A study with what the parties sent and what an honest miner makes of it."""
+
+    study: Study
+    columns: list[NDArray[np.unsignedinteger]]
+    result: LearnResult
+
+    def write(self, folder: Path, network: Network, rows: Sequence[int] | None = None) -> Path:
+        """A release of this network; `rows` of the records that it draws instead of all."""
+        codes, frame = released_records(network, self.study.release, N_PEOPLE)
+        if rows is not None:
+            codes, frame = tuple(column[rows] for column in codes), frame.iloc[list(rows)].reset_index(drop=True)
+        shares, _ = model_shares(network)
+        marginals = tuple(
+            dataclasses.replace(item, model=share) for item, share in zip(self.result.marginals, shares, strict=True)
+        )
+        digest = canonical.digest(self.study).hex()
+        content = ReleaseContent(
+            study=self.study, study_digest=digest, effective_digest=digest, network=network, marginals=marginals,
+            synthetic=frame, codes=codes, n_common=N_PEOPLE, receipts=(), provenance={}, search={}, simulation=True,
+            seed_derived=False, published_at=dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
+        )  # fmt: skip
+        return write_release(folder, content)
+
+    def refusal(self, folder: Path, party: str) -> str:
+        """What the party says; empty when it has nothing against the release."""
+        own = {unit: self.columns[unit] for unit in self.study.units_of(party)}
+        try:
+            check_own_figures(folder, self.study, party, own)
+        except GateFailed as refused:
+            return refused.message if refused.code == "RELEASE_INVALID" else refused.code
+        return ""
+
+    def owner(self, variable: str) -> str:
+        return self.study.schema[self.study.schema.index(variable)].owner
+
+
+def _encoded(variable: Variable, texts: pd.Series) -> NDArray[np.uint8]:
+    if variable.bins is not None:
+        return (np.searchsorted(variable.bins, texts.astype(float), side="right") - 1).astype(np.uint8)
+    codes = {label: code for code, label in enumerate(variable.labels)}
+    if variable.missing is not None:
+        codes |= dict.fromkeys(variable.missing.spellings, codes[variable.missing.category])
+    other = codes.get(variable.other or "", -1)
+    return np.array([codes.get(text, other) for text in texts], dtype=np.uint8)
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Learned]:
+    folder = tmp_path_factory.mktemp("adult")
+    tables = [
+        pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")
+        for path in adult.write_tables(folder, rows=N_PEOPLE).values()
+    ]
+    people = pd.concat(tables, axis=1, join="inner")
+
+    def make(old: str = "", new: str = "", *, seed: int = 1) -> Learned:
+        text = adult.study_text().replace(GENETIC, "").replace('method = "genetic"', 'method = "greedy"')
+        (folder / "study.toml").write_text(text.replace(old, new, 1) if old else text)
+        study = read_study(folder / "study.toml")
+        generator = np.random.default_rng(seed)
+        columns = []
+        for index, unit in enumerate(study.units):
+            parts = [_encoded(study.schema[study.schema.index(name)], people[name]) for name in unit.variables]
+            assert len(parts[0]) == N_PEOPLE
+            codes = parts[0]
+            if unit.is_compound:
+                domain = {combination: code for code, combination in enumerate(study.domain_of(index))}
+                codes = np.array([domain[row] for row in zip(*map(np.ndarray.tolist, parts), strict=True)], np.uint8)
+            key, tags = generator.bytes(32), generator.integers(0, 256, (N_PEOPLE, 14), dtype=np.uint8)
+            draw = subsets.select if isinstance(unit.transition, Subset) else perturb
+            columns.append(draw(key, tags, codes, unit.transition))
+        return Learned(study=study, columns=columns, result=learn(columns, study))
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def demonstration(learned: Callable[..., Learned]) -> Learned:
+    return learned()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("seed", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)])
+def test_honest_releases_pass_under_every_scheme(
+    learned: Callable[..., Learned], scheme: str, seed: int, tmp_path: Path
+) -> None:
+    made = learned(*SCHEMES[scheme], seed=seed)
+    folder = made.write(tmp_path / "release", made.result.network)
+    assert [made.refusal(folder, party) for party in made.study.parties] == ["", "", ""]
+
+
+def _changed(network: Network, child: int, change: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Network:
+    family = network.families[child]
+    changed = dataclasses.replace(family, probability=change(family.probability.copy()))
+    families = tuple(changed if item.child == child else item for item in network.families)
+    return round_network(Network(schema=network.schema, dag=network.dag, families=families))
+
+
+def _reversed(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.ascontiguousarray(table[:, ::-1])
+
+
+def _common_two_swapped(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    first, second = np.argsort(table.mean(axis=0))[[-1, 0]]
+    table[:, [first, second]] = table[:, [second, first]]
+    return table
+
+
+@pytest.mark.parametrize("change", [_reversed, _common_two_swapped])
+@pytest.mark.parametrize(
+    "variable", ["sex", "race", "marital-status", "relationship", "workclass", "capital-gain", "income", "education"]
+)
+def test_a_column_whose_probabilities_were_turned_is_refused_by_its_owner(
+    demonstration: Learned, variable: str, change: Callable[..., NDArray[np.float64]], tmp_path: Path
+) -> None:
+    """The model, its shares and the synthetic records all agree with each other; only the sent column does not."""
+    network = demonstration.result.network
+    turned = _changed(network, network.schema.index(variable), change)
+    said = demonstration.refusal(demonstration.write(tmp_path / "release", turned), demonstration.owner(variable))
+    assert f"'{variable}'" in said
+    assert "what this party sent" in said
+
+
+def test_a_dependence_that_was_taken_away_is_refused(demonstration: Learned, tmp_path: Path) -> None:
+    """Of an own column on an own parent, beside a foreign one; every one-way share stays as it was."""
+    network = demonstration.result.network
+    child, parents = next(
+        (child, parents)
+        for child, parents in enumerate(network.dag.parents)
+        if network.schema[child].name == "marital-status"
+    )
+    owners = {network.schema[parent].owner for parent in parents}
+    assert len(owners) == 2  # else the exact comparison of a wholly own family would do
+    share = demonstration.result.marginals[child].model
+    alone = _changed(network, child, lambda table: np.tile(share / share.sum(), (len(table), 1)))
+    said = demonstration.refusal(demonstration.write(tmp_path / "release", alone), "census_bureau")
+    assert said.startswith("column 'marital-status': by its family's probabilities its shares together with")
+
+
+def test_shares_that_were_not_estimated_from_the_sent_column_are_refused(
+    demonstration: Learned, tmp_path: Path
+) -> None:
+    folder = demonstration.write(tmp_path / "release", demonstration.result.network)
+    others = dataclasses.replace(
+        demonstration,
+        columns=[column[::-1] if unit else np.roll(column, 1) for unit, column in enumerate(demonstration.columns)],
+    )
+    assert others.refusal(folder, "employer") == ""  # the same counts; its families all have foreign parents or none
+    moved = [np.where(np.arange(len(column)) < 40, 0, column).astype(column.dtype) for column in demonstration.columns]
+    said = dataclasses.replace(demonstration, columns=moved).refusal(folder, "employer")
+    assert said == "column 'workclass': its unbiased shares are not those of what this party sent"
+
+
+def test_records_that_do_not_come_from_the_network_are_refused(demonstration: Learned, tmp_path: Path) -> None:
+    """200 equal ones; as many equal ones as were announced; those of another network; one column shuffled; a changed copy."""
+    network, study = demonstration.result.network, demonstration.study
+    said = demonstration.refusal(demonstration.write(tmp_path / "few", network, rows=[0] * 200), "employer")
+    assert said == "synthetic.csv: has 200 records, expected 2000"
+    said = demonstration.refusal(demonstration.write(tmp_path / "equal", network, rows=[0] * N_PEOPLE), "employer")
+    assert said.endswith("the synthetic records were not drawn from the network")
+
+    folder = demonstration.write(tmp_path / "other", network)
+    other, _ = released_records(_changed(network, network.schema.index("sex"), _reversed), study.release, N_PEOPLE)
+    codes, _ = released_records(network, study.release, N_PEOPLE)
+    shuffled = [column.copy() for column in codes]
+    np.random.default_rng(0).shuffle(shuffled[network.schema.index("education")])
+    for records, name in ((other, "'sex'"), (shuffled, "'education'")):
+        frame = decode(network.schema, records, np.random.default_rng(1))
+        write_csv(frame, folder / "synthetic.csv")
+        write_parquet(frame, folder / "synthetic.parquet")
+        assert demonstration.refusal(folder, "tax_office") == (
+            f"column {name}: the synthetic records were not drawn from the network"
+        )
+    write_csv(decode(network.schema, codes, np.random.default_rng(1)), folder / "synthetic.csv")
+    assert demonstration.refusal(folder, "tax_office").endswith(
+        "synthetic.csv and synthetic.parquet hold different records"
+    )
+
+
+@pytest.mark.parametrize("name", ["network.bif", "network.bifxml"])
+def test_another_network_in_another_format_is_refused(demonstration: Learned, name: str, tmp_path: Path) -> None:
+    folder = demonstration.write(tmp_path / "release", demonstration.result.network)
+    text = (folder / name).read_bytes()
+    (folder / name).write_bytes(text.replace(b"0.0", b"0.1", 1))
+    assert demonstration.refusal(folder, "employer") == f"{name}: it is not the network of model.json"
+    assert text != (folder / name).read_bytes()
