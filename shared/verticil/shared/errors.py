@@ -168,7 +168,6 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "BUNDLE_INVALID": ("GateFailed", 6),
     "BUNDLE_OUT_OF_ORDER": ("GateFailed", 6),
     "RELEASE_UNTRUSTED": ("GateFailed", 6),
-    "LINT_FAILED": ("GateFailed", 6),
     "AUDIT_BROKEN": ("GateFailed", 6),
     # ours
     "INTERNAL": ("InternalFault", 1),
