@@ -519,6 +519,30 @@ def make_module_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
         nodes.stop()
 
 
+@pytest.fixture
+def take_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Provisioned], Processes]]:
+    """Run the nodes of a federation that lies there already; one with peers gets ports that are free now."""
+    taken: list[Processes] = []
+
+    def take(made: Provisioned) -> Processes:
+        study, cache = made.analyst / "study.toml", tmp_path_factory.getbasetemp() / "numba"
+        if not made.peers:
+            taken.append(Nodes(made, study, cache=cache))
+            return taken[-1]
+        peers = Peers(made, study, cache=cache)
+        taken.append(peers)
+        peers.addresses = free_addresses(made.parties)
+        for party, node in made.parties.items():
+            config = node / "party.toml"
+            config.write_text(config.read_text().replace(made.peers[party], peers.addresses[party]))
+        peers.reach()
+        return peers
+
+    yield take
+    for processes in taken:
+        processes.stop()
+
+
 @pytest.fixture(scope="session")
 def study_text() -> str:
     return STUDY
