@@ -7,7 +7,6 @@ middle of a study, and what it sent when it was let go on.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sqlite3
 import tarfile
@@ -28,27 +27,7 @@ from verticil.simulation.provision import Provisioned
 
 BEFORE = Path(__file__).resolve().parents[1] / "data" / "before"
 RECORDED = json.loads((BEFORE / "recorded.json").read_text(encoding="utf-8"))
-PARTIES = ("clinic", "insurer")
 PASSPHRASE = "four words of passphrase"
-
-
-def unpacked(model: str, root: Path) -> Provisioned:
-    """The federation as it was stopped, but for the spools: what is in them is randomized again."""
-    with tarfile.open(BEFORE / f"{model}.tar.xz") as packed:
-        packed.extractall(root, filter="data")
-    for secret in (*root.glob("*/pki/*"), *root.glob("*/secrets/*"), *root.glob("*/state/site.secret")):
-        os.chmod(secret, 0o600)
-    for party in PARTIES:
-        shutil.rmtree(root / party / "state" / "spool")
-    return Provisioned(
-        root=root,
-        miner=root / "miner",
-        parties={party: root / party for party in PARTIES},
-        analyst=root / "analyst",
-        ca_certificate=root / "analyst" / "ca.crt",
-        ca_sha256=RECORDED[model]["ca_sha256"],
-        peers=RECORDED[model].get("addresses", {}),
-    )
 
 
 def rows(node: Path, query: str) -> list[Any]:
@@ -83,10 +62,10 @@ def opened(made: Provisioned, model: str) -> None:
 
 
 def test_a_study_with_a_miner_goes_on_and_every_column_is_that_of_the_program_before(
-    take_over: Callable[[Provisioned], Any], tmp_path: Path
+    take_over: Callable[[Provisioned], Any], unpack_before: Callable[[str, Path], Provisioned], tmp_path: Path
 ) -> None:
     """One party goes on from its backup; both have lost their spools, so that this program randomizes."""
-    made = unpacked("central", tmp_path / "central")
+    made = unpack_before("central", tmp_path / "central")
     opened(made, "central")
     shutil.rmtree(made.parties["clinic"])
     restored = restore(BEFORE / "clinic.backup", made.parties["clinic"], PASSPHRASE)
@@ -108,14 +87,14 @@ def test_a_study_with_a_miner_goes_on_and_every_column_is_that_of_the_program_be
 
 
 def test_a_study_between_peers_goes_on_and_every_column_is_that_of_the_program_before(
-    take_over: Callable[[Provisioned], Any], tmp_path: Path
+    take_over: Callable[[Provisioned], Any], unpack_before: Callable[[str, Path], Provisioned], tmp_path: Path
 ) -> None:
-    made = unpacked("peer", tmp_path / "peer")
+    made = unpack_before("peer", tmp_path / "peer")
     opened(made, "peer")
     peers = take_over(made)
     peers.digest = RECORDED["peer"]["digest"]
     peers.start()
-    assert set(peers.releases(tmp_path / "releases")) == set(PARTIES)
+    assert set(peers.releases(tmp_path / "releases")) == set(made.parties)
     assert set(peers.stop().values()) == {0}
     assert sent(made) == RECORDED["peer"]["artifacts"]
     assert charged(ledger(made)) == charged(RECORDED["peer"]["ledger"])
