@@ -172,7 +172,11 @@ def test_a_miner_from_an_older_copy_is_told_of_a_revocation_again(
     shutil.rmtree(state)
     (made.root / "older").rename(state)
     nodes.start_miner()
-    told = nodes.wait(digest, lambda study: study.state == common_pb2.STUDY_STATE_WITHDRAWN)
+
+    def withdrawn(study: Any) -> bool:
+        return bool(study.state == common_pb2.STUDY_STATE_WITHDRAWN)
+
+    told = nodes.wait(digest, withdrawn)
     assert told.state == common_pb2.STUDY_STATE_WITHDRAWN
     assert until(config, lambda study: study["state"] == "withdrawn")["miner_forgot"] == "revocation"
     assert set(nodes.stop().values()) == {0}

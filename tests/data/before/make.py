@@ -5,6 +5,7 @@ program; what that sent is written down. The authority and its certificates are 
 no other clock; it is no marked one, so the parties' people approve with their own keys.
 """
 
+# pyright: basic
 from __future__ import annotations
 
 import contextlib
@@ -19,7 +20,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, cast
 
@@ -236,7 +237,7 @@ def charged(made: provisioning.Provisioned) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def rows(database: Path, query: str) -> Iterator[list[Any]]:
+def rows(database: Path, query: str) -> Generator[list[Any]]:
     """What a query finds; the database is only read."""
     with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=10)) as opened:
         yield opened.execute(query).fetchall()
