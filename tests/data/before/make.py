@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import functools
 import json
 import os
 import signal
@@ -150,8 +149,8 @@ def layout(root: Path, *, peers: bool) -> provisioning.Provisioned:
     """The nodes' folders, under an authority of a usual kind that is valid for long."""
     starts, ends = (dt.datetime(year, 1, 1, tzinfo=dt.UTC) for year in (2020, 2100))
     setattr(authority, "_lifetime", lambda _days, _at: (starts, ends))  # noqa: B010
-    unmarked = functools.partial(authority.create_authority, "authority", "trial")
-    setattr(provisioning, "create_authority", lambda folder, name, **_: unmarked.func(folder, name))  # noqa: B010
+    usual = authority.create_authority
+    setattr(provisioning, "create_authority", lambda folder, name, **_: usual(folder, name))  # noqa: B010
     root.mkdir()
     paths = tables(root / "tables")
     made = provisioning.provision(

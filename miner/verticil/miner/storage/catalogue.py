@@ -241,13 +241,6 @@ class Catalogue:
         versions = self.versions().values()
         return Known(studies=len(versions), versions=sum(versions))
 
-    def newest(self, study_id: str) -> bytes | None:
-        """Digest of the newest study with this id."""
-        with self._lock:
-            query = "SELECT digest FROM study WHERE study_id = ? ORDER BY sequence DESC LIMIT 1"
-            row = self._connection.execute(query, (study_id,)).fetchone()
-        return None if row is None else cast("bytes", row["digest"])
-
     def with_effective(self, effective_digest: bytes) -> tuple[bytes, ...]:
         """Digests of the studies with this effective study, newest first (a proposal may equal what another became)."""
         with self._lock:
