@@ -60,7 +60,7 @@ minimum_common_records = 50
 recipients = ["miner"]
 """
 SECRET = b"s" * 32
-SITE = SiteSecret(value=SECRET)
+SITE = SiteSecret(value=SECRET, format=1)  # as sites had it before the encoding was total
 FALSE_ALARM = 1e-6
 
 SMOKER = Variable(name="smoker", owner="clinic", labels=("no", "yes", "once"))
