@@ -75,7 +75,7 @@ class Submissions:
         return digest
 
     def _check_remembered(self, study: Study, digest: bytes) -> None:
-        if digest in self._session.catalogue.forgotten.all():
+        if self._session.catalogue.forgotten.among([digest]):
             raise Misuse(
                 "STUDY_OVER",
                 f"study '{study.id}': the miner had lost its facts, and its operator ended it",

@@ -13,7 +13,7 @@ import contextlib
 import datetime as dt
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,10 +52,11 @@ class ForgottenTable:
             sql = "INSERT INTO forgotten VALUES (?, ?) ON CONFLICT DO NOTHING"
             connection.executemany(sql, [(digest, at) for digest in sorted(digests)])
 
-    def all(self) -> frozenset[bytes]:
-        """Every one of them."""
+    def among(self, digests: Iterable[bytes]) -> list[bytes]:
+        """Those of them that are among `digests`, in order."""
         with self._transaction() as connection:
-            return frozenset(row[0] for row in connection.execute("SELECT digest FROM forgotten"))
+            ended = {row[0] for row in connection.execute("SELECT digest FROM forgotten")}
+        return sorted(ended.intersection(digests))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
