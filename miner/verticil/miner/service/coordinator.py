@@ -128,12 +128,10 @@ class Coordinator:
         while True:
             generation = self._changes.generation
             self._presence.check_session(identity.name, request.epoch)
-            tasks = await asyncio.to_thread(self._tasks, identity.name, known)
-            if tasks or gone or self._changes.closed or loop.time() >= end:
+            news = await asyncio.to_thread(self._tasks, identity.name, known)
+            if news or gone or self._changes.closed or loop.time() >= end:
                 crl = self._revocations.newer_than(request.deny_list_number)
-                return coordinator_pb2.PollReply(
-                    tasks=tasks, lease_seconds=LEASE_SECONDS, deny_list=crl, forgotten=gone
-                )
+                return coordinator_pb2.PollReply(tasks=news, lease_seconds=LEASE_SECONDS, deny_list=crl, forgotten=gone)
             await self._changes.wait(generation, end - loop.time())
 
     def _tasks(self, party: str, known: dict[bytes, int]) -> list[coordinator_pb2.StudyTask]:
