@@ -27,6 +27,7 @@ from verticil.party.alignment.blinding import BlindingKey
 from verticil.party.config import load_party
 from verticil.party.control.database import Database
 from verticil.party.control.ledger import Ledger
+from verticil.party.control.secret import SiteSecret
 from verticil.party.control.site import init_state
 from verticil.party.control.state import PartyState
 from verticil.party.records.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
@@ -327,7 +328,9 @@ class Federation:
             transition_digest=study.units[index].transition.digest(),
         )
         true = np.array([ANSWERS.index(answer(name, who)) for who in people], dtype=np.uint8)
-        released = perturb_numpy(key, record_tags(secret(name), people), true, study.units[index].transition)
+        released = perturb_numpy(
+            key, record_tags(SiteSecret(value=secret(name)).tag_key, people), true, study.units[index].transition
+        )
         return dict(zip(people, released.tolist(), strict=True))
 
 

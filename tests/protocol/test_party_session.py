@@ -31,6 +31,7 @@ from verticil.party import daemon, office
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.database import Database
 from verticil.party.control.ledger import Ledger
+from verticil.party.control.secret import SiteSecret
 from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import PartyState
 from verticil.party.front.approvers import add_approver
@@ -453,7 +454,7 @@ async def test_what_arrives_is_the_sticky_noise_of_contract_section_2(federation
             codebook_digest=codebook_digest(variable, {}),
             transition_digest=unit.transition.digest(),
         )
-        tags = record_tags(secret, common)
+        tags = record_tags(SiteSecret(value=secret).tag_key, common)
         expected = perturb_numpy(key, tags, np.array(true, dtype=np.uint8), unit.transition)
         assert federation.released(digest, index).tolist() == expected.tolist()
         assert (expected != true).any()

@@ -29,7 +29,7 @@ from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.site import Site
 from verticil.party.daemon import run_party
 from verticil.party.evidence import reports
-from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.errors import DataFault, PeerFault, Refusal
 from verticil.shared.formats.deletion import deletion_body, parse_deletion
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import load_credentials, utc_now
@@ -146,7 +146,7 @@ class Federation:
             path.write_text("\n".join(lines) + "\n")
         return load_party(path)
 
-    async def start_miner(self) -> None:
+    async def start_miner(self, *, accept_older: bool = False) -> None:
         credentials = load_credentials(self.miner.certificate, self.miner.key, self.miner.federation)
         self.node = MinerNode(
             self.miner.state_directory,
@@ -157,6 +157,7 @@ class Federation:
             limits=self.miner.limits,
             randomized_days=self.miner.randomized_days,
             clock=self.clock,
+            accept_older=accept_older,
         )
         await self.node.__aenter__()
 
@@ -555,6 +556,11 @@ async def test_feature_36_a_stopped_miner_can_be_purged(federation: Federation) 
     stranger.mkdir()
     (stranger / "left").write_bytes(b"12345")
     later = dt.datetime(2026, 12, 22, tzinfo=dt.UTC)
+    with pytest.raises(DataFault, match="does not know 1 studies that have a folder") as caught:
+        purge(federation.miner, dry_run=False, clock=lambda: later)
+    assert caught.value.code == "CATALOGUE_OLDER"
+    await federation.start_miner(accept_older=True)  # it is the operator's word that ends what was forgotten
+    await federation.close()
     gone = purge(federation.miner, dry_run=False, clock=lambda: later)
     assert {(item.what, item.size) for item in gone} >= {("columns", 3 * PEOPLE), ("folder", 5)}
     assert not stranger.exists()

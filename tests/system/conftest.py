@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -193,12 +195,12 @@ class Processes:
     def start_party(self, name: str) -> None:
         self._start(name, "party", "run", "--config", str(self.made.parties[name] / "party.toml"))
 
-    def start_miner(self) -> int:
+    def start_miner(self, *extra: str) -> int:
         """Start it and wait until it listens; on a restart on the same port."""
         config = self.made.miner / "miner.toml"
         if self.port:
             config.write_text(config.read_text().replace('"127.0.0.1:0"', f'"127.0.0.1:{self.port}"'))
-        child = self._start("miner", "miner", "run", "--config", str(config))
+        child = self._start("miner", "miner", "run", "--config", str(config), *extra)
         assert child.stdout is not None
         line = child.stdout.readline()
         assert line, self.log("miner")
@@ -517,6 +519,59 @@ def make_module_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
     yield _maker(tmp_path_factory.mktemp("module"), made, tmp_path_factory.getbasetemp() / "numba")
     for nodes in made:
         nodes.stop()
+
+
+BEFORE = Path(__file__).resolve().parents[1] / "data" / "before"
+
+
+def _unpacked(model: str, root: Path) -> Provisioned:
+    with tarfile.open(BEFORE / f"{model}.tar.xz") as packed:
+        packed.extractall(root, filter="data")
+    for secret in (*root.glob("*/pki/*"), *root.glob("*/secrets/*"), *root.glob("*/state/site.secret")):
+        os.chmod(secret, 0o600)
+    recorded = json.loads((BEFORE / "recorded.json").read_text(encoding="utf-8"))[model]
+    parties = {party: root / party for party in ("clinic", "insurer")}
+    for node in parties.values():
+        shutil.rmtree(node / "state" / "spool")
+    return Provisioned(
+        root=root,
+        miner=root / "miner",
+        parties=parties,
+        analyst=root / "analyst",
+        ca_certificate=root / "analyst" / "ca.crt",
+        ca_sha256=recorded["ca_sha256"],
+        peers=recorded.get("addresses", {}),
+    )
+
+
+@pytest.fixture(scope="session")
+def unpack_before() -> Callable[[str, Path], Provisioned]:
+    """Unpack a federation of the commit before, but for the spools: what was in them is randomized again."""
+    return _unpacked
+
+
+@pytest.fixture
+def take_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Provisioned], Processes]]:
+    """Run the nodes of a federation that lies there already; one with peers gets ports that are free now."""
+    taken: list[Processes] = []
+
+    def take(made: Provisioned) -> Processes:
+        study, cache = made.analyst / "study.toml", tmp_path_factory.getbasetemp() / "numba"
+        if not made.peers:
+            taken.append(Nodes(made, study, cache=cache))
+            return taken[-1]
+        peers = Peers(made, study, cache=cache)
+        taken.append(peers)
+        peers.addresses = free_addresses(made.parties)
+        for party, node in made.parties.items():
+            config = node / "party.toml"
+            config.write_text(config.read_text().replace(made.peers[party], peers.addresses[party]))
+        peers.reach()
+        return peers
+
+    yield take
+    for processes in taken:
+        processes.stop()
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.party.config import load_party
-from verticil.party.control.database import FILE_NAME, Database
+from verticil.party.control.database import FILE_NAME, SCHEMA_VERSION, Database
 from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import Artifact, Heartbeat, Task, stamp
 from verticil.party.front.inbox import show
@@ -444,7 +444,7 @@ def test_feature_39_it_shows_what_a_running_daemon_has_just_written(
 def test_feature_39_an_older_state_is_not_upgraded_by_looking(folder: Path, visitor: Visitor) -> None:
     with Database(folder / "state") as database:
         database.write("PRAGMA user_version = 3")
-    assert "schema version 3, expected 5" in visitor.page(status=503).text
+    assert f"schema version 3, expected {SCHEMA_VERSION}" in visitor.page(status=503).text
 
 
 def test_feature_39_the_command_serves_until_it_is_ended(folder: Path) -> None:

@@ -15,6 +15,7 @@ from verticil.party.control import approval
 from verticil.party.control.database import Database
 from verticil.party.control.holdings import compounds_of, origins, randomize, read_holding, releases_of, unit_codes
 from verticil.party.control.ledger import Ledger, Release
+from verticil.party.control.secret import SiteSecret
 from verticil.party.records.compounds import Compound
 from verticil.party.records.perturb import compound_digest
 from verticil.party.records.source import check_records
@@ -54,6 +55,7 @@ recipients = ["miner"]
 """
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 SECRET = b"s" * 32
+SITE = SiteSecret(value=SECRET)
 N = 150
 SHIPS = ("Husband", "Wife", "Own-child")
 STATES = ("Married", "Single")
@@ -102,7 +104,7 @@ def study_of(study: Study, **changes: object) -> Study:
 
 
 def read(config: PartyConfig, study: Study):
-    return read_holding(config, study, proposal_digest=b"p" * 32, site_secret=SECRET, linkage_key=b"k" * 32)
+    return read_holding(config, study, proposal_digest=b"p" * 32, site_secret=SITE, linkage_key=b"k" * 32)
 
 
 def released(config: PartyConfig, study: Study, index: int) -> dict[bytes, list[int]]:

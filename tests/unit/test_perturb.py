@@ -293,7 +293,7 @@ def test_misuse_of_keys():
     for secret, columns, codebook in ((b"", ["a"], digest), (SECRET, [], digest), (SECRET, ["a"], b"")):
         with pytest.raises(ValueError, match=r"bytes|at least one"):
             unit_key(secret, dataset="d", source_columns=columns, codebook_digest=codebook, transition_digest=digest)
-    with pytest.raises(ValueError, match="site secret of 3 bytes"):
+    with pytest.raises(ValueError, match="tag key of 3 bytes"):
         record_tags(b"abc", ["1"])
 
 

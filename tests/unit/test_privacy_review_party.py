@@ -12,6 +12,7 @@ import pytest
 
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.holdings import randomize, read_holding, releases_of
+from verticil.party.control.secret import SiteSecret
 from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import Task
 from verticil.party.decision.approvers import ApproverKey
@@ -54,6 +55,7 @@ minimum_common_records = 50
 recipients = ["miner"]
 """
 SECRET = b"s" * 32
+SITE = SiteSecret(value=SECRET)
 N = 150
 
 
@@ -238,7 +240,7 @@ def test_whatever_can_change_a_code_changes_the_draw_and_nothing_else_does(folde
     def draw(changed: Variable):
         matrix = quantize(symmetric(changed.n_states, epsilon=2.0))
         study = with_variables(release_study, (changed,), matrix, name="one")
-        holding = read_holding(config, study, proposal_digest=b"p" * 32, site_secret=SECRET, linkage_key=b"k" * 32)
+        holding = read_holding(config, study, proposal_digest=b"p" * 32, site_secret=SITE, linkage_key=b"k" * 32)
         (release,) = releases_of(config, study, holding, site_secret=SECRET).values()
         return release.draw
 
@@ -307,7 +309,7 @@ def test_other_normalisation_of_ids_is_no_free_draw(folder, release_study):
 def test_other_common_people_get_the_same_values(folder, release_study):
     """Two studies whose common people differ in one person: the difference is that person's randomized value, no more."""
     config = config_of(folder)
-    holding = read_holding(config, release_study, proposal_digest=b"p" * 32, site_secret=SECRET, linkage_key=b"k" * 32)
+    holding = read_holding(config, release_study, proposal_digest=b"p" * 32, site_secret=SITE, linkage_key=b"k" * 32)
     release = releases_of(config, release_study, holding, site_secret=SECRET)[0]
     everybody, without_one = np.arange(N), np.delete(np.arange(N), 7)
     facts = {"release": release, "version_tag": b"", "site_secret": SECRET}

@@ -80,7 +80,7 @@ def test_a_full_disk_leaves_the_spool_as_it_was(tmp_path, monkeypatch, call):
 def test_the_site_secret_is_random_private_and_never_overwritten(tmp_path):
     path = create_secret(tmp_path)
     secret = read_secret(tmp_path)
-    assert len(secret) == 32
+    assert (len(secret.value), secret.format) == (32, 2)
     assert path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(Misuse) as caught:
         create_secret(tmp_path)
@@ -90,8 +90,25 @@ def test_the_site_secret_is_random_private_and_never_overwritten(tmp_path):
     other.mkdir()
     create_secret(other)
     assert read_secret(other) != secret
-    assert secret_id(secret) != secret_id(read_secret(other))
-    assert secret_id(secret) not in secret
+    assert secret_id(secret.value) != secret_id(read_secret(other).value)
+    assert secret_id(secret.value) not in secret.value
+
+
+def test_a_secret_keeps_the_format_of_its_tags_for_ever(tmp_path):
+    """Absent is 1: of such a secret an upgrade changes no byte that is sent. One of a later version is refused, not guessed."""
+    path = create_secret(tmp_path)
+    digits = path.read_text().split()[0]
+    assert path.read_text() == f"{digits}\nformat = 2\n"
+    newer = read_secret(tmp_path)
+    path.write_text(f"{digits}\n")
+    older = read_secret(tmp_path)
+    assert (older.format, older.tag_key, older.value) == (1, newer.value, newer.value)
+    assert newer.tag_key != newer.value
+    for said in ("format = 3", "format = 1\nformat = 2", "2"):
+        path.write_text(f"{digits}\n{said}\n")
+        with pytest.raises(DataFault, match="second line") as caught:
+            read_secret(tmp_path)
+        assert (caught.value.code, digits in str(caught.value)) == ("SECRET_MISSING", False)
 
 
 def test_a_missing_open_or_broken_secret_is_an_error(tmp_path):

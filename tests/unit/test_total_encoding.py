@@ -23,6 +23,7 @@ from scipy.stats import chi2
 
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.holdings import randomize, read_holding, read_people, releases_of
+from verticil.party.control.secret import SiteSecret
 from verticil.party.records.encoding import Codebook
 from verticil.party.records.perturb import perturb, record_tags, unit_key
 from verticil.party.records.substitutes import draw, substitute_key
@@ -59,6 +60,7 @@ minimum_common_records = 50
 recipients = ["miner"]
 """
 SECRET = b"s" * 32
+SITE = SiteSecret(value=SECRET, format=1)  # as sites had it before the encoding was total
 FALSE_ALARM = 1e-6
 
 SMOKER = Variable(name="smoker", owner="clinic", labels=("no", "yes", "once"))
@@ -143,8 +145,8 @@ def test_any_table_can_be_released(release_study: Study, rows: list[tuple[str, .
     study = study_of(release_study)
     with tempfile.TemporaryDirectory() as name:
         config = config_of(made(Path(name)), rows)
-        people = read_people(config, study, site_secret=SECRET)
-        holding = read_holding(config, study, proposal_digest=b"p" * 32, site_secret=SECRET, linkage_key=b"k" * 32)
+        people = read_people(config, study, site_secret=SITE)
+        holding = read_holding(config, study, proposal_digest=b"p" * 32, site_secret=SITE, linkage_key=b"k" * 32)
     assert people.n_rows == len(rows)
     assert len(set(people.ids)) == len(people.ids) == holding.n_records
     assert "" not in people.ids
@@ -174,7 +176,7 @@ def test_a_table_that_was_valid_before_sends_the_same_bytes(
 
 
 def sent(config: PartyConfig, study: Study) -> str:
-    holding = read_holding(config, study, proposal_digest=b"p" * 32, site_secret=SECRET, linkage_key=b"k" * 32)
+    holding = read_holding(config, study, proposal_digest=b"p" * 32, site_secret=SITE, linkage_key=b"k" * 32)
     whole = hashlib.sha256()
     for index, release in releases_of(config, study, holding, site_secret=SECRET).items():
         whole.update(release.fingerprint)
@@ -278,7 +280,7 @@ def test_a_person_keeps_the_drawn_category(folder: Path, release_study: Study) -
     study = study_of(release_study)
 
     def wards(rows: Sequence[Sequence[str]]) -> dict[str, int]:
-        people = read_people(config_of(folder, rows), study, site_secret=SECRET)
+        people = read_people(config_of(folder, rows), study, site_secret=SITE)
         return dict(zip(people.ids, people.codes["ward"].tolist(), strict=True))
 
     first = wards(rows)
@@ -306,5 +308,5 @@ def test_the_same_work_is_done_whatever_the_values_are(
 
     monkeypatch.setattr(substitutes, "draw", counted)
     rows = [(f"p{i}", *values) for i in range(50)]
-    read_people(config_of(folder, rows), study_of(release_study), site_secret=SECRET)
+    read_people(config_of(folder, rows), study_of(release_study), site_secret=SITE)
     assert calls == [(50, 3), (50, 2), (50, 2), (50, 6)]

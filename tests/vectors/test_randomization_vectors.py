@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from verticil.party.control.secret import SiteSecret
 from verticil.party.records.linkage import linkage_context, pseudonyms
 from verticil.party.records.perturb import (
     codebook_digest,
@@ -108,6 +109,10 @@ def one_at_a_time():
         "unit_key_joint": hkdf(hkdf(SECRET, joint_info), codebook + matrix).hex(),
         "fingerprint": hashlib.sha256(b"".join(sorted(bytes.fromhex(r["block"]) for r in records))).hexdigest(),
         "records": records,
+        "tags_in_format_2": [
+            hmac.new(hkdf(SECRET, b"verticil/record-tag/v2"), record_id.encode(), hashlib.sha256).digest()[:14].hex()
+            for record_id in IDS
+        ],
     }
 
 
@@ -138,8 +143,12 @@ def test_pseudonyms(vectors):
     assert [expected[row] for row in order] == sorted(expected)
 
 
-def test_tags(vectors):
-    assert [row.tobytes().hex() for row in record_tags(SECRET, IDS)] == [r["tag"] for r in vectors["records"]]
+@pytest.mark.parametrize("form", [1, 2])
+def test_tags(vectors, form):
+    """Of format 1, which states of before it was written down keep for ever, and of format 2."""
+    found = record_tags(SiteSecret(value=SECRET, format=form).tag_key, IDS)
+    expected = vectors["tags_in_format_2"] if form == 2 else [record["tag"] for record in vectors["records"]]
+    assert [row.tobytes().hex() for row in found] == expected
 
 
 def test_unit_keys(vectors, transition):

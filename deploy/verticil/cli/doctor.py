@@ -161,6 +161,7 @@ async def _of_miner(path: Path) -> AsyncIterator[Finding]:
     for finding in check_private_files({"private key": config.key, "signing key": config.signing_key}):
         yield finding
     yield check_disk(config.state_directory, reserve_bytes=config.limits.disk_reserve_bytes)
+    yield _memory(config.state_directory)
     if credentials is None:
         return
     if federation.relays:
@@ -186,6 +187,18 @@ async def _of_miner(path: Path) -> AsyncIterator[Finding]:
             yield warn("listen", f"nothing listens on {own}:{port}", "start it: verticil miner run")
         else:
             yield finding
+
+
+def _memory(state: Path) -> Finding:
+    from verticil.miner.storage.memory import check_memory
+    from verticil.shared.doctor.findings import failed, ok
+    from verticil.shared.errors import VerticilError
+
+    try:
+        check_memory(state)
+    except VerticilError as error:
+        return failed("catalogue", error)
+    return ok("catalogue", "it is not behind the audit log, nor behind the studies' folders")
 
 
 def _identity(

@@ -45,6 +45,9 @@ def run(
     log_level: LogLevelOption = LogLevel.info,
     with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
     seed_derived: Annotated[bool, typer.Option("--seed-derived", hidden=True)] = False,
+    accept_older: Annotated[
+        bool, typer.Option("--accept-older", help="Without a newer backup: end the studies that were forgotten.")
+    ] = False,
     form: FormatOption = Format.text,
 ) -> None:
     """Serve parties and analysts until SIGTERM or Ctrl-C. Everything durable is on disk; a restart goes on where it was.
@@ -70,7 +73,9 @@ def run(
             sys.stdout.flush()
 
     run_until_stopped(
-        lambda stop: run_miner(document, stop=stop, started=started, seed_derived=seed_derived),
+        lambda stop: run_miner(
+            document, stop=stop, started=started, seed_derived=seed_derived, accept_older=accept_older
+        ),
         with_parent=with_parent,
     )
     emit({"miner": document.name, "port": ports[0], "stopped": True}, form=form)

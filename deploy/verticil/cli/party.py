@@ -258,6 +258,9 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
         print_confirmations(cast("Sequence[Mapping[str, object]]", study.get("confirmations", ())))
         for objection in cast("Sequence[str]", study.get("objections", ())):
             console.print(f"against it: {objection}", style="red", markup=False)
+        if study["miner_forgot"]:
+            told_again = "; it was told again" if study["miner_forgot"] == "revocation" else ""
+            console.print(f"the miner does not know the {study['miner_forgot']} any more{told_again}", style="yellow")
         if study["failure"]:
             failure = cast("Mapping[str, object]", study["failure"])
             console.print(f"{failure['code']}: {failure['message']}", style="red", markup=False)

@@ -28,7 +28,7 @@ from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
 from verticil.miner.work.learning import SpawnedLearning
 from verticil.shared.disk import create_file
-from verticil.shared.errors import Misuse
+from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.evidence.keeping import expiry_notice, kept
 from verticil.shared.evidence.refusals import Refusals, RefusedLine
 from verticil.shared.identity.identity import Role
@@ -80,6 +80,7 @@ async def run_miner(
     stop: asyncio.Event,
     started: Callable[[int], None] | None = None,
     seed_derived: bool = False,
+    accept_older: bool = False,
     grace_seconds: float = _GRACE_SECONDS,
 ) -> None:
     """Serve until `stop` is set.
@@ -89,13 +90,20 @@ async def run_miner(
         stop: set it to end the daemon.
         started: told the port once the miner serves.
         seed_derived: releases say that the parties' secrets come from a seed (the demo).
+        accept_older: end what the catalogue has forgotten, in place of refusing.
         grace_seconds: what running calls get to end.
 
     Raises:
         Misuse: FILE_MISSING, CONFIG_INVALID (the port is taken).
         PeerFault: CERTIFICATE_INVALID, IDENTITY_REFUSED.
-        DataFault: SECRET_MISSING, STATE_LOCKED, STATE_CORRUPT.
+        DataFault: SECRET_MISSING, STATE_LOCKED, STATE_CORRUPT, CATALOGUE_OLDER.
     """
+    if not config.state_directory.is_dir():
+        raise DataFault(
+            "CATALOGUE_OLDER",
+            f"{config.state_directory}: there is no state directory",
+            hint=f"restore its newest backup; a new miner begins with an empty one: mkdir {config.state_directory}",
+        )
     credentials = load_credentials(config.certificate, config.key, config.federation, role=Role.MINER, name=config.name)
     signer = SigningKey.load(config.signing_key, config.certificate)
     revocations = DenyList(
@@ -117,6 +125,7 @@ async def run_miner(
         randomized_days=config.randomized_days,
         seed_derived=seed_derived,
         revocations=revocations,
+        accept_older=accept_older,
     )
     metrics, refusals, audit = Metrics(), Refusals(), MinerAudit(config.state_directory)
     desk = CarriedDesk(
@@ -149,7 +158,8 @@ async def run_miner(
     async with node, contextlib.AsyncExitStack() as ending:
         window = asyncio.create_task(Window(desk, config.state_directory).run(), name="window")
         try:
-            look = functools.partial(_note_certificate, audit, followed)
+            ending.callback(_note_knowledge, audit, node)
+            look = functools.partial(_note, audit, followed, node)
             await ending.enter_async_context(kept(refusals, write=write, look=look, clock=utc_now))
             port = await server.start()
             if config.metrics is not None:
@@ -163,6 +173,16 @@ async def run_miner(
             window.cancel()
             await asyncio.wait({window})
             await server.stop(grace_seconds=grace_seconds)
+
+
+def _note(audit: MinerAudit, credentials: CredentialSource, node: MinerNode) -> None:
+    _note_certificate(audit, credentials)
+    _note_knowledge(audit, node)
+
+
+def _note_knowledge(audit: MinerAudit, node: MinerNode) -> None:
+    """Write into the audit log how much the catalogue knows, if that is new; an older copy of it is then noticed."""
+    audit.anchor(node.catalogue.known(), utc_now())
 
 
 def _note_certificate(audit: MinerAudit, credentials: CredentialSource) -> None:

@@ -287,6 +287,7 @@ def study_status(config: PartyConfig, record: StudyRecord) -> Facts:
         "approvals": record.n_votes,
         "approvers_needed": config.policy.approvers_needed,
         "common_records": record.n_common,
+        "miner_forgot": record.forgotten or None,
         "failure": None,
         "ended_words_of_miner": record.task.ended_words or None,
     }

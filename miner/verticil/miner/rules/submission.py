@@ -49,7 +49,7 @@ class Submissions:
             PeerFault: MESSAGE_INVALID, not a study in canonical form; RESOURCE_EXHAUSTED, the analyst has too many.
             Refusal: STUDY_EXPIRED.
             Misuse: STUDY_EXISTS, another study of this analyst with this id is under way; STUDY_UNSUPPORTED, a study between
-                peers.
+                peers; STUDY_OVER, the very study was ended when its facts were lost.
         """
         if len(proposal) > MAX_PROPOSAL_BYTES:
             raise PeerFault("MESSAGE_INVALID", f"study: {len(proposal)} bytes, expected at most {MAX_PROPOSAL_BYTES}")
@@ -63,6 +63,7 @@ class Submissions:
         digest = canonical.digest(study)
         with self._submitting:
             if self._session.catalogue.study(digest) is None:
+                self._check_remembered(study, digest)
                 self._check(study, analyst)
                 self._session.catalogue.add_study(
                     digest,
@@ -72,6 +73,14 @@ class Submissions:
                     at=timestamp(self._session.clock()),
                 )
         return digest
+
+    def _check_remembered(self, study: Study, digest: bytes) -> None:
+        if self._session.catalogue.forgotten.among([digest]):
+            raise Misuse(
+                "STUDY_OVER",
+                f"study '{study.id}': the miner had lost its facts, and its operator ended it",
+                hint="change something in it, such as the title, and submit it as a new study",
+            )
 
     def _check(self, study: Study, analyst: str) -> None:
         now = self._session.clock().astimezone(dt.UTC)

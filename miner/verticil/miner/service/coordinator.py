@@ -124,18 +124,18 @@ class Coordinator:
         end = loop.time() + min(request.wait_seconds, MAX_WAIT_SECONDS)
         if request.epoch or request.wait_seconds:  # else it is a person's tool that looks, and no daemon that lives
             self._presence.hear(identity.name, request.epoch)
+        gone = await asyncio.to_thread(self._session.catalogue.forgotten.among, known)
         while True:
             generation = self._changes.generation
             self._presence.check_session(identity.name, request.epoch)
-            tasks = await asyncio.to_thread(self._tasks, identity.name, known)
-            if tasks or self._changes.closed or loop.time() >= end:
-                deny_list = self._revocations.newer_than(request.deny_list_number)
-                return coordinator_pb2.PollReply(tasks=tasks, lease_seconds=LEASE_SECONDS, deny_list=deny_list)
+            news = await asyncio.to_thread(self._tasks, identity.name, known)
+            if news or gone or self._changes.closed or loop.time() >= end:
+                crl = self._revocations.newer_than(request.deny_list_number)
+                return coordinator_pb2.PollReply(tasks=news, lease_seconds=LEASE_SECONDS, deny_list=crl, forgotten=gone)
             await self._changes.wait(generation, end - loop.time())
 
     def _tasks(self, party: str, known: dict[bytes, int]) -> list[coordinator_pb2.StudyTask]:
-        tasks: list[coordinator_pb2.StudyTask] = []
-        size = 0
+        tasks, size = list[coordinator_pb2.StudyTask](), 0
         for digest, version_now in self._session.catalogue.versions().items():
             if known.get(digest) == version_now or not self._session.concerns(digest, party):
                 continue

@@ -31,6 +31,7 @@ from verticil.miner.service.presence import Changes, Presence
 from verticil.miner.service.relay import Relay
 from verticil.miner.service.scores import Scores
 from verticil.miner.storage.catalogue import Catalogue
+from verticil.miner.storage.memory import CATALOGUE, check_memory, end_forgotten
 from verticil.miner.storage.store import Store
 from verticil.miner.work.conductor import Conductor
 from verticil.miner.work.learning import Executor
@@ -62,9 +63,10 @@ class MinerNode:
         simulation: releases say that everything ran on one machine.
         seed_derived: releases say that the parties' secrets come from a seed.
         revocations: the deny-list, which parties are told.
+        accept_older: end what the catalogue has forgotten, in place of refusing (`verticil.miner.storage.memory`).
 
     Raises:
-        DataFault: STATE_LOCKED, another miner uses the directory; STATE_CORRUPT.
+        DataFault: STATE_LOCKED, another miner uses the directory; STATE_CORRUPT; CATALOGUE_OLDER.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class MinerNode:
         simulation: bool = False,
         seed_derived: bool = False,
         revocations: Revocations = NOBODY_REVOKED,
+        accept_older: bool = False,
     ) -> None:
         self.store = Store(
             directory,
@@ -92,7 +95,11 @@ class MinerNode:
         )
         self.store.lock()
         try:
-            self.catalogue = Catalogue(directory / "catalogue.sqlite")
+            if not accept_older:
+                check_memory(directory)
+            self.catalogue = Catalogue(directory / CATALOGUE)
+            if accept_older:
+                end_forgotten(self.store, self.catalogue, clock())
         except BaseException:
             self.store.unlock()
             raise

@@ -1,4 +1,4 @@
-"""The miner's audit log: whom it refused, and which certificate it showed, in lines that cannot be changed unnoticed.
+"""The miner's audit log: whom it refused, which certificate it showed, how much it knew, in lines nobody changes unnoticed.
 
 ``audit.jsonl`` in the state directory is the same hash-chained log as a party's (`verticil.shared.evidence.chain`); its head is
 kept in ``audit.anchor`` beside it. What happens in studies is not told twice: it is in the catalogue, in signed receipts and in
@@ -12,7 +12,8 @@ import contextlib
 import datetime as dt
 import json
 import threading
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
@@ -20,10 +21,30 @@ from verticil.shared.disk import is_disk_full, replace_file
 from verticil.shared.errors import DataFault
 from verticil.shared.evidence.chain import DAEMON, ChainedLog, Head, Verified
 
-__all__ = ["ANCHOR_NAME", "LOG_NAME", "MinerAudit"]
+__all__ = ["ANCHOR_NAME", "LOG_NAME", "Known", "MinerAudit"]
 
 LOG_NAME: Final = "audit.jsonl"
 ANCHOR_NAME: Final = "audit.anchor"
+_KNOWN: Final = "catalogue"
+_ACCEPTED: Final = "catalogue-older-accepted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """How much a catalogue knows; both numbers only grow.
+
+    Attributes:
+        studies: how many.
+        versions: of all studies, summed.
+    """
+
+    studies: int = 0
+    versions: int = 0
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return f"{self.studies} studies with {self.versions} changes"
 
 
 class MinerAudit:
@@ -58,6 +79,34 @@ class MinerAudit:
         if self._noted.get(event) != sha256.hex():
             self._log.append({"event": event, "who": DAEMON, "sha256": sha256.hex(), "detail": detail}, at)
             self._noted[event] = sha256.hex()
+
+    def anchor(self, known: Known, at: dt.datetime) -> None:
+        """Write how much the catalogue knows if that is news; never more than what is on the disk."""
+        if known != self.anchored():
+            self._append_known(_KNOWN, known, at, detail=known.words)
+
+    def accept(self, known: Known, at: dt.datetime, *, lost: str, ended: Sequence[bytes]) -> None:
+        """Write that the operator goes on from an older catalogue, and which studies that ended."""
+        digests = ", ".join(digest.hex() for digest in ended)
+        self._append_known(_ACCEPTED, known, at, detail=f"{lost}; ended: {digests or 'none that is known'}")
+
+    def _append_known(self, event: str, known: Known, at: dt.datetime, *, detail: str) -> None:
+        counts = {"studies": known.studies, "versions": known.versions}
+        self._log.append({"event": event, "who": DAEMON, "detail": detail, **counts}, at)
+
+    def anchored(self) -> Known:
+        """How much the catalogue knew when that was written last; nothing where it never was."""
+        last = Known()
+        for entry in self._log.entries():
+            studies, versions = entry.get("studies"), entry.get("versions")
+            if entry.get("event") in {_KNOWN, _ACCEPTED} and isinstance(studies, int) and isinstance(versions, int):
+                last = Known(studies=studies, versions=versions)
+        return last
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is a log: a miner writes the first line after it has made its catalogue."""
+        return self._log.path.exists()
 
     def verify(self) -> Verified:
         """Check the whole log; raises as `ChainedLog.verify`."""

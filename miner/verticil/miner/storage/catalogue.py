@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Final
 
 from verticil.miner.storage.absences import ABSENCE_SCHEMA, AbsenceTable
+from verticil.miner.storage.audit import Known
 from verticil.miner.storage.certificates import CERTIFICATE_SCHEMA, CertificateTable
 from verticil.miner.storage.deletions import DELETION_SCHEMA, UNSTATED, DeletionTable
 from verticil.miner.storage.linkage_table import LINKAGE_SCHEMA, LinkageTable
+from verticil.miner.storage.memory import FORGOTTEN_SCHEMA, ForgottenTable
 from verticil.miner.storage.records import (
     Closure,
     Failure,
@@ -73,7 +75,7 @@ CREATE TABLE release_file (study BLOB, path TEXT, size INTEGER NOT NULL, sha256 
   PRIMARY KEY (study, path)) WITHOUT ROWID;
 """
 
-_VERSION_5: Final = ";".join((SUBMISSION_SCHEMA, CERTIFICATE_SCHEMA))
+_VERSION_5: Final = ";".join((SUBMISSION_SCHEMA, CERTIFICATE_SCHEMA, FORGOTTEN_SCHEMA))
 
 
 def _signature(row: sqlite3.Row) -> StoredSignature:
@@ -116,6 +118,7 @@ class Catalogue:
         absences: what became of studies without all of their parties.
         submissions: whose the studies are.
         certificates: those that parties showed last, and approvals that revoked ones had signed.
+        forgotten: studies whose facts were lost.
         uploads: artifacts in transit.
 
     Args:
@@ -137,6 +140,7 @@ class Catalogue:
         self.absences = AbsenceTable(self._transaction, self._grow)
         self.submissions = SubmissionTable(self._transaction, self._grow)
         self.certificates = CertificateTable(self._transaction, self._grow)
+        self.forgotten = ForgottenTable(self._transaction)
         self.uploads = UploadTable(self._connection, self._lock, self._transaction, self._grow)
         try:
             with full_disk_is_an_error(str(path)):
@@ -231,6 +235,11 @@ class Catalogue:
         with self._lock:
             rows = self._connection.execute("SELECT digest, version FROM study ORDER BY sequence").fetchall()
         return {row["digest"]: row["version"] for row in rows}
+
+    def known(self) -> Known:
+        """How much is known of all studies."""
+        versions = self.versions().values()
+        return Known(studies=len(versions), versions=sum(versions))
 
     def with_effective(self, effective_digest: bytes) -> tuple[bytes, ...]:
         """Digests of the studies with this effective study, newest first (a proposal may equal what another became)."""
@@ -364,7 +373,13 @@ class Catalogue:
             rows = [(study, file.path, file.size, file.sha256) for file in files]
             connection.executemany("REPLACE INTO release_file VALUES (?, ?, ?, ?)", rows)
             self._grow(connection, study)
+        self.checkpoint()
         return True
+
+    def checkpoint(self) -> None:
+        """Move everything from the write-ahead log into the file itself: whoever loses the log then loses none of it."""
+        with self._lock, full_disk_is_an_error("catalogue"):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def release_file(self, study: bytes, path: str) -> ReleaseFile | None:
         """A file of a published release by its exact name; None when the release has no such file."""

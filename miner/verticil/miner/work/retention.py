@@ -26,6 +26,7 @@ from typing import Final
 from verticil.miner.config import MinerConfig
 from verticil.miner.rules.session import Session
 from verticil.miner.storage.catalogue import Catalogue
+from verticil.miner.storage.memory import check_memory
 from verticil.miner.storage.records import StoredSignature, StudyRecord
 from verticil.miner.storage.store import Store, remove_durably
 from verticil.shared.errors import Misuse
@@ -218,7 +219,7 @@ def purge(
 
     Raises:
         Misuse: FILE_MISSING, there is no state directory.
-        DataFault: STATE_LOCKED, the miner runs (it deletes by itself); STATE_CORRUPT.
+        DataFault: STATE_LOCKED, the miner runs (it deletes by itself); STATE_CORRUPT; CATALOGUE_OLDER.
         PeerFault: CERTIFICATE_INVALID; statements of deletions are signed.
     """
     if not (config.state_directory / "catalogue.sqlite").exists():
@@ -234,6 +235,7 @@ def purge(
         if not dry_run:
             store.lock()
             held.callback(store.unlock)
+        check_memory(config.state_directory)
         catalogue = Catalogue(config.state_directory / "catalogue.sqlite")
         held.callback(catalogue.close)
         session = Session(

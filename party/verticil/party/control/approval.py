@@ -28,6 +28,7 @@ from verticil.party.config import PartyConfig
 from verticil.party.control import policy
 from verticil.party.control.holdings import Holding, columns_of, read_holding, releases_of, shared_of
 from verticil.party.control.ledger import Assessment, Ledger, Release
+from verticil.party.control.secret import SiteSecret
 from verticil.party.decision.comparison import Origins, data_changes, labels_of, unit_changes
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.study.approval import Approval, approval_body, check_own_part, parse_approval
@@ -105,7 +106,7 @@ def review(
     ledger: Ledger,
     proposal: bytes,
     *,
-    site_secret: bytes,
+    site_secret: SiteSecret,
     linkage_key: bytes,
     today: date,
     holding: Holding | None = None,
@@ -139,7 +140,7 @@ def review(
         holding = read_holding(config, study, proposal_digest=digest, site_secret=site_secret, linkage_key=linkage_key)
     policy.require_rows(config.policy, holding.n_rows, study.id)
     minimum = max(study.linkage.minimum_common_records, config.policy.minimum_common_records)
-    releases = releases_of(config, study, holding, site_secret=site_secret)
+    releases = releases_of(config, study, holding, site_secret=site_secret.value)
     sent = [index for index in releases if index in sent_units(study)]
     shared = shared_of(study, [release.dataset for release in releases.values()])
     assessments = ledger.assess([releases[index] for index in sent], config.policy, study_digest=digest, shared=shared)
@@ -150,7 +151,7 @@ def review(
         minimum_common_records=minimum,
         releases=releases,
         assessments=dict(zip(sent, assessments, strict=True)),
-        seals=seals(releases, digest, site_secret=site_secret),
+        seals=seals(releases, digest, site_secret=site_secret.value),
     )
 
 

@@ -194,7 +194,10 @@ CREATE TABLE rule_approval (             -- an approval by rule, for the daily l
   number INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL, at TEXT NOT NULL
 ) STRICT;
 """
-_VERSION_5: Final = _SUBMITTERS + _BUDGET + _GIVEN_TO_PEERS + _BY_RULE + _OF_OTHERS
+_FORGOTTEN: Final = """
+ALTER TABLE study ADD COLUMN forgotten TEXT NOT NULL DEFAULT '';  -- by the miner: 'study' or 'revocation'; else empty
+"""
+_VERSION_5: Final = _SUBMITTERS + _BUDGET + _GIVEN_TO_PEERS + _BY_RULE + _OF_OTHERS + _FORGOTTEN
 
 _STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS + _CONFIRMATIONS, _VERSION_5)
 """Step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is never changed."""

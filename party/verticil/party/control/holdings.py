@@ -26,7 +26,7 @@ from verticil.party.config import PartyConfig
 from verticil.party.control.budget import Charge
 from verticil.party.control.ledger import Release
 from verticil.party.control.policy import Column
-from verticil.party.control.secret import secret_id
+from verticil.party.control.secret import SiteSecret, secret_id
 from verticil.party.records import linkage, perturb, subsets, substitutes
 from verticil.party.records.compounds import Compound
 from verticil.party.records.source import DatasetRule, Records, header, read_records
@@ -221,7 +221,7 @@ class People:
     n_rows: int
 
 
-def read_people(config: PartyConfig, study: Study, *, site_secret: bytes) -> People:
+def read_people(config: PartyConfig, study: Study, *, site_secret: SiteSecret) -> People:
     """Read this party's tables for a study.
 
     Args:
@@ -241,12 +241,12 @@ def read_people(config: PartyConfig, study: Study, *, site_secret: bytes) -> Peo
         variables = [variable for variable in study.schema.variables if _is_in(variable, places, dataset)]
         units = [i for i in study.units_of(config.name) if places[study.units[i].variables[0]].dataset == dataset]
         records = read_records(config.datasets[dataset], variables, study.linkage.normalise)
-        tags = perturb.record_tags(site_secret, records.ids)
-        codes = _declared(records, variables, tags, places=places, site_secret=site_secret)
+        tags = perturb.record_tags(site_secret.tag_key, records.ids)
+        codes = _declared(records, variables, tags, places=places, site_secret=site_secret.value)
         for index in units:
             if study.units[index].impossible:
                 columns = [places[name] for name in study.units[index].variables]
-                key = _substitute_key(site_secret, columns, _unit_codebook(study, index, places))
+                key = _substitute_key(site_secret.value, columns, _unit_codebook(study, index, places))
                 drawn = substitutes.draw(key, tags, compounds[index].n_domain)
                 codes |= compounds[index].possible(codes, drawn)
         fingerprints = {index: perturb.fingerprint(tags, unit_codes(study, index, codes)) for index in units}
@@ -305,7 +305,7 @@ def _joined(one: People, other: People) -> People:
 
 
 def read_holding(
-    config: PartyConfig, study: Study, *, proposal_digest: bytes, site_secret: bytes, linkage_key: bytes
+    config: PartyConfig, study: Study, *, proposal_digest: bytes, site_secret: SiteSecret, linkage_key: bytes
 ) -> Holding:
     """Read this party's tables for a study, and what linkage needs of them.
 

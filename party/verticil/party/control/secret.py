@@ -1,7 +1,10 @@
 """The site secret: 32 random bytes, made once at ``party init``, readable by the owner only, never sent.
 
 All sticky noise comes from it (contract.md section 2). Whoever loses it draws new noise for every record, which is a new
-release and is charged again: back it up. The file holds 64 hexadecimal digits and a newline.
+release and is charged again: back it up. The file holds 64 hexadecimal digits and, in a second line, the format of what is
+derived from it, ``format = 2``; without that line it is 1. The format decides how tags of records are made
+(`SiteSecret.tag_key`), so a secret keeps the one that it was made with for ever, and it goes where the secret goes: into backups,
+and to a state that is made anew around it.
 """
 
 from __future__ import annotations
@@ -10,15 +13,49 @@ import hashlib
 import hmac
 import secrets
 import stat
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from verticil.shared.disk import create_file
 from verticil.shared.errors import DataFault
 
-__all__ = ["FILE_NAME", "create_secret", "read_secret", "secret_id"]
+__all__ = ["FILE_NAME", "FORMAT", "SiteSecret", "create_secret", "read_secret", "secret_id"]
 
 FILE_NAME = "site.secret"
+FORMAT: Final = 2
+"""Of new secrets."""
 _SIZE = 32
+_FORMAT_LINES: Final = {"": 1, f"format = {FORMAT}": FORMAT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSecret:
+    """A site secret and the format that it was made with.
+
+    Attributes:
+        value: 32 bytes.
+        format: 1 or 2.
+    """
+
+    value: bytes = field(repr=False)
+    format: int = FORMAT
+
+    @property
+    def tag_key(self) -> bytes:
+        """Key of the tags of records, 32 bytes.
+
+        In format 2 ``HKDF-SHA-256(site secret, info = "verticil/record-tag/v2")``, so that no key serves two purposes; in
+        format 1 the secret itself.
+        """
+        if self.format == 1:
+            return self.value
+        return HKDF(algorithm=hashes.SHA256(), length=_SIZE, salt=None, info=b"verticil/record-tag/v2").derive(
+            self.value
+        )
 
 
 def create_secret(directory: Path, *, secret: bytes | None = None) -> Path:
@@ -41,18 +78,19 @@ def create_secret(directory: Path, *, secret: bytes | None = None) -> Path:
     path = directory / FILE_NAME
     create_file(
         path,
-        f"{value.hex()}\n".encode("ascii"),
+        f"{value.hex()}\nformat = {FORMAT}\n".encode("ascii"),
         mode=0o600,
         exists_hint="a site secret is never overwritten: new noise is a new release",
     )
     return path
 
 
-def read_secret(directory: Path) -> bytes:
+def read_secret(directory: Path) -> SiteSecret:
     """Read the site secret from `directory`.
 
     Raises:
-        DataFault: SECRET_MISSING when there is none, when others may read it, or when it is not 64 hexadecimal digits.
+        DataFault: SECRET_MISSING when there is none, when others may read it, when it is not 64 hexadecimal digits, or of
+            a format that is not known.
     """
     path = directory / FILE_NAME
     restore = (
@@ -60,7 +98,7 @@ def read_secret(directory: Path) -> bytes:
     )
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
-        text = path.read_text(encoding="ascii").strip()
+        text, _, said = path.read_text(encoding="ascii").strip().partition("\n")
     except FileNotFoundError:
         raise DataFault("SECRET_MISSING", f"{path}: no site secret", hint=restore) from None
     except (OSError, UnicodeDecodeError):
@@ -71,7 +109,13 @@ def read_secret(directory: Path) -> bytes:
         )
     if len(text) != 2 * _SIZE or set(text) - set("0123456789abcdef"):
         raise DataFault("SECRET_MISSING", f"{path}: expected {2 * _SIZE} hexadecimal digits", hint=restore)
-    return bytes.fromhex(text)
+    if said.strip() not in _FORMAT_LINES:
+        raise DataFault(
+            "SECRET_MISSING",
+            f"{path}: the second line is not `format = {FORMAT}`, the newest that is known here",
+            hint="use the version of verticil that made it, or restore it from your backup",
+        )
+    return SiteSecret(value=bytes.fromhex(text), format=_FORMAT_LINES[said.strip()])
 
 
 def secret_id(secret: bytes) -> bytes:

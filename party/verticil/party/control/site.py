@@ -30,7 +30,7 @@ from verticil.party.control.holdings import Holding, read_holding, releases_of
 from verticil.party.control.ledger import Ledger, Release
 from verticil.party.control.people import FollowedPeople
 from verticil.party.control.secret import FILE_NAME as SECRET_FILE
-from verticil.party.control.secret import create_secret, read_secret
+from verticil.party.control.secret import SiteSecret, create_secret, read_secret
 from verticil.party.control.state import PartyState, StudyRecord
 from verticil.party.custody.recall import check_traces, open_database
 from verticil.party.decision.approvers import ApproverKey, check_vote, vote_body
@@ -81,7 +81,7 @@ class Site:
         people: who may approve, as party.toml says now.
         database, state, minutes, ledger: the state directory.
         audit, common_sets, revocations, confirmations: what the site writes down of its acts.
-        site_secret, linkage_key: never shown.
+        secret, linkage_key: never shown.
     """
 
     config: PartyConfig
@@ -94,7 +94,7 @@ class Site:
     common_sets: CommonSets
     revocations: Revocations
     confirmations: Confirmations
-    site_secret: bytes = field(repr=False)
+    secret: SiteSecret = field(repr=False)
     linkage_key: bytes = field(repr=False)
 
     @classmethod
@@ -117,10 +117,10 @@ class Site:
             Refusal: LEDGER_OLDER.
             DataFault: STATE_CORRUPT.
         """
-        return cls._on(config, open_database(config, read_only=True), b"", b"")
+        return cls._on(config, open_database(config, read_only=True), SiteSecret(value=b""), b"")
 
     @classmethod
-    def _on(cls, config: PartyConfig, database: Database, secret: bytes, key: bytes) -> Site:
+    def _on(cls, config: PartyConfig, database: Database, secret: SiteSecret, key: bytes) -> Site:
         audit = AuditLog(database, config.state_directory)
         return cls(
             config=config,
@@ -130,12 +130,17 @@ class Site:
             minutes=Minutes(database),
             ledger=Ledger(database),
             audit=audit,
-            common_sets=CommonSets(database, config.state_directory, site_secret=secret),
+            common_sets=CommonSets(database, config.state_directory, site_secret=secret.value),
             revocations=Revocations(database, audit, party=config.name),
             confirmations=Confirmations(database, audit, party=config.name),
-            site_secret=secret,
+            secret=secret,
             linkage_key=key,
         )
+
+    @property
+    def site_secret(self) -> bytes:
+        """Its 32 bytes."""
+        return self.secret.value
 
     def __enter__(self) -> Self:
         return self
@@ -151,7 +156,7 @@ class Site:
             self.config,
             approval.parsed(record.task.proposal),
             proposal_digest=record.digest,
-            site_secret=self.site_secret,
+            site_secret=self.secret,
             linkage_key=self.linkage_key,
         )
 
@@ -254,7 +259,7 @@ class Site:
             self.config,
             self.ledger,
             record.task.proposal,
-            site_secret=self.site_secret,
+            site_secret=self.secret,
             linkage_key=self.linkage_key,
             today=at.date(),
             holding=holding,

@@ -8,7 +8,7 @@ each of them can be repeated. The ledger stands apart (`verticil.party.control.l
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, cast
@@ -25,7 +25,7 @@ _STUDY = (
     " s.remote_approved, s.pseudonyms_complete, s.alignment_confirmed, s.units_received, s.remote_failure,"
     " s.stage, s.percent, s.stage_at, s.n_common, s.common_sha256,"
     " a.body, d.sent, f.code, f.message, f.hint, f.sent,"
-    " (SELECT COUNT(*) FROM vote v WHERE v.digest = s.digest), r.sent, s.rowid, s.submitter, s.ended_words"
+    " (SELECT COUNT(*) FROM vote v WHERE v.digest = s.digest), r.sent, s.rowid, s.submitter, s.ended_words, s.forgotten"
 )
 _FINAL = ", ".join(str(int(state)) for state in State if is_final(state))
 _JOINED = (
@@ -77,6 +77,7 @@ class StudyRecord:
         approval: body of this party's approval; None before there are enough votes.
         n_votes: approvers who said yes so far.
         number: of the studies that this party heard of, in order.
+        forgotten: what the miner knew and does not know any more: ``study``, ``revocation`` (it was told again), or empty.
         denial_sent: None: not denied.
         failure: why this party cannot go on; None: it can.
         failure_sent: whether the miner knows.
@@ -98,6 +99,7 @@ class StudyRecord:
     failure_sent: bool
     revocation_sent: bool | None = None
     number: int = 0
+    forgotten: str = ""
 
     @property
     def digest(self) -> bytes:
@@ -215,6 +217,28 @@ class PartyState:
             (stamp(since),),
         )
         return cast("tuple[int, int]", row)
+
+    def miss(self, told: Collection[bytes]) -> tuple[StudyRecord, ...]:
+        """Note which studies of the miner's it does not know any more.
+
+        Args:
+            told: digests of all studies that it knows.
+
+        Returns:
+            Those that it does not know, as they were before; one that was noted already has `forgotten`.
+        """
+        known = self.studies()
+        missing = tuple(study for study in known if study.task.version and study.digest not in told)
+        for study in missing:
+            self.forgotten(study.digest, "study")
+        for study in known:
+            if study.forgotten == "study" and study.digest in told:  # the miner got its backup back
+                self.forgotten(study.digest, "")
+        return missing
+
+    def forgotten(self, digest: bytes, what: Literal["study", "revocation", ""]) -> None:
+        """The miner knew it, and does not know it any more; empty: it knows it."""
+        self._database.write("UPDATE study SET forgotten = ? WHERE digest = ?", (what, digest))
 
     def told(
         self, digest: bytes, what: Literal["remote_approved", "pseudonyms_complete", "alignment_confirmed"]
@@ -439,6 +463,7 @@ def _study(row: Row) -> StudyRecord:
         n_votes=cast("int", row[24]),
         revocation_sent=None if row[25] is None else bool(row[25]),
         number=cast("int", row[26]),
+        forgotten=cast("str", row[29]),
     )
 
 

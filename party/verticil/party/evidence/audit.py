@@ -67,6 +67,7 @@ class What(StrEnum):
     PURGED = "purged"
     CARRIED_OUT = "carried-out"
     CARRIED_IN = "carried-in"
+    FORGOTTEN = "forgotten"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,6 +133,10 @@ class Revocations:
         """The miner knows."""
         self._database.write("UPDATE revocation SET sent = 1 WHERE digest = ?", (digest,))
 
+    def tell_again(self, digest: bytes) -> None:
+        """The miner does not know any more."""
+        self._database.write("UPDATE revocation SET sent = 0 WHERE digest = ?", (digest,))
+
     # ---- the miner's statement
 
     def deletion(self, digest: bytes) -> Deletion | None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from verticil.party.control.approval import parsed
@@ -39,7 +39,7 @@ from verticil.shared.study.sub_model import check_sub_model, left_out_words, par
 from verticil.shared.transport.errors_on_wire import from_detail
 from verticil.wire.v1 import coordinator_pb2
 
-__all__ = ["ask_again", "has_room", "remember", "understood"]
+__all__ = ["ask_again", "end_forgotten", "has_room", "missing", "remember", "understood"]
 
 _log = logging.getLogger(__name__)
 
@@ -174,6 +174,7 @@ def remember(
             site.minutes.ask_for_review(task.digest, told.review_manifest_sha256)
         if fresh:
             site.state.reconcile(task.digest, task.units_received)
+    reminded = fresh and kept and _remind_of_revocation(node, told, study.id)
     if kept and told.HasField("deletion"):
         site.revocations.take_deletion(
             task.digest, study.id, told.deletion, authority=node.authority, at=at, revoked=node.revocations.since()
@@ -182,7 +183,7 @@ def remember(
     deleted = tuple(deletion.artifacts) if deletion is not None else ()
     shown = proven(site, told, deleted=deleted, authority=node.authority, revoked=node.revocations.since())
     reckon(site, task, deleted=deleted, shown=shown, accept_older=accept_older, at=at)
-    if known is not None and over and not is_final(State(task.state)):
+    if known is not None and over and not reminded and not is_final(State(task.state)):
         raise PeerFault(
             "STUDY_MISMATCH",
             f"study '{study.id}' has ended here ({State(known.state).words}), the miner says: {State(task.state).words}",
@@ -204,6 +205,48 @@ def ask_again(node: Node, record: StudyRecord, why: str) -> None:
         node.site.audit.record(event, node.clock())
         node.site.state.disapprove(record.digest, votes=True)
     _log.warning("study '%s' waits for a new approval: %s", record.study_id, why)
+
+
+def _remind_of_revocation(node: Node, told: coordinator_pb2.StudyTask, study_id: str) -> bool:
+    """Have a revocation told again that the miner knew: it would have ended the study, or deleted the columns. Whether it is."""
+    site = node.site
+    known = State(told.state) is State.WITHDRAWN or told.HasField("deletion")
+    if known or not site.state.study(told.study_digest).revocation_sent:
+        return False
+    site.revocations.tell_again(told.study_digest)
+    site.state.forgotten(told.study_digest, "revocation")
+    _note_forgotten(node, told.study_digest, study_id, "the miner does not know the revocation any more; told again")
+    return True
+
+
+def missing(node: Node, told: Collection[bytes]) -> dict[bytes, int]:
+    """Note the studies that the miner knew and does not tell any more. Blocks.
+
+    Args:
+        node: this party.
+        told: digests of all studies that it tells.
+
+    Returns:
+        Digest and version of those that have not ended: whether they have, the miner is to say.
+    """
+    found = node.site.state.miss(told)
+    for study in found:
+        if study.forgotten != "study":
+            _note_forgotten(node, study.digest, study.study_id, "the miner does not know the study any more")
+    return {study.digest: study.task.version for study in found if not is_final(State(study.task.state))}
+
+
+def end_forgotten(node: Node, digest: bytes) -> None:
+    """The miner's operator has ended a study whose facts the miner has lost. Blocks."""
+    record = node.site.state.study(digest)
+    node.site.state.move(digest, State.WITHDRAWN, "STUDY_UNKNOWN")
+    _note_forgotten(node, digest, record.study_id, "the miner has lost the study, and says that it has ended")
+
+
+def _note_forgotten(node: Node, digest: bytes, study_id: str, detail: str) -> None:
+    _log.warning("study '%s': %s", study_id, detail)
+    event = Event(what=What.FORGOTTEN, who="miner", study=digest, study_id=study_id, detail=detail)
+    node.site.audit.record(event, node.clock())
 
 
 def _task_of(told: coordinator_pb2.StudyTask) -> Task:

@@ -156,7 +156,7 @@ def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> Fa
         config,
         site.ledger,
         to_bytes(study),
-        site_secret=site.site_secret,
+        site_secret=site.secret,
         linkage_key=site.linkage_key,
         today=now.date(),
     )

@@ -77,7 +77,7 @@ def waiting(site: Site, now: dt.datetime) -> list[Facts]:
 
 def _waits_for(site: Site, record: StudyRecord) -> str:
     state = State(record.task.state)
-    if is_final(state) or record.failure is not None or record.denial_sent is not None:
+    if is_final(state) or record.failure is not None or record.denial_sent is not None or record.forgotten == "study":
         return ""
     if record.approval is None and state in _UNDECIDED:
         return "approval"

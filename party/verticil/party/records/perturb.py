@@ -2,7 +2,7 @@
 
 For each record and unit (a column, or a joint tuple) one block is encrypted with AES-256 under a key of that unit:
 
-    block    = tag ‖ true code       tag: first 14 bytes of HMAC-SHA-256(site secret, normalised id); code: uint16 little-endian
+    block    = tag ‖ true code       tag: first 14 bytes of HMAC-SHA-256(tag key, normalised id); code: uint16 little-endian
     u        = first 8 bytes of AES-256(unit key, block), little-endian
     released = #{j : u >= t_j}       t_j: cumulative quantized weights of the true code's row, 0 <= j < K-1
 
@@ -61,21 +61,21 @@ _WIDE: Final = 24  # from this many categories on, search the limits instead of 
 _BLOCK: Final = np.dtype([("tag", f"V{TAG_BYTES}"), ("code", "<u2")])
 
 
-def record_tags(site_secret: bytes, ids: Iterable[str]) -> NDArray[np.uint8]:
-    """Tag of each record: first 14 bytes of HMAC-SHA-256(site secret, id as UTF-8).
+def record_tags(tag_key: bytes, ids: Iterable[str]) -> NDArray[np.uint8]:
+    """Tag of each record: first 14 bytes of HMAC-SHA-256(tag key, id as UTF-8).
 
     Args:
-        site_secret: 32 bytes, made at ``party init``.
+        tag_key: 32 bytes; see `verticil.party.control.secret.SiteSecret.tag_key`.
         ids: normalised ids.
 
     Returns:
         (n, 14), uint8, read-only. Secret: tags never leave the site.
 
     Raises:
-        ValueError: the secret is not 32 bytes.
+        ValueError: the key is not 32 bytes.
     """
-    _check_length("site secret", site_secret)
-    keyed = hmac.HMAC(site_secret, hashes.SHA256())
+    _check_length("tag key", tag_key)
+    keyed = hmac.HMAC(tag_key, hashes.SHA256())
 
     def tag(record_id: str) -> bytes:
         mac = keyed.copy()

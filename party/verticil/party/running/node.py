@@ -23,7 +23,7 @@ from verticil.party.control.state import Heartbeat, stamp
 from verticil.party.evidence.audit import Event, What
 from verticil.party.exchange.delivery import Node
 from verticil.party.exchange.disclosure import outward
-from verticil.party.exchange.told import has_room, remember, understood
+from verticil.party.exchange.told import end_forgotten, has_room, missing, remember, understood
 from verticil.party.peer.node import PeerNode
 from verticil.party.retry import Backoff, ends_the_daemon
 from verticil.party.running.pace import Pace
@@ -200,10 +200,11 @@ class PartyNode:
         heard: list[bytes] = []
         left: set[bytes] = set()  # there was no room for them
         pace, begun, loop = Pace(), asyncio.get_running_loop().time(), asyncio.get_running_loop()
+        gone: dict[bytes, int] = {}  # which it does not tell any more; it is asked whether they have ended
         first = True  # until all has been told; nothing is sent before, for it may show that the ledger has forgotten something
         while True:
             request = coordinator_pb2.PollRequest(
-                known=[coordinator_pb2.KnownStudy(study_digest=k, version=v) for k, v in known.items()],
+                known=[coordinator_pb2.KnownStudy(study_digest=k, version=v) for k, v in (gone | known).items()],
                 wait_seconds=0 if first else POLL_SECONDS,
                 epoch=epoch,
                 deny_list_number=self._node.revocations.number(),
@@ -211,6 +212,12 @@ class PartyNode:
             asked = loop.time()
             reply = await coordinator.poll(request)
             tasks = [task for task in reply.tasks if known.get(task.study_digest) != task.version]
+            if first and not reply.tasks:
+                gone = await asyncio.to_thread(missing, self._node, known)
+            for digest in gone.keys() & set(reply.forgotten):
+                del gone[digest]
+                await asyncio.to_thread(end_forgotten, self._node, digest)
+                heard.append(digest)
             first = first and bool(tasks) and pace.replies < FIRST_REPLIES
             if loop.time() - begun >= STEADY_SECONDS:
                 self._backoff.reset()

@@ -80,6 +80,7 @@ class PollReply(_message.Message):
 
     TASKS_FIELD_NUMBER: _builtins.int
     LEASE_SECONDS_FIELD_NUMBER: _builtins.int
+    FORGOTTEN_FIELD_NUMBER: _builtins.int
     DENY_LIST_FIELD_NUMBER: _builtins.int
     lease_seconds: _builtins.int
     deny_list: _builtins.bytes
@@ -88,16 +89,21 @@ class PollReply(_message.Message):
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___StudyTask]:
         """those with a newer version than known; on a first poll, all"""
 
+    @_builtins.property
+    def forgotten(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """of those known: the miner has lost their facts, and its operator has ended them"""
+
     def __init__(
         self,
         *,
         tasks: _abc.Iterable[Global___StudyTask] | None = ...,
         lease_seconds: _builtins.int = ...,
+        forgotten: _abc.Iterable[_builtins.bytes] | None = ...,
         deny_list: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deny_list", b"deny_list", "lease_seconds", b"lease_seconds", "tasks", b"tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deny_list", b"deny_list", "forgotten", b"forgotten", "lease_seconds", b"lease_seconds", "tasks", b"tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

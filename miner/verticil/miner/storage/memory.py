@@ -1,0 +1,144 @@
+"""Whether the miner remembers what it knew: its catalogue is held against its audit log and against the studies' folders.
+
+A catalogue is never behind either of them. A study has its folder only after it is in the catalogue, and the audit log says from
+time to time how many studies and versions there were, which only grow. So a catalogue that is empty or older beside them has lost
+something (an old copy, a lost or broken ``catalogue.sqlite-wal``, a file that was put elsewhere), and a miner that went on would
+keep columns of studies that it does not know. It does not start; with `accept_older` it ends what it has forgotten: linkage and
+columns are deleted, and a party that asks for such a study is told (`PollReply.forgotten`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import re
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from verticil.miner.storage.audit import Known, MinerAudit
+from verticil.miner.storage.store import Store
+from verticil.shared.errors import DataFault
+
+if TYPE_CHECKING:
+    from verticil.miner.storage.catalogue import Catalogue
+
+__all__ = ["CATALOGUE", "FORGOTTEN_SCHEMA", "ForgottenTable", "check_memory", "end_forgotten"]
+
+CATALOGUE: Final = "catalogue.sqlite"
+FORGOTTEN_SCHEMA: Final = """
+CREATE TABLE forgotten (digest BLOB PRIMARY KEY, at TEXT NOT NULL) WITHOUT ROWID;
+"""
+_SINCE_VERSION: Final = 5
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class ForgottenTable:
+    """Digests of the studies whose facts were lost, and which the operator ended.
+
+    Args:
+        transaction: of the catalogue.
+    """
+
+    def __init__(self, transaction: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
+        self._transaction = transaction
+
+    def add(self, digests: frozenset[bytes], at: str) -> None:
+        """They are ended; the first time stays."""
+        with self._transaction() as connection:
+            sql = "INSERT INTO forgotten VALUES (?, ?) ON CONFLICT DO NOTHING"
+            connection.executemany(sql, [(digest, at) for digest in sorted(digests)])
+
+    def among(self, digests: Iterable[bytes]) -> list[bytes]:
+        """Those of them that are among `digests`, in order."""
+        with self._transaction() as connection:
+            ended = {row[0] for row in connection.execute("SELECT digest FROM forgotten")}
+        return sorted(ended.intersection(digests))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Memory:
+    """What a state directory knows.
+
+    Attributes:
+        found: studies and versions in the catalogue; None: it is empty, or not there.
+        anchored: what the audit log says last.
+        used: there is an audit log.
+        strangers: digests of the folders of studies that the catalogue does not know.
+    """
+
+    found: Known | None
+    anchored: Known
+    used: bool
+    strangers: frozenset[bytes]
+
+    @property
+    def lost(self) -> str:
+        """What is lost, in words; empty: nothing."""
+        if self.found is None:
+            return "there is none" if self.used or self.strangers else ""
+        if self.found.studies < self.anchored.studies or self.found.versions < self.anchored.versions:
+            return f"it has {self.found.words}, and the audit log says that there were {self.anchored.words}"
+        return f"it does not know {len(self.strangers)} studies that have a folder" if self.strangers else ""
+
+
+def check_memory(directory: Path) -> None:
+    """Check that the catalogue is not behind the audit log and the studies' folders; changes nothing.
+
+    Raises:
+        DataFault: CATALOGUE_OLDER; STATE_CORRUPT, the catalogue or the audit log cannot be read.
+    """
+    memory = _look(directory)
+    if memory.lost:
+        strangers = ", ".join(sorted(digest.hex()[:16] for digest in memory.strangers)[:5])
+        raise DataFault(
+            "CATALOGUE_OLDER",
+            f"{directory / CATALOGUE}: {memory.lost}" + (f"; without facts: {strangers}" if strangers else ""),
+            hint="restore the newest backup of the whole state directory first; where there is none,"
+            " `verticil miner run --accept-older` ends what was forgotten and tells the parties",
+        )
+
+
+def end_forgotten(store: Store, catalogue: Catalogue, at: dt.datetime) -> None:
+    """Go on from an older catalogue: end the studies that it does not know, and write that into the audit log. Repeatable."""
+    memory = _look(store.root)
+    if not memory.lost:
+        return
+    catalogue.forgotten.add(memory.strangers, f"{at:%Y-%m-%dT%H:%M:%SZ}")
+    for digest in memory.strangers:
+        files = store.study(digest)
+        files.remove_linkage()
+        files.remove_columns()
+    MinerAudit(store.root).accept(catalogue.known(), at, lost=memory.lost, ended=sorted(memory.strangers))
+
+
+def _look(directory: Path) -> _Memory:
+    audit = MinerAudit(directory)
+    found, known = _catalogue(directory / CATALOGUE)
+    folders = (path.name for path in (directory / "studies").glob("*"))
+    digests = frozenset(bytes.fromhex(name) for name in folders if _DIGEST.fullmatch(name))
+    return _Memory(found=found, anchored=audit.anchored(), used=audit.is_used, strangers=digests - known)
+
+
+def _catalogue(path: Path) -> tuple[Known | None, frozenset[bytes]]:
+    """What a catalogue counts, and the digests that it knows or has ended. Only reads."""
+    if not path.exists() or not path.stat().st_size:
+        return None, frozenset()
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)) as opened:
+            (version,) = opened.execute("PRAGMA user_version").fetchone()
+            if not version:
+                return None, frozenset()
+            rows = opened.execute("SELECT digest, version FROM study").fetchall()
+            ended = opened.execute("SELECT digest FROM forgotten").fetchall() if version >= _SINCE_VERSION else []
+    except sqlite3.DatabaseError as error:
+        raise DataFault(
+            "STATE_CORRUPT",
+            f"{path}: cannot be used as the miner's catalogue",
+            hint="restore the state directory from a backup",
+        ) from error
+    known = Known(studies=len(rows), versions=sum(row[1] for row in rows))
+    return known, frozenset(row[0] for row in (*rows, *ended))

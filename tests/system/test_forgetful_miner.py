@@ -1,0 +1,182 @@
+"""A miner that has lost facts says so: it does not start, the doctor and the parties know, and there is a way back.
+
+The miner is one of the commit before, killed in the middle of a study, some of its facts still in ``catalogue.sqlite-wal``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verticil.cli.main import main
+from verticil.miner.storage.audit import Known, MinerAudit
+from verticil.miner.storage.catalogue import Catalogue
+from verticil.miner.storage.memory import check_memory
+from verticil.party.config import load_party
+from verticil.party.control.site import Site
+from verticil.party.front.inbox import inbox
+from verticil.party.office import status
+from verticil.shared.errors import DataFault
+from verticil.shared.identity.pki import utc_now
+from verticil.shared.study.states import State
+from verticil.simulation.provision import Provisioned
+from verticil.wire.v1 import common_pb2
+
+Unpack = Callable[[str, Path], Provisioned]
+
+
+@pytest.fixture
+def made(unpack_before: Unpack, tmp_path: Path) -> Provisioned:
+    return unpack_before("central", tmp_path / "federation")
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 20] ^= 1
+    path.write_bytes(data)
+
+
+def lose_catalogue(state: Path) -> None:
+    for path in state.glob("catalogue.sqlite*"):
+        path.unlink()
+
+
+LOSSES: dict[str, Callable[[Path], None]] = {
+    "a lost log": lambda state: (state / "catalogue.sqlite-wal").unlink(),
+    "a flipped byte in the log": lambda state: flip(state / "catalogue.sqlite-wal"),
+    "a lost catalogue": lose_catalogue,
+    "an empty catalogue": lambda state: (lose_catalogue(state), (state / "catalogue.sqlite").touch())[0],
+    "a lost state folder": shutil.rmtree,
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_miner_that_has_lost_facts_does_not_start(
+    loss: str, made: Provisioned, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state, config = made.miner / "state", str(made.miner / "miner.toml")
+    LOSSES[loss](state)
+    before = {path: path.stat().st_size for path in state.rglob("*.u8")}
+    for _ in range(2):  # having looked once does not make it forget that something is missing
+        assert main(["miner", "run", "--config", config]) == 1
+        said = capsys.readouterr().err
+        assert "CATALOGUE_OLDER" in said
+        assert "restore" in said[said.index("hint") :]
+    if state.exists():
+        assert main(["doctor", config, "--format", "json"]) == 1
+        assert "CATALOGUE_OLDER" in capsys.readouterr().out
+        if (state / "catalogue.sqlite").exists():
+            assert main(["miner", "purge", "--config", config]) == 1
+    assert {path: path.stat().st_size for path in state.rglob("*.u8")} == before
+
+
+def test_an_older_copy_of_the_catalogue_is_noticed_by_the_audit_log(tmp_path: Path) -> None:
+    catalogue = Catalogue(tmp_path / "catalogue.sqlite")
+    catalogue.add_study(bytes(32), study_id="one", proposal=b"{}", submitter="anna", at="2026-01-01T00:00:00Z")
+    catalogue.checkpoint()
+    shutil.copyfile(tmp_path / "catalogue.sqlite", tmp_path / "older")
+    catalogue.add_denial(bytes(32), "clinic", "no")
+    audit = MinerAudit(tmp_path)
+    audit.anchor(catalogue.known(), utc_now())
+    assert audit.anchored() == Known(studies=1, versions=2)
+    check_memory(tmp_path)
+    catalogue.close()
+    shutil.copyfile(tmp_path / "older", tmp_path / "catalogue.sqlite")
+    with pytest.raises(
+        DataFault, match="1 studies with 1 changes, and the audit log says that there were 1 studies with 2"
+    ):
+        check_memory(tmp_path)
+    assert audit.verify().n_lines == 1
+
+
+def test_a_lost_log_loses_no_published_study(tmp_path: Path) -> None:
+    catalogue = Catalogue(tmp_path / "catalogue.sqlite")
+    catalogue.add_study(bytes(32), study_id="one", proposal=b"{}", submitter="anna", at="2026-01-01T00:00:00Z")
+    assert catalogue.publish(bytes(32), [], at="2026-01-02T00:00:00Z")
+    shutil.copyfile(tmp_path / "catalogue.sqlite", tmp_path / "alone.sqlite")
+    with closing(sqlite3.connect(tmp_path / "alone.sqlite")) as alone:
+        assert alone.execute("SELECT published_at FROM study").fetchall() == [("2026-01-02T00:00:00Z",)]
+    catalogue.close()
+
+
+def test_the_inbox_offers_no_study_that_the_miner_does_not_know(made: Provisioned) -> None:
+    config = load_party(made.parties["clinic"] / "party.toml")
+    with Site.open(config) as site:
+        for table in ("approval", "vote"):
+            site.database.write(f"DELETE FROM {table}")
+        site.state.move(site.state.studies()[0].digest, State.AWAITING_APPROVAL)
+    assert len(inbox(config)["waiting"]) == 1  # type: ignore[arg-type]  # facts are objects
+    with Site.open(config) as site:
+        site.state.miss(())
+    assert inbox(config)["waiting"] == []
+
+
+def until(config: Path, done: Callable[[Any], bool]) -> Any:
+    """The party's only study, as soon as `done`."""
+    end = time.monotonic() + 60
+    while not done(found := status(load_party(config))["studies"][0]):  # type: ignore[index]  # facts are objects
+        assert time.monotonic() < end, found
+        time.sleep(0.05)
+    return found
+
+
+def test_a_party_knows_that_the_miner_forgot_and_the_operator_ends_it_for_all(
+    made: Provisioned, take_over: Callable[[Provisioned], Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """First with a new state folder, in which nothing says that there was another one; then without the catalogue alone."""
+    config, state = made.parties["clinic"] / "party.toml", made.miner / "state"
+    state.rename(made.root / "kept")
+    state.mkdir()
+    nodes = take_over(made)
+    nodes.point_to(nodes.start_miner())
+    nodes.start_party("clinic")
+    assert until(config, lambda study: study["miner_forgot"])["state"] != "withdrawn"
+    assert main(["party", "status", "--config", str(config)]) == 0
+    assert "the miner does not know the study any more" in capsys.readouterr().out
+    nodes.stop()
+    shutil.rmtree(state)
+    (made.root / "kept").rename(state)
+    lose_catalogue(state)
+    columns = state / "studies" / until(config, bool)["digest"] / "columns"
+    assert list(columns.iterdir())
+    nodes.start_miner("--accept-older")
+    nodes.start_party("clinic")
+    assert until(config, lambda study: study["state"] == "withdrawn")["miner_forgot"] == "study"
+    assert set(nodes.stop().values()) == {0}
+    assert not columns.exists()
+    assert main(["miner", "audit", "verify", "--config", str(made.miner / "miner.toml")]) == 0
+    assert main(["doctor", str(made.miner / "miner.toml")]) == 0
+    assert main(["party", "audit", "show", "--config", str(config), "--format", "json"]) == 0
+    assert "says that it has ended" in capsys.readouterr().out
+
+
+def test_a_miner_from_an_older_copy_is_told_of_a_revocation_again(
+    made: Provisioned, take_over: Callable[[Provisioned], Any]
+) -> None:
+    config, state = made.parties["clinic"] / "party.toml", made.miner / "state"
+    shutil.copytree(state, made.root / "older")
+    nodes = take_over(made)
+    nodes.point_to(nodes.start_miner())
+    words = ["hearts", "--reason", "test", "--as", "demo@clinic", "--config", str(config)]
+    assert main(["party", "revoke", *words]) == 0
+    nodes.start_party("clinic")
+    digest = bytes.fromhex(until(config, lambda study: study["state"] == "withdrawn")["digest"])
+    nodes.kill("miner")
+    shutil.rmtree(state)
+    (made.root / "older").rename(state)
+    nodes.start_miner()
+
+    def withdrawn(study: Any) -> bool:
+        return bool(study.state == common_pb2.STUDY_STATE_WITHDRAWN)
+
+    told = nodes.wait(digest, withdrawn)
+    assert told.state == common_pb2.STUDY_STATE_WITHDRAWN
+    assert until(config, lambda study: study["state"] == "withdrawn")["miner_forgot"] == "revocation"
+    assert set(nodes.stop().values()) == {0}

@@ -1,0 +1,108 @@
+"""What the commit before left behind opens, goes on and sends the same bytes: states of both models, a backup, a release.
+
+`tests/data/before` was made by that program (`make.py` there); `recorded.json` says what it had sent when it was stopped in the
+middle of a study, and what it sent when it was let go on.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import tarfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verticil.cli.main import main
+from verticil.party.config import load_party
+from verticil.party.control.database import SCHEMA_VERSION
+from verticil.party.control.site import Site
+from verticil.party.custody.backup import restore
+from verticil.shared.release.verification import verify_release
+from verticil.simulation.provision import Provisioned
+
+BEFORE = Path(__file__).resolve().parents[1] / "data" / "before"
+RECORDED = json.loads((BEFORE / "recorded.json").read_text(encoding="utf-8"))
+PASSPHRASE = "four words of passphrase"
+
+
+def rows(node: Path, query: str) -> list[Any]:
+    database = node / "state" / ("catalogue.sqlite" if node.name == "miner" else "party.sqlite")
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=10)) as opened:
+        return opened.execute(query).fetchall()
+
+
+def ledger(made: Provisioned) -> dict[str, list[Any]]:
+    query = "SELECT COUNT(*), TOTAL(charged) FROM ledger"
+    return {party: list(rows(node, query)[0]) for party, node in made.parties.items()}
+
+
+def charged(found: dict[str, list[Any]]) -> dict[str, float]:
+    """A send that is tried again may have a row more; it costs nothing."""
+    return {party: total for party, (_, total) in found.items()}
+
+
+def sent(made: Provisioned) -> dict[str, str]:
+    query = "SELECT unit, artifact_sha256 FROM ledger WHERE unit >= 0"
+    return {f"{party} {unit}": sha.hex() for party, node in made.parties.items() for unit, sha in rows(node, query)}
+
+
+def opened(made: Provisioned, model: str) -> None:
+    """Open every party's state with this program: its database becomes one of today, its ledger stays."""
+    for node in made.parties.values():
+        assert rows(node, "PRAGMA user_version") == [(4,)]
+        with Site.open(load_party(node / "party.toml")):
+            assert rows(node, "PRAGMA user_version") == [(SCHEMA_VERSION,)]
+        assert main(["party", "audit", "verify", "--config", str(node / "party.toml")]) == 0
+    assert ledger(made) == RECORDED[model]["stopped"]["ledger"]
+
+
+def test_a_study_with_a_miner_goes_on_and_every_column_is_that_of_the_program_before(
+    take_over: Callable[[Provisioned], Any], unpack_before: Callable[[str, Path], Provisioned], tmp_path: Path
+) -> None:
+    """One party goes on from its backup; both have lost their spools, so that this program randomizes."""
+    made = unpack_before("central", tmp_path / "central")
+    opened(made, "central")
+    shutil.rmtree(made.parties["clinic"])
+    restored = restore(BEFORE / "clinic.backup", made.parties["clinic"], PASSPHRASE)
+    assert (restored["problem"], restored["ledger_rows"]) == ("", 1)
+    assert ledger(made) == RECORDED["central"]["stopped"]["ledger"]
+    nodes = take_over(made)
+    nodes.point_to(nodes.start_miner())
+    for party in made.parties:
+        nodes.start_party(party)
+    digest = rows(made.miner, "SELECT digest FROM study")[0][0]
+    nodes.publish(digest)
+    assert set(nodes.stop().values()) == {0}
+    columns = rows(made.miner, "SELECT unit, column_sha256 FROM stored_column")
+    assert {str(unit): sha.hex() for unit, sha in columns} == RECORDED["central"]["columns"]
+    assert sent(made) == RECORDED["central"]["artifacts"]
+    assert charged(ledger(made)) == charged(RECORDED["central"]["ledger"])
+    release = made.miner / "state" / "studies" / digest.hex() / "release"
+    assert verify_release(release, ca_certificate=made.ca_certificate.read_bytes()).n_common == 280
+
+
+def test_a_study_between_peers_goes_on_and_every_column_is_that_of_the_program_before(
+    take_over: Callable[[Provisioned], Any], unpack_before: Callable[[str, Path], Provisioned], tmp_path: Path
+) -> None:
+    made = unpack_before("peer", tmp_path / "peer")
+    opened(made, "peer")
+    peers = take_over(made)
+    peers.digest = RECORDED["peer"]["digest"]
+    peers.start()
+    assert set(peers.releases(tmp_path / "releases")) == set(made.parties)
+    assert set(peers.stop().values()) == {0}
+    assert sent(made) == RECORDED["peer"]["artifacts"]
+    assert charged(ledger(made)) == charged(RECORDED["peer"]["ledger"])
+
+
+def test_a_release_of_the_program_before_verifies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with tarfile.open(BEFORE / "release.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    words = ["release", "verify", str(tmp_path / "release"), "--ca", str(BEFORE / "ca.crt"), "--format", "json"]
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["study"] == "hearts"
