@@ -102,7 +102,7 @@ from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
 
 EXEMPT: Mapping[str, str] = {
     "shared.errors.from_code": "takes a code, not a document; from_detail is fuzzed",
-    "party.control.ledger.Release.from_json": "reads the site's own database, written by itself",
+    "party.control.releases.Release.from_json": "reads the site's own database, written by itself",
     "party.peer.shelf.Shelf.read": "reads files whose SHA-256 stands in the site's own database",
     "miner.work.job.LearningJob.from_json": "reads a line that the miner itself wrote to its child",
     "miner.work.structure_job.StructureJob.from_json": "the same",

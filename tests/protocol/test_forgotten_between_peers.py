@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from verticil.party.config import load_party
-from verticil.party.control.ledger import LedgerRow
+from verticil.party.control.releases import LedgerRow
 from verticil.party.control.site import Site
 from verticil.party.custody.backup import BETWEEN_PEERS, backup, restore
 from verticil.party.daemon import run_party

@@ -25,7 +25,7 @@ import rfc8785
 from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.control.database import Database
-from verticil.party.control.ledger import LedgerRow, Release
+from verticil.party.control.releases import LedgerRow, Release
 from verticil.party.control.site import Site
 from verticil.party.control.state import Artifact
 from verticil.party.custody.backup import backup, is_just_restored

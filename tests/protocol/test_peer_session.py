@@ -33,7 +33,8 @@ from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.budget import SHARED
 from verticil.party.control.by_rule import ruling
 from verticil.party.control.database import Database
-from verticil.party.control.ledger import Ledger, LedgerRow
+from verticil.party.control.ledger import Ledger
+from verticil.party.control.releases import LedgerRow
 from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import PartyState, StudyRecord
 from verticil.party.evidence import reports

@@ -17,7 +17,8 @@ from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.budget import Budget
 from verticil.party.control.database import FILE_NAME, Database
-from verticil.party.control.ledger import Ledger, Release
+from verticil.party.control.ledger import Ledger
+from verticil.party.control.releases import Release
 from verticil.party.control.site import Site, init_state
 from verticil.party.control.state import Task
 from verticil.party.evidence.reports import ledger as ledger_facts

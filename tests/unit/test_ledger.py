@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 import pytest
 
 from verticil.party.control.database import DaemonLock, Database
-from verticil.party.control.ledger import Ledger, Release
+from verticil.party.control.ledger import Ledger
 from verticil.party.control.policy import Policy
+from verticil.party.control.releases import Release
 from verticil.shared.errors import DataFault, Refusal
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)

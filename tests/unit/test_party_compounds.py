@@ -14,7 +14,8 @@ from verticil.party.config import PartyConfig, load_party
 from verticil.party.control import approval
 from verticil.party.control.database import Database
 from verticil.party.control.holdings import compounds_of, origins, randomize, read_holding, releases_of, unit_codes
-from verticil.party.control.ledger import Ledger, Release
+from verticil.party.control.ledger import Ledger
+from verticil.party.control.releases import Release
 from verticil.party.control.secret import SiteSecret
 from verticil.party.records.compounds import Compound
 from verticil.party.records.perturb import compound_digest

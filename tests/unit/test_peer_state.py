@@ -13,8 +13,9 @@ import pytest
 from verticil.party.control import database as database_module
 from verticil.party.control.budget import SHARED
 from verticil.party.control.database import SCHEMA_VERSION, Database
-from verticil.party.control.ledger import Ledger, Release
+from verticil.party.control.ledger import Ledger
 from verticil.party.control.policy import Policy
+from verticil.party.control.releases import Release
 from verticil.party.control.state import PartyState, Task, stamp
 from verticil.party.peer import lists
 from verticil.party.peer.calls import PeerFailedError, Peers, WaitedForError, all_of

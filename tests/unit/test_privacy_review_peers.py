@@ -13,8 +13,9 @@ import pytest
 
 from verticil.party.config import load_party
 from verticil.party.control.database import Database
-from verticil.party.control.ledger import Ledger, Release
+from verticil.party.control.ledger import Ledger
 from verticil.party.control.policy import Column, Policy, objections
+from verticil.party.control.releases import Release
 from verticil.party.learner import learn_families, share_noise
 from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.errors import PeerFault, Refusal

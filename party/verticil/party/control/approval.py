@@ -27,7 +27,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from verticil.party.config import PartyConfig
 from verticil.party.control import policy
 from verticil.party.control.holdings import Holding, columns_of, read_holding, releases_of, shared_of
-from verticil.party.control.ledger import Assessment, Ledger, Release
+from verticil.party.control.ledger import Ledger
+from verticil.party.control.releases import Assessment, Release
 from verticil.party.control.secret import SiteSecret
 from verticil.party.decision.comparison import Origins, data_changes, labels_of, unit_changes
 from verticil.shared.errors import Misuse, PeerFault, Refusal

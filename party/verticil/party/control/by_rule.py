@@ -22,8 +22,8 @@ from typing import Final, cast
 from verticil.party.control import approval, policy
 from verticil.party.control.budget import NOTHING, Charge
 from verticil.party.control.holdings import columns_of, origins, release_of, shared_of
-from verticil.party.control.ledger import Release
 from verticil.party.control.policy import Column
+from verticil.party.control.releases import Release
 from verticil.party.control.site import AUTOMATIC, Site
 from verticil.party.control.state import StudyRecord, stamp
 from verticil.party.decision.codebooks import Known, asked, uncovered

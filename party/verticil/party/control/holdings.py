@@ -24,8 +24,8 @@ from verticil.party.alignment import blinding
 from verticil.party.alignment.order import order_key, order_tree
 from verticil.party.config import PartyConfig
 from verticil.party.control.budget import Charge
-from verticil.party.control.ledger import Release
 from verticil.party.control.policy import Column
+from verticil.party.control.releases import Release
 from verticil.party.control.secret import SiteSecret, secret_id
 from verticil.party.records import linkage, perturb, subsets, substitutes
 from verticil.party.records.compounds import Compound

@@ -27,8 +27,9 @@ from verticil.party.control import approval
 from verticil.party.control.approval import Review, void
 from verticil.party.control.database import Database, disk_fault
 from verticil.party.control.holdings import Holding, read_holding, releases_of
-from verticil.party.control.ledger import Ledger, Release
+from verticil.party.control.ledger import Ledger
 from verticil.party.control.people import FollowedPeople
+from verticil.party.control.releases import Release
 from verticil.party.control.secret import FILE_NAME as SECRET_FILE
 from verticil.party.control.secret import SiteSecret, create_secret, read_secret
 from verticil.party.control.state import PartyState, StudyRecord

@@ -28,8 +28,9 @@ from verticil.party.config import PartyConfig
 from verticil.party.control.budget import SHARED
 from verticil.party.control.database import FILE_NAME as DATABASE
 from verticil.party.control.database import Database, disk_fault, holds_nothing
-from verticil.party.control.ledger import Ledger, Release
+from verticil.party.control.ledger import Ledger
 from verticil.party.control.policy import SHARE_DELTA, finite_total
+from verticil.party.control.releases import Release
 from verticil.party.control.secret import FILE_NAME as SECRET
 from verticil.party.evidence.audit import DAEMON, FILE_NAME, AuditLog, Event, What
 from verticil.shared.errors import DataFault, GateFailed, Refusal

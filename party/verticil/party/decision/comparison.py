@@ -36,7 +36,7 @@ class Origins:
         variables: the study's names.
         dataset: of party.toml.
         sources: local columns.
-        codebook, transition, secret, fingerprint: digests; see `verticil.party.control.ledger.Release`.
+        codebook, transition, secret, fingerprint: digests; see `verticil.party.control.releases.Release`.
         n_records: people in the table.
     """
 

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from verticil.party.config import PartyConfig
 from verticil.party.control.budget import NOTHING
-from verticil.party.control.ledger import LedgerRow
+from verticil.party.control.releases import LedgerRow
 from verticil.party.control.site import Site
 from verticil.party.evidence.audit import AuditLog
 from verticil.party.evidence.confirmations import Awaited

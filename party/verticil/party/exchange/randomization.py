@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from verticil.party.control import approval, policy
 from verticil.party.control.holdings import Holding, columns_of, randomize, shared_of
-from verticil.party.control.ledger import Release
+from verticil.party.control.releases import Release
 from verticil.party.control.site import Site
 from verticil.party.control.state import Artifact, StudyRecord
 from verticil.party.custody.recall import entry

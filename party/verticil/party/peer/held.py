@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator
 from verticil.party.control import approval
 from verticil.party.control.budget import SHARED
 from verticil.party.control.holdings import origins, release_of
-from verticil.party.control.ledger import Release
+from verticil.party.control.releases import Release
 from verticil.party.control.secret import secret_id
 from verticil.party.control.site import Site
 from verticil.party.custody.recall import NO_DATA, entry

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 
 from verticil.party.control.budget import SHARED
 from verticil.party.control.holdings import Holding, origins
-from verticil.party.control.ledger import Release
+from verticil.party.control.releases import Release
 from verticil.party.control.secret import secret_id
 from verticil.party.custody.recall import entry
 from verticil.party.evidence.audit import DAEMON, Event, What
