@@ -88,6 +88,7 @@ from verticil.shared.release.countersignature import (
     read_countersignature,
 )
 from verticil.shared.release.joint import parse_statement, statement_body
+from verticil.shared.release.synthetic import read_records
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import approval_body, parse_approval
@@ -277,6 +278,13 @@ def make_decoders(
             (release / name).read_bytes(),
         )
 
+    def records(name: str) -> Decoder:
+        n_records = (release / "synthetic.csv").read_bytes().count(b"\n") - 1
+        return Decoder(
+            _file(release, name, lambda path: read_records(path, release_study.schema, n_records)),
+            (release / name).read_bytes(),
+        )
+
     to, of = X25519PrivateKey.generate(), X25519PrivateKey.generate()
     return {
         "party.custody.sealing.read_head": Decoder(
@@ -301,6 +309,8 @@ def make_decoders(
         "shared.release.statement.parse_statement": Decoder(
             lambda data: parse_statement(data, peers), statement_body(case.statement("clinic"), peers)
         ),
+        "shared.release.synthetic.read_records": records("synthetic.csv"),
+        "shared.release.synthetic.read_records of Parquet": records("synthetic.parquet"),
         "shared.release.verification.verify_release": verified("manifest.json"),
         "shared.release.verification.verify_release of the signature": verified("manifest.sig"),
         "shared.study.approval.parse_approval": Decoder(parse_approval, approval),
@@ -476,6 +486,8 @@ NAMES = (
     "shared.formats.json_document.parse",
     "shared.formats.model_json.read",
     "shared.release.statement.parse_statement",
+    "shared.release.synthetic.read_records",
+    "shared.release.synthetic.read_records of Parquet",
     "shared.release.verification.verify_release",
     "shared.release.verification.verify_release of the signature",
     "shared.study.approval.parse_approval",

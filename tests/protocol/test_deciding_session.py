@@ -190,9 +190,12 @@ async def test_a_rule_approves_what_it_covers_and_people_the_rest(manual):
     covered = await manual.submit()
     other = await manual.submit(STUDY.replace('"trial"', '"larger"', 1).replace("epsilon = 2.0", "epsilon = 2.1"))
     manual.start()
-    await manual.until_stage("north", "waiting for approval")
+    await manual.until_stage("north", "waiting for approval")  # the newest; the older one may come to its turn later
     await manual.until_stage("south", "waiting for approval")
     with Site.open(manual.config("north")) as site:
+        async with asyncio.timeout(20):
+            while not (await asyncio.to_thread(site.state.study, covered)).approval:
+                pass
         assert parse_approval(site.state.study(covered).approval).approver == "by rule 1 'small'"
         assert site.state.study(other).approval is None
     await asyncio.to_thread(office.approve, manual.config("south"), "trial", "officer")

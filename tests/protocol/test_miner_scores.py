@@ -562,7 +562,8 @@ def test_a_catalogue_of_the_first_version_gets_the_tables(tmp_path: Path) -> Non
     connection.executescript(
         "DROP TABLE score; DROP TABLE scored_study; DROP TABLE revocation; DROP TABLE deletion; DROP TABLE review;"
         "DROP TABLE countersignature; DROP TABLE commitment; DROP TABLE blinded; DROP TABLE declined; DROP TABLE sub_model;"
-        "DROP TABLE void_approval; DROP TABLE party_certificate;"
+        "DROP TABLE void_approval; DROP TABLE party_certificate; DROP TABLE closure; DROP TABLE forgotten;"
+        "DROP INDEX study_by_submitter;"
         "PRAGMA user_version = 1;"
     )
     connection.close()

@@ -29,6 +29,7 @@ from verticil.party.config import PartyConfig, load_party
 from verticil.party.control.site import Site
 from verticil.party.daemon import run_party
 from verticil.party.evidence import reports
+from verticil.party.exchange.common_people import accept_common_people
 from verticil.shared.errors import DataFault, PeerFault, Refusal
 from verticil.shared.formats.deletion import deletion_body, parse_deletion
 from verticil.shared.identity.identity import Identity, Role
@@ -600,6 +601,14 @@ async def test_a_study_about_nearly_the_same_people_is_noticed(federation: Feder
     second = await federation.submit("second")
     if rule == "warn":
         await finish(federation, second)
+        with Site.open(
+            federation.config("north")
+        ) as site:  # as when an older answer of the miner crosses the confirmation
+            record = site.state.study(second)
+            lines = len(list(site.audit.entries()))
+            again = (site.read(record).tags, record.common_sha256)
+            accept_common_people(site, record, again[0], common_sha256=again[1], at=utc_now())
+            assert len(list(site.audit.entries())) == lines
     else:
         failure = (await federation.in_state(second, State.FAILED)).failure
         assert failure.code == "COMMON_SET_TOO_SIMILAR"

@@ -116,7 +116,7 @@ class Submissions:
 
     def _open_of(self, analyst: str) -> list[StudyRecord]:
         session = self._session
-        records = [session.record(digest) for digest in session.catalogue.submissions.open_of(analyst)]
+        records = [session.record(digest) for digest in session.catalogue.submissions.not_ended(analyst)]
         return [record for record in records if not is_final(session.state(record))]
 
     def close(self, digest: bytes, reason: str) -> StudyRecord:

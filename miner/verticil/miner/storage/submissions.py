@@ -47,7 +47,7 @@ class SubmissionTable:
             rows = connection.execute("SELECT digest, study_id, submitter FROM study ORDER BY sequence").fetchall()
         return tuple(Named(digest=row["digest"], study_id=row["study_id"], submitter=row["submitter"]) for row in rows)
 
-    def open_of(self, submitter: str) -> tuple[bytes, ...]:
+    def not_ended(self, submitter: str) -> tuple[bytes, ...]:
         """Digests of an analyst's studies of which no end is recorded, oldest first; some may be overdue by the clock."""
         sql = f"SELECT digest FROM study WHERE submitter = ? AND {_NOT_ENDED} ORDER BY sequence"  # noqa: S608 constants
         with self._transaction() as connection:

@@ -110,6 +110,11 @@ class CommonSets:
                 found.append(Similar(digest=cast("bytes", other), study_id=cast("str", study_id)))
         return tuple(found)
 
+    def keeps(self, digest: bytes, keys: Keys, similar: Sequence[Similar]) -> bool:
+        """Whether `remember` has kept this very set of the study, with these similar ones."""
+        rows = self._database.rows("SELECT sha256, near FROM common_set WHERE digest = ?", (digest,))
+        return rows == [(hashlib.sha256(_packed(keys)).digest(), _near(similar))] and self._path(digest).is_file()
+
     def remember(self, digest: bytes, keys: Keys, similar: Sequence[Similar]) -> tuple[bytes, ...]:
         """Keep the set of a study; on the disk when it returns. Repeating it changes nothing.
 
@@ -129,12 +134,7 @@ class CommonSets:
             self._database.write(
                 "INSERT INTO common_set VALUES (?, ?, ?, ?) ON CONFLICT (digest) DO UPDATE"
                 " SET sha256 = excluded.sha256, size = excluded.size, near = excluded.near",
-                (
-                    digest,
-                    hashlib.sha256(data).digest(),
-                    keys.size,
-                    json.dumps([item.digest.hex() for item in similar]),
-                ),
+                (digest, hashlib.sha256(data).digest(), keys.size, _near(similar)),
             )
             rows = self._database.rows(
                 "SELECT digest FROM common_set ORDER BY rowid DESC LIMIT -1 OFFSET ?", (MAX_SETS,)
@@ -172,6 +172,10 @@ class CommonSets:
             _log.warning("%s: lost or changed; nothing can be compared with it", os.fspath(self._path(digest)))
             return None
         return np.frombuffer(data, dtype="<u8").astype(np.uint64)
+
+
+def _near(similar: Sequence[Similar]) -> str:
+    return json.dumps([item.digest.hex() for item in similar])
 
 
 def _packed(keys: Keys) -> bytes:

@@ -30,6 +30,8 @@ def accept_common_people(
 ) -> None:
     """Write down that this party accepts a common list, and compare its people with those of earlier studies.
 
+    Accepting the same people again, as after an answer that crossed the confirmation, compares them again and writes nothing.
+
     Args:
         site: this party.
         record: the study.
@@ -44,8 +46,9 @@ def accept_common_people(
     policy = site.config.policy
     keys = site.common_sets.keys(tags)
     similar = site.common_sets.similar(record.digest, keys, minimum=policy.minimum_difference)
+    kept = site.common_sets.keeps(record.digest, keys, similar)
     about = Event(what=What.ALIGNMENT, who=DAEMON, study=record.digest, study_id=record.study_id, sha256=common_sha256)
-    if similar:
+    if similar and (not kept or policy.on_small_difference == "refuse"):
         others = ", ".join(f"{item.study_id} ({item.digest.hex()[:12]})" for item in similar)
         text = f"fewer than {policy.minimum_difference} people are in only one of this study and {others}"
         site.audit.record(replace(about, what=What.SIMILAR_PEOPLE, detail=f"{policy.on_small_difference}: {text}"), at)
@@ -56,6 +59,8 @@ def accept_common_people(
                 hint="releases about nearly the same people tell their difference; see policy.minimum_difference",
             )
         _log.warning("%s: releases about nearly the same people tell their difference", text)
+    if kept:
+        return
     dropped = site.common_sets.remember(record.digest, keys, similar)
     detail = f"{len(tags)} people in common"
     if dropped:

@@ -23,7 +23,9 @@ from verticil.wire.v1 import common_pb2, coordinator_pb2
 __all__ = ["Alignment", "fetch_alignment", "send_artifact", "send_pseudonyms"]
 
 _FRUITLESS: Final = 3
-"""Streams in a row that end without a new committed byte before the caller's backoff takes over."""
+"""Streams in a row that end with next to nothing committed before the caller's backoff takes over."""
+_LEAST_BYTES: Final = 65_536
+"""What a stream that does not reach the end has to have committed, for it to count."""
 _BITMAP_LIMIT: Final = 2**28  # two thousand million records
 _ALIGNMENT_SECONDS: Final = 600.0
 _SLOWEST: Final = 8192
@@ -184,10 +186,12 @@ def _offset(committed: int, size: int) -> int:
 
 
 def _watch(fruitless: int, before: int, after: int, what: str, *, done: bool) -> int:
-    if after > before or done:
+    if done or after - before >= _LEAST_BYTES:
         return 0
     if fruitless + 1 >= _FRUITLESS:
-        raise PeerFault("OFFSET_MISMATCH", f"{what}: the miner stays at byte {after}", hint="it is tried again later")
+        raise PeerFault(
+            "OFFSET_MISMATCH", f"{what}: the miner stays at or near byte {after}", hint="it is tried again later"
+        )
     return fruitless + 1
 
 

@@ -1,13 +1,13 @@
 """Fetching a published release, file by file, each resumed where it broke off.
 
-The folder appears under its name only when every file that the manifest lists has arrived with its size and SHA-256. That the
-manifest itself is genuine is the next step and the caller's: ``verticil release verify``.
+The folder appears under its name only when every file that the manifest lists has arrived with its size and SHA-256. A file of
+which next to nothing comes for ten minutes is given up, in however many streams that is. That the manifest itself is genuine is
+the next step and the caller's: ``verticil release verify``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import hashlib
 import json
 import re
@@ -31,6 +31,9 @@ __all__ = ["ReleaseSource", "fetch_release"]
 
 ATTEMPTS: Final = 5
 """Tries per file without a single new byte before giving up."""
+_LEAST_SECONDS: Final = 600.0
+_LEAST_BYTES: Final = 65_536
+"""What has to come of a file that is not whole after so many seconds, and again in each such time that follows."""
 MANIFEST_LIMIT: Final = 64 * 2**20
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 """Of a file of a release. Whoever wrote the manifest may mean harm: no path, no NUL, nothing that a disk cannot name."""
@@ -64,8 +67,8 @@ async def fetch_release(
     Raises:
         GateFailed: RELEASE_INVALID, a file is none of the study's release, or larger than the study lets it be.
         Misuse: FILE_EXISTS; FILE_MISSING, nothing can be written there.
-        PeerFault: UNREACHABLE and others of the connection; ARTIFACT_INVALID when a file is not what was announced;
-            RESOURCE_EXHAUSTED, all files together are larger than this machine takes.
+        PeerFault: UNREACHABLE and others of the connection; DEADLINE, a file hardly gets on; ARTIFACT_INVALID when a file is
+            not what was announced; RESOURCE_EXHAUSTED, all files together are larger than this machine takes.
         DataFault: DISK_FULL.
     """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -75,8 +78,18 @@ async def fetch_release(
         staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
         raise write_fault(error, target) from None
+
+    async def fetch(name: str, *, limit: int, expected: str | None = None) -> None:
+        try:
+            async with asyncio.timeout(_LEAST_SECONDS) as deadline:
+                await _file(
+                    source, study_digest, name, deadline, folder=staging, review=review, limit=limit, expected=expected
+                )
+        except TimeoutError:
+            slow = f"{name}: less than {_LEAST_BYTES} bytes in {_LEAST_SECONDS:g} s"
+            raise PeerFault("DEADLINE", slow, hint="it is safe to try again") from None
+
     try:
-        fetch = functools.partial(_file, source, study_digest, folder=staging, review=review)
         await fetch("manifest.json", limit=_own_limit("manifest.json", limits))
         for name, listed in _listed((staging / "manifest.json").read_bytes(), limits).items():
             await fetch(name, limit=listed.size, expected=listed.sha256)
@@ -138,13 +151,14 @@ async def _file(
     source: ReleaseSource,
     digest: bytes,
     name: str,
+    deadline: asyncio.Timeout,
     *,
     folder: Path,
     review: bool,
     limit: int,
-    expected: str | None = None,
+    expected: str | None,
 ) -> None:
-    offset, idle = 0, 0
+    offset, idle, mark = 0, 0, 0
     hasher = hashlib.sha256()
     with (folder / name).open("xb") as file:
         while True:
@@ -168,6 +182,9 @@ async def _file(
                             file.write(plain)
                             hasher.update(plain)
                             offset += len(plain)
+                        if offset - mark >= _LEAST_BYTES:
+                            mark = offset
+                            deadline.reschedule(asyncio.get_running_loop().time() + _LEAST_SECONDS)
             except PeerFault as error:
                 idle = 0 if offset > before else idle + 1
                 if error.code not in {"UNREACHABLE", "DEADLINE", "CHUNK_CORRUPT"} or idle >= ATTEMPTS:
