@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from verticil.party.config import load_party
+
 
 def run(out: Path) -> None:
     command = [sys.executable, "-m", "verticil.simulation.provision", "--out", str(out), "--endpoint", "miner:8443"]
@@ -32,5 +34,6 @@ def test_every_node_gets_its_own_and_the_miner_no_linkage_key(tmp_path: Path) ->
     site_secrets = {made[f"{party}/state/site.secret"] for party in ("census_bureau", "employer", "tax_office")}
     assert len(site_secrets) == 3
     assert not any(name.endswith("ca.key") for name in made)  # the authority is thrown away
+    assert load_party(tmp_path / "employer" / "party.toml").policy.on_small_difference == "warn"  # one after the other
     run(tmp_path)  # a second start changes nothing
     assert contents(tmp_path) == made

@@ -208,6 +208,8 @@ CHECK = ("party", "check", "--config", "party.toml")
 LEDGER = ("party", "ledger")
 RESTORE = ("party", "restore", "../clinic.backup", "--dir", ".", "--passphrase-file", "../passphrase")
 SITE: list[Broken] = [
+    ("the database is lost", lambda s: (s / "state/party.sqlite").unlink(), LEDGER, "LEDGER_OLDER"),
+    ("the database is empty", lambda s: (s / "state/party.sqlite").write_bytes(b""), LEDGER, "LEDGER_OLDER"),
     ("the database is garbage", lambda s: (s / "state/party.sqlite").write_bytes(b"x" * 9000), LEDGER, "STATE_CORRUPT"),
     ("the site secret is lost", lambda s: (s / "state/site.secret").unlink(), ("party", "status"), "SECRET_MISSING"),
     ("a key is lost", lambda s: (s / "pki/clinic.key").unlink(), CHECK, "SECRET_MISSING"),

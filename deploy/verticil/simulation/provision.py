@@ -205,6 +205,7 @@ max_epsilon_per_study = {limits.study}
 max_epsilon_lifetime = {limits.lifetime}
 allow_infinite = [{allowed}]
 minimum_common_records = {limits.minimum_common_records}
+on_small_difference = "warn"      # one demonstration after the other is about nearly the same people; a real site refuses
 minimum_parties = {limits.minimum_parties}
 max_categories = {limits.max_categories}
 deny_columns = []

@@ -347,6 +347,9 @@ id = "ID"                                # always read as text
 # listen = "0.0.0.0:8444"
 # advertise = "NAME.example.org:8444"    # as in [peers] of federation.toml
 
+# [review]                               # a release that waits for this site's countersignature
+# max_megabytes = 256                    # a larger one is not fetched
+
 # [ui]                                   # the page of `verticil party ui`, for a browser on this machine
 # listen = "127.0.0.1:8899"
 

@@ -266,6 +266,10 @@ def validate_matrix(matrix: Floats, *, where: str) -> None:
                 hint="a row holds the probabilities of what is released for one true category",
             )
     condition = float(np.linalg.cond(matrix))
+    if (
+        not condition < 1 / np.finfo(float).eps
+    ):  # rounding: a singular matrix has any such number, or inf, by the machine
+        condition = math.inf
     if not condition < CONDITION_LIMIT:  # also when it is inf or nan
         raise Misuse(
             "MATRIX_SINGULAR",
