@@ -24,6 +24,8 @@ from pathlib import Path
 import pytest
 
 from verticil.cli.main import main
+from verticil.miner.storage.catalogue import Catalogue
+from verticil.miner.storage.memory import CATALOGUE
 from verticil.party.config import load_party
 from verticil.party.control.site import Site
 from verticil.party.control.state import Task
@@ -184,6 +186,19 @@ def lost_database() -> None:
         path.unlink()
 
 
+def lost_catalogue() -> None:
+    state = Path("miner/state")
+    state.mkdir(exist_ok=True)
+    proposal = to_bytes(read_study(Path("study.toml")))
+    digest = hashlib.sha256(proposal).digest()
+    catalogue = Catalogue(state / CATALOGUE)
+    catalogue.add_study(digest, study_id="hearts", proposal=proposal, submitter="lee", at="2026-11-22T00:00:00Z")
+    catalogue.close()
+    (state / "studies" / digest.hex()).mkdir(parents=True)
+    shutil.copytree(state, "miner-state.backup")
+    (state / CATALOGUE).unlink()
+
+
 def heard(state: State = State.AWAITING_APPROVAL, failure: Refusal | None = None) -> None:
     """The miner told of the study, as the daemon writes it down."""
     proposal = to_bytes(read_study(Path("study.toml")))
@@ -236,6 +251,7 @@ SITUATIONS: dict[str, Callable[[], None]] = {
     "lost keys": lost_keys,
     "a lost machine": lost_machine,
     "a lost database": lost_database,
+    "a lost catalogue": lost_catalogue,
     "an open study": heard,
     "an approved study": approved,
     "an altered audit log": altered_log,
