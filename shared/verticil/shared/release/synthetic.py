@@ -124,7 +124,8 @@ def _codes(path: Path, variable: Variable, column: pa.Array) -> Codes:
     meaning = np.array([_code(value, places, edges) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
     if not len(column):
         return np.empty(0, dtype=np.uint16)
-    codes: NDArray[np.int64] = meaning[np.from_dlpack(encoded.indices.cast(pa.int32()))]  # to_numpy would import pandas
+    index = np.from_dlpack(encoded.indices.cast(pa.int64())).view(np.int64)  # to_numpy would import pandas
+    codes = meaning[index]
     if (codes < 0).any():
         raise _invalid(path, f"column '{variable.name}' has an entry that is none of its categories or bins")
     return np.asarray(codes, dtype=np.uint16)
