@@ -204,6 +204,20 @@ async def test_a_rule_approves_what_it_covers_and_people_the_rest(manual):
     assert [(line["study"], line["waits_for"]) for line in waiting] == [("larger", "approval")]
 
 
+async def test_rules_are_asked_again_about_a_table_that_changed(manual):
+    rules = '[[policy.rule]]\nname = "small"\ncolumns = ["sex", "smoker"]\nmax_epsilon = 4.0\n'
+    manual.set_up("north", approval="rules", policy=rules + CODEBOOK)
+    digest = await manual.submit()
+    manual.start()
+    await manual.until_stage("north", "waiting for the other parties' approval")
+    await manual.until_stage("south", "waiting for approval")
+    session.change_table(manual)
+    await asyncio.to_thread(office.approve, manual.config("south"), "trial", "officer")
+    await session.finished(manual, digest)
+    events = session.audited(manual, "north")
+    assert [events.count(event) for event in ("approval", "approval-void", "rule-review")] == [2, 1, 2]
+
+
 async def test_receipts_name_who_approved(manual):
     manual.set_up("north", approval="manual", policy="approvers_needed = 2")
     add_approver(manual.root / "north" / "party.toml", "dpo@north")

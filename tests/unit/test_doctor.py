@@ -16,6 +16,8 @@ import pytest
 
 from verticil.cli.files import write_federation
 from verticil.cli.main import main
+from verticil.party.control.database import Database
+from verticil.party.control.state import Heartbeat, PartyState
 from verticil.shared.doctor.findings import Finding
 from verticil.shared.doctor.machine import check_certificate, check_disk, check_proxy, expiry
 from verticil.shared.doctor.network import check_node
@@ -206,6 +208,54 @@ def replaced(name: str, old: str, new: str) -> Plant:
     return plant
 
 
+def beat(problem: str) -> Plant:
+    """What the daemon wrote down when it last lived: a moment ago, in good order or with a problem."""
+
+    def plant(site: Site) -> None:
+        with Database(site.clinic / "state") as database:
+            at = f"{utc_now():%Y-%m-%dT%H:%M:%SZ}"
+            pid = 0 if problem == "LEDGER_OLDER" else 1  # that one ends it
+            PartyState(database).beat(Heartbeat(pid=pid, at=at, connected=not problem, problem=problem))
+
+    return plant
+
+
+def revoked(site: Site) -> None:
+    site.run("pki", "revoke", "clinic", "--ca", site.home / "pki", "--yes")
+
+
+@pytest.mark.parametrize(
+    ("plants", "code", "exit_code", "says", "command"),
+    [
+        ([beat("LEDGER_OLDER")], "LEDGER_OLDER", 3, "older than what was sent", "restore the newest backup"),
+        ([beat(""), revoked], "CERTIFICATE_REVOKED", 5, "was revoked on", "verticil pki request clinic"),
+        ([beat("CERTIFICATE_REVOKED")], "CERTIFICATE_REVOKED", 5, "was revoked", "verticil pki request clinic"),
+        ([beat(""), ended(100, 90)], "CERTIFICATE_INVALID", 5, "has expired", "verticil pki renew"),
+    ],
+    ids=["an older ledger", "revoked", "revoked, told by a refusal only", "expired"],
+)
+def test_the_probe_names_what_no_restart_mends_and_the_command_that_does(
+    site: Site,
+    capsys: pytest.CaptureFixture[str],
+    plants: list[Plant],
+    code: str,
+    exit_code: int,
+    says: str,
+    command: str,
+) -> None:
+    arguments = ["healthcheck", "--config", str(site.clinic / "party.toml"), "--format", "json"]
+    beat("")(site)
+    assert main(arguments) == 0
+    for plant in plants:
+        plant(site)
+    capsys.readouterr()
+    assert main(arguments) == exit_code
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["code"] == code
+    assert says in error["message"]
+    assert command in error["hint"]
+
+
 FAULTS: list[tuple[str, Plant, str, str, int, str]] = [
     # planted, how, failing check, code, exit code, what the hint says
     ("no file", lambda s: (s.clinic / "party.toml").unlink(), "configuration", "FILE_MISSING", 2, "party.toml or miner.toml"),
@@ -234,6 +284,7 @@ FAULTS: list[tuple[str, Plant, str, str, int, str]] = [
      "CERTIFICATE_REVOKED", 5, "pki request"),
     ("the miner's was revoked", lambda s: s.run("pki", "revoke", "miner", "--ca", s.home / "pki", "--yes"), "TLS",
      "CERTIFICATE_REVOKED", 5, "pki request"),
+    ("an older ledger, as the miner showed", beat("LEDGER_OLDER"), "state", "LEDGER_OLDER", 3, "restore the newest backup"),
 ]  # fmt: skip
 
 

@@ -121,7 +121,9 @@ def test_approving_twice_is_approving_once(site):
     assert site.state.find("heart").approval == body
 
 
-def test_an_approval_that_was_sent_cannot_change_its_content(site, folder, release_study):
+def test_an_approval_that_was_sent_can_be_given_for_other_data_but_for_no_other_declaration(
+    site, folder, release_study
+):
     record = site.state.find("heart")
     site.approve(record, "officer", NOW)
     (folder / "people.csv").write_text(people().replace("yes", "no", 1))
@@ -129,9 +131,18 @@ def test_an_approval_that_was_sent_cannot_change_its_content(site, folder, relea
     site.state.remember(told(release_study, approved=True), release_study.id, NOW)
     site.approve(site.state.find("heart"), "officer", NOW)
     (folder / "people.csv").write_text(people())
-    with pytest.raises(Refusal) as caught:
+    site.approve(
+        site.state.find("heart"), "officer", NOW
+    )  # of the data others know nothing: it takes the earlier one's place
+    held = site.state.find("heart").approval
+    toml = folder / "party.toml"
+    more = '[[randomization]]\nvariables = ["smoker"]\nscheme = "symmetric"\nepsilon = 1.0\n'
+    toml.write_text(toml.read_text() + more)
+    site = dataclasses.replace(site, config=config_of(folder))
+    with pytest.raises(Refusal, match="others have the approval") as caught:
         site.approve(site.state.find("heart"), "officer", NOW)
     assert (caught.value.code, caught.value.exit_code) == ("APPROVAL_VOID", 4)
+    assert site.state.find("heart").approval == held
 
 
 def given_by(site):

@@ -113,7 +113,14 @@ def test_what_is_published_stays_so():
 
 def test_a_column_that_peers_still_read_is_made_again_after_learning():
     facts = dataclasses.replace(
-        START, agreed=True, listed=True, common=True, structure=True, needed=frozenset({1}), statements=frozenset({"b"})
+        START,
+        approved=True,
+        agreed=True,
+        listed=True,
+        common=True,
+        structure=True,
+        needed=frozenset({1}),
+        statements=frozenset({"b"}),
     )
     assert plan(facts).step is Step.RANDOMIZE
     assert plan(dataclasses.replace(facts, spooled=frozenset({1}))).step is Step.COLLECT

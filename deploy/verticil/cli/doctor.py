@@ -244,10 +244,13 @@ def _tables(config: PartyConfig) -> Iterator[Finding]:
 
 def _state(config: PartyConfig) -> Finding:
     from verticil.party.control.site import Site
+    from verticil.party.office import told_older
     from verticil.shared.doctor.findings import failed, ok, warn
 
     try:
         with Site.look(config) as site:
+            if (older := told_older(config, site.state.heartbeat())) is not None:
+                raise older
             return ok("state", f"{len(site.ledger.rows())} ledger rows, and all that the audit log tells is in them")
     except VerticilError as error:
         known = error.code == "LEDGER_OLDER"

@@ -234,6 +234,7 @@ def _carried_words(carried: Mapping[str, object]) -> str:
 def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
     """What is asked of this party, where each study stands, what was spent. Reads no table."""
     from verticil.party.config import load_party
+    from verticil.party.control.state import WAITS, WAITS_AGAIN
     from verticil.party.office import status as party_status
 
     facts = party_status(load_party(config))
@@ -266,12 +267,14 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
             console.print(f"{failure['code']}: {failure['message']}", style="red", markup=False)
             if failure["hint"]:
                 console.print(f"hint: {failure['hint']}", markup=False)
-        elif study["approved"] or not str(study["stage"] or "waiting for approval").startswith("waiting for approval"):
+        elif study["approved"] or not str(study["stage"] or WAITS).startswith(WAITS):
             progress = f" {study['percent']} %" if study["percent"] else ""
             since = f" (since {study['since']})" if study["since"] else ""
             approved = "approved; " if study["approved"] and not study["revoked"] else ""
             console.print(f"{approved}{study['stage']}{progress}{since}", markup=False)
-        elif study["state"] == "awaiting_approval":
+        elif study["stage"] or study["state"] == "awaiting_approval":
+            if str(study["stage"]).startswith(WAITS_AGAIN):
+                console.print(str(study["stage"]), markup=False)
             console.print(
                 f"{study['approvals']} of {study['approvers_needed']} approvals;"
                 f" next: verticil party show {str(study['digest'])[:16]}"

@@ -79,6 +79,7 @@ def why(party: PartyStatus) -> str:
     if not party.waiting_for:
         return ""
     progress = f"{party.stage}, {party.percent} %" if party.percent else party.stage
+    again = party.approved and party.stage == "approving"  # its table is another than the one that was approved
     words = {
         "approval": f"waiting for approval{_votes(party)}{_void(party)}",
         "linkage": progress if party.stage in {"reading", "linking"} else "waiting for its pseudonyms",
@@ -87,6 +88,7 @@ def why(party: PartyStatus) -> str:
         "columns": progress if party.stage in {"randomizing", "uploading"} else "waiting for its columns",
     }
     text = words.get(party.waiting_for, f"waiting: {party.waiting_for}")
+    text = f"waiting for its new approval{_votes(party)}" if again else text
     if party.online:
         return text
     heard = (

@@ -19,6 +19,7 @@ from verticil.party.control.database import holds_nothing
 from verticil.party.control.holdings import columns_of
 from verticil.party.control.site import Site, Verdict, init_state
 from verticil.party.control.state import Heartbeat, StudyRecord, stamp
+from verticil.party.custody.recall import OLDER_HINT
 from verticil.party.desk import load_study, take_release
 from verticil.party.evidence.reports import confirmations
 from verticil.party.front.approvers import approver_key
@@ -29,7 +30,7 @@ from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.carried.journal import CARRIED_FOLDER, last_crossing
 from verticil.shared.channels import privacy
 from verticil.shared.disk import create_file
-from verticil.shared.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.identity.identity import is_name
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.study.document import Study
@@ -50,6 +51,7 @@ __all__ = [
     "status_of",
     "study_status",
     "take_release",
+    "told_older",
 ]
 
 _STALE_SECONDS: Final = 90
@@ -191,12 +193,21 @@ def probe(config: PartyConfig, *, at: dt.datetime | None = None) -> str:
         A line for people.
 
     Raises:
-        PeerFault: NOT_READY, no heartbeat for a minute and a half.
+        Refusal: LEDGER_OLDER.
+        PeerFault: CERTIFICATE_REVOKED, CERTIFICATE_INVALID (it has expired); NOT_READY, no heartbeat for a minute and a half.
         DataFault: STATE_CORRUPT, SECRET_MISSING.
     """
     now = at if at is not None else utc_now()
     with Site.open(config) as site:
         beat = site.state.heartbeat()
+    if (older := told_older(config, beat)) is not None:
+        raise older
+    certificate = own_certificate(config, beat, now)
+    if certificate is not None and certificate["warning"] == 0:  # no node lets it in, whether it runs or not
+        words = str(certificate["words"])
+        code = "CERTIFICATE_REVOKED" if "revoked" in words else "CERTIFICATE_INVALID"
+        message = f"party '{config.name}': its certificate {words}"
+        raise PeerFault(code, message, hint=f"have a new one signed: {certificate['command']}")
     age = _seconds_since(beat, now)
     if beat is None or age > _STALE_SECONDS:
         last = "never" if beat is None else beat.at
@@ -205,6 +216,17 @@ def probe(config: PartyConfig, *, at: dt.datetime | None = None) -> str:
         )
     link = linked_to(config) if beat.connected else f"not connected ({beat.problem or 'starting'})"
     return f"heartbeat {age:.0f} s ago, {link}"
+
+
+def told_older(config: PartyConfig, beat: Heartbeat | None) -> Refusal | None:
+    """Why the daemon ended, if the miner showed it that this state is older than what was sent; else None."""
+    if beat is None or beat.problem != "LEDGER_OLDER":
+        return None
+    return Refusal(
+        "LEDGER_OLDER",
+        f"party '{config.name}': the daemon ended: this state is older than what was sent ({beat.at})",
+        hint=f"{OLDER_HINT} charges what is missing in full",
+    )
 
 
 def linked_to(config: PartyConfig) -> str:

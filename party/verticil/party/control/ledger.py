@@ -125,6 +125,14 @@ class Ledger:
         query = "SELECT 1 FROM ledger WHERE study_digest = ? AND unit = ? LIMIT 1"
         return bool(self._database.rows(query, (study_digest, SHARED)))
 
+    def has_drawn(self, study_digest: bytes) -> bool:
+        """Whether noise was drawn for a study: room is kept for it, it is in the spool, was sent, or is in what is shared."""
+        query = (
+            "SELECT 1 FROM reserved WHERE study_digest = ?1 UNION SELECT 1 FROM ledger WHERE study_digest = ?1"
+            " UNION SELECT 1 FROM artifact WHERE digest = ?1 LIMIT 1"
+        )
+        return bool(self._database.rows(query, (study_digest,)))
+
     def drawn_before(self, release: Release) -> bool:
         """Whether the same draw (data set, source columns, codebook, matrix, secret) was sent before, of whatever data.
 

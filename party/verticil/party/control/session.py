@@ -23,7 +23,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from enum import StrEnum
 
-from verticil.party.control.state import StudyRecord
+from verticil.party.control.state import WAITS, StudyRecord
 from verticil.party.decision.minutes import Review
 from verticil.shared.study.states import State, is_final
 
@@ -154,7 +154,7 @@ def _before_approval(record: StudyRecord, *, automatic: bool) -> Plan:
         return Plan(step=Step.APPROVE, stage="approving")
     return Plan(
         step=Step.REST,
-        stage=f"waiting for approval ({record.n_votes} so far)" if record.n_votes else "waiting for approval",
+        stage=f"{WAITS} ({record.n_votes} so far)" if record.n_votes else WAITS,
     )
 
 

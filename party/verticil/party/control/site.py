@@ -14,6 +14,7 @@ A denial needs no key: it only ever keeps something from leaving.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -43,7 +44,7 @@ from verticil.party.evidence.common_sets import CommonSets
 from verticil.party.evidence.confirmations import Confirmations
 from verticil.party.evidence.revocation import Revocation, Revocations
 from verticil.party.records.keyfile import read_key
-from verticil.shared.errors import Misuse, Refusal, VerticilError
+from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State, is_final
@@ -52,6 +53,7 @@ __all__ = ["AUTOMATIC", "Site", "Verdict", "init_state"]
 
 AUTOMATIC: Final = "automatic approval (demonstration)"
 """The approver that the daemon names under a marked authority."""
+_NEW_ID: Final = "the study must be submitted, or loaded, again under a new id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,14 +330,9 @@ class Site:
                 return Verdict(review=found, approvers=(approver,), complete=True)
             then = self.minutes.noted(record.digest)
             changed = data_changes(then, origins) if then is not None else ()
+            if record.task.approved:
+                self._check_told(record, found.study, changed)
             if held is not None:
-                if record.task.approved:
-                    what = "; ".join(changed) or "data, declaration, minimum or approvers changed since"
-                    raise Refusal(
-                        "APPROVAL_VOID",
-                        f"study '{record.study_id}': others have the approval, and it does not hold any more: {what}",
-                        hint="the study must be submitted, or loaded, again under a new id",
-                    )
                 self.state.disapprove(record.digest)
             signature = b"" if key is None else key.sign(self._vote_body(record, approver, content, at))
             vote = Vote(approver=approver, content=content, at=at, signature=signature)
@@ -349,6 +346,30 @@ class Site:
                 body = approval.body_of(found, self.config.name, ", ".join(approvers), at)
                 self.state.approve(record.digest, body, at)
         return Verdict(review=found, approvers=approvers, complete=complete, void=gone, changed=changed)
+
+    def _check_told(self, record: StudyRecord, study: Study, changed: Sequence[str]) -> None:
+        """Refuse what others' approval has no room for: another declaration, or other data than those that noise was drawn for.
+
+        Else the data may be others: of their seals nobody but this site can tell anything.
+        """
+        task, held = record.task, record.approval
+        if held is not None and self.ledger.has_drawn(record.digest):
+            what = "; ".join(changed) or "data, minimum or approvers changed since"
+            message = f"study '{record.study_id}': it is under way with what was approved before: {what}"
+            raise Refusal("APPROVAL_VOID", message, hint=_NEW_ID)
+        own = {index: study.units[index] for index in study.units_of(self.config.name)}
+        same = held is None or parse_approval(held).declarations() == own
+        if same and task.effective:
+            try:
+                approval.check_effective(study, task.effective, task.effective_digest, self.config.name)
+            except PeerFault:
+                same = False
+        if not same:
+            raise Refusal(
+                "APPROVAL_VOID",
+                f"study '{record.study_id}': others have the approval, and the declaration in {self.config.path.name} is another",
+                hint=f"declare again what was approved; else {_NEW_ID}",
+            )
 
     def _still_given(self, record: StudyRecord) -> bool:
         try:

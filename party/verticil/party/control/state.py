@@ -11,14 +11,18 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
 from verticil.party.control.database import Database, Row
 from verticil.shared.errors import Misuse, VerticilError, from_code
 from verticil.shared.study.names import Named, ambiguous, fits
 from verticil.shared.study.states import State, is_final
 
-__all__ = ["Artifact", "Heartbeat", "PartyState", "StudyRecord", "Task", "stamp"]
+__all__ = ["WAITS", "WAITS_AGAIN", "Artifact", "Heartbeat", "PartyState", "StudyRecord", "Task", "stamp"]
+
+WAITS: Final = "waiting for approval"
+WAITS_AGAIN: Final = f"{WAITS} again"
+"""The stage of a study whose approval was void; it goes on with the reason."""
 
 _STUDY = (
     "s.digest, s.study_id, s.proposal, s.seen_at, s.version, s.remote_state, s.effective, s.effective_digest,"
@@ -266,11 +270,11 @@ class PartyState:
         return found[0]
 
     def show(self, digest: bytes, stage: str, percent: int = 0, *, at: datetime) -> None:
-        """Set what `status` shows, from now on; nothing is written when it shows that already."""
+        """Set what `status` shows, from now on; nothing is written when it shows that already, or why it is so."""
         self._database.write(
             "UPDATE study SET stage = ?, percent = ?, stage_at = CASE WHEN stage = ? AND stage_at <> '' THEN stage_at ELSE ? END"
-            " WHERE digest = ? AND (stage, percent) IS NOT (?, ?)",
-            (stage, percent, stage, stamp(at), digest, stage, percent),
+            " WHERE digest = ? AND (stage, percent) IS NOT (?, ?) AND NOT (? = ? AND stage LIKE ?)",
+            (stage, percent, stage, stamp(at), digest, stage, percent, stage, WAITS, f"{WAITS_AGAIN}%"),
         )
 
     # ---- between peers: this party itself says where the study stands

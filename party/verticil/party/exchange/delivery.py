@@ -48,7 +48,7 @@ from verticil.party.exchange.randomization import (
     unit_event,
 )
 from verticil.party.exchange.ring import Ring
-from verticil.party.exchange.told import ask_again
+from verticil.party.exchange.told import AskedAgainError, ask_again, check_same_data
 from verticil.party.exchange.transfer import Stoppable, StoppedError
 from verticil.party.exchange.upload import send_artifact
 from verticil.party.records.linkage import check_own_size
@@ -137,6 +137,8 @@ class Delivery:
             return False
         try:
             await actions[found.step](coordinator, record)
+        except AskedAgainError:
+            self._holding, self._rows, self._for_people = None, None, False
         except StoppedError:
             event = Event(what=What.TRANSFER_STOPPED, who=DAEMON, study=record.digest, study_id=record.study_id)
             await asyncio.to_thread(self._site.audit.record, event, self._node.clock())
@@ -163,10 +165,11 @@ class Delivery:
     # ---- decisions and ends
 
     async def _tell_votes(self, coordinator: Coordinator, record: StudyRecord) -> None:
-        """Where several people must approve: how many have, so that others see who is waited for."""
+        """Where several people must approve, or one must anew: how many have, so that others see who is waited for."""
         needed = self._site.people.now().needed
+        asked = needed > 1 or record.task.approved
         undecided = record.approval is None and record.denial_sent is None and record.failure is None
-        if needed < 2 or not undecided or self._told == (coordinator, record.n_votes):
+        if not asked or not undecided or self._told == (coordinator, record.n_votes):
             return
         progress = coordinator_pb2.Progress(stage="approving", approvers=record.n_votes, approvers_needed=needed)
         await coordinator.report(coordinator_pb2.ReportRequest(study_digest=record.digest, progress=progress))
@@ -437,9 +440,9 @@ class Delivery:
         return self._holding
 
     async def _approved_data(self, record: StudyRecord, agreed: Agreed) -> Holding:
-        """The data, if they are those that were approved."""
+        """The data, if they are those that were approved; raises as `check_same_data`."""
         holding = await self._held(record)
-        await self._heavily(lambda: self._site.check_data(record, agreed.approval, agreed.study, holding))
+        await self._heavily(lambda: check_same_data(self._node, record, agreed, holding))
         return holding
 
     async def _heavily(self, work: Callable[[], T]) -> T:

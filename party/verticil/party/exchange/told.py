@@ -25,12 +25,14 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from verticil.party.control.approval import parsed
+from verticil.party.control.holdings import Holding
 from verticil.party.control.site import Site
-from verticil.party.control.state import StudyRecord, Task
+from verticil.party.control.state import WAITS_AGAIN, StudyRecord, Task
 from verticil.party.custody.reckoning import proven, reckon
 from verticil.party.evidence.audit import DAEMON, Event, What
 from verticil.party.exchange.node import Node
-from verticil.shared.errors import PeerFault
+from verticil.party.exchange.randomization import Agreed
+from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.identity.identity import Role, is_name
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.study.document import Study
@@ -39,7 +41,16 @@ from verticil.shared.study.sub_model import check_sub_model, left_out_words, par
 from verticil.shared.transport.errors_on_wire import from_detail
 from verticil.wire.v1 import coordinator_pb2
 
-__all__ = ["ask_again", "end_forgotten", "has_room", "missing", "remember", "understood"]
+__all__ = [
+    "AskedAgainError",
+    "ask_again",
+    "check_same_data",
+    "end_forgotten",
+    "has_room",
+    "missing",
+    "remember",
+    "understood",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -192,6 +203,38 @@ def remember(
     return kept
 
 
+class AskedAgainError(Exception):
+    """The table is another than the one that was approved: the study waits until people, or rules, approve it anew."""
+
+
+def check_same_data(node: Node, record: StudyRecord, agreed: Agreed, holding: Holding) -> None:
+    """Check that the data are those that were approved. Blocks.
+
+    The new approval stays here. What others have of the old one are the declarations, which the new one repeats
+    (`Site.approve`); the seals of the data, which differ, only this site can compare. A list of people that was sent stays the
+    list: the common people are compared with it again before anything is randomized.
+
+    Args:
+        node: this party.
+        record: the study.
+        agreed: the approval, and what was approved.
+        holding: the data as they are now.
+
+    Raises:
+        AskedAgainError: they are others, and nothing was drawn from the former ones: the approval is forgotten.
+        Refusal: APPROVAL_VOID, they are others, and noise was drawn for the former ones: one study is not about both.
+        DataFault, Misuse: as `Site.check_data`.
+    """
+    site = node.site
+    try:
+        site.check_data(record, agreed.approval, agreed.study, holding)
+    except Refusal as changed:
+        if changed.code != "APPROVAL_VOID" or site.ledger.has_drawn(record.digest):
+            raise
+        ask_again(node, record, changed.message)
+        raise AskedAgainError from None
+
+
 def ask_again(node: Node, record: StudyRecord, why: str) -> None:
     """Forget an approval that nobody else has, or has any more, and that does not hold here: the people are asked anew. Blocks.
 
@@ -204,6 +247,7 @@ def ask_again(node: Node, record: StudyRecord, why: str) -> None:
     with node.site.database.transaction():
         node.site.audit.record(event, node.clock())
         node.site.state.disapprove(record.digest, votes=True)
+        node.site.state.show(record.digest, f"{WAITS_AGAIN}: {why}", at=node.clock())
     _log.warning("study '%s' waits for a new approval: %s", record.study_id, why)
 
 

@@ -79,7 +79,7 @@ def _waits_for(site: Site, record: StudyRecord) -> str:
     state = State(record.task.state)
     if is_final(state) or record.failure is not None or record.denial_sent is not None or record.forgotten == "study":
         return ""
-    if record.approval is None and state in _UNDECIDED:
+    if record.approval is None and (state in _UNDECIDED or record.task.approved):
         return "approval"
     review = site.minutes.review(record.digest)
     waits = state is State.REVIEW and review is not None and review.countersignature is None

@@ -260,6 +260,8 @@ class Answers:
         over = (record.failure is not None, record.denial_sent is not None, record.revocation_sent is not None)
         if ended or any(over):
             raise _ended_here()
+        if record.approval is None:
+            raise PeerFault("NOT_READY", "this party's approval is awaited again")
         return record, agreement(self._site, record, self._node.clock().date())
 
     def _pseudonyms(self, caller: str, request: peer_pb2.GetPseudonymsRequest) -> tuple[Path, Item]:

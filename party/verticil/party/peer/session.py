@@ -26,6 +26,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from enum import StrEnum
 
+from verticil.party.control.state import WAITS
 from verticil.shared.study.states import State, is_final
 
 __all__ = ["Facts", "Plan", "Step", "plan"]
@@ -136,7 +137,7 @@ def plan(facts: Facts) -> Plan:
     ended = _ended(facts)
     if ended is not None:
         return Plan(step=Step.END, state=ended, stage=_ending(facts, ended))
-    if not facts.agreed:
+    if not (facts.agreed and facts.approved):
         return _before_agreement(facts)
     if not facts.common:
         return _aligning(facts)
@@ -170,7 +171,7 @@ def _before_agreement(facts: Facts) -> Plan:
 def _asking(facts: Facts) -> str:
     if facts.approved:
         return "asking the peers"
-    return f"waiting for approval ({facts.n_votes} so far)" if facts.n_votes else "waiting for approval"
+    return f"{WAITS} ({facts.n_votes} so far)" if facts.n_votes else WAITS
 
 
 def _aligning(facts: Facts) -> Plan:

@@ -24,6 +24,7 @@ from verticil.party.control.by_rule import approve_by_rule
 from verticil.party.control.site import AUTOMATIC
 from verticil.party.control.state import StudyRecord, stamp
 from verticil.party.exchange.randomization import agreement
+from verticil.party.exchange.told import AskedAgainError
 from verticil.party.peer.calls import PeerFailedError, WaitedForError, all_of
 from verticil.party.peer.session import Facts, Plan, Step, plan
 from verticil.party.peer.shelf import Kind, LostError, kept_after
@@ -102,6 +103,9 @@ class PeerStudy:
             waiting = await (action(record, facts) if action else self._carry_on(found.step, record, facts))
             if waiting is not None:
                 await self._hear(record, facts)
+        except AskedAgainError:
+            self._data.drop()
+            self._for_people, waiting = False, None
         except WaitedForError as error:
             waiting = str(error)
             try:

@@ -14,6 +14,7 @@ from verticil.party.control.holdings import Holding
 from verticil.party.control.state import StudyRecord
 from verticil.party.exchange.delivery import Node
 from verticil.party.exchange.randomization import Agreed
+from verticil.party.exchange.told import check_same_data
 from verticil.party.peer import blinded, lists
 from verticil.party.peer.calls import Peers
 from verticil.party.peer.shelf import Kind, Shelf
@@ -130,12 +131,11 @@ class Data:
         """The data, if they are those that were approved.
 
         Raises:
-            Refusal: APPROVAL_VOID.
+            AskedAgainError, Refusal: APPROVAL_VOID, as `check_same_data`.
             DataFault, Misuse: as `Site.read`.
         """
         holding = await self.read(turn.record)
-        site = self._work.node.site
-        await self._work.heavily(lambda: site.check_data(turn.record, turn.agreed.approval, turn.agreed.study, holding))
+        await self._work.heavily(lambda: check_same_data(self._work.node, turn.record, turn.agreed, holding))
         return holding
 
     async def common(self, turn: Turn) -> tuple[Holding, NDArray[np.int64]]:
