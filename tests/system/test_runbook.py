@@ -205,6 +205,12 @@ def approved() -> None:
     assert approve(load_party(Path("clinic/party.toml")), "hearts", "officer")["approved"]
 
 
+def lost_catalogue() -> None:
+    folder = Path("miner/state/studies") / ("ab" * 32)  # what the catalogue knew, and no catalogue
+    folder.mkdir(parents=True)
+    (folder / "column").write_bytes(b"randomized")
+
+
 def one_open_study() -> None:
     config = Path("miner/miner.toml")
     config.write_text(re.sub(r"(max_open_studies_per_analyst =) \d+", r"\1 1", config.read_text()))
@@ -240,6 +246,7 @@ SITUATIONS: dict[str, Callable[[], None]] = {
     "an approved study": approved,
     "an altered audit log": altered_log,
     "a study without this site": lambda: heard(State.FAILED, Refusal("PARTY_LEFT_OUT", "study 'hearts': it went on")),
+    "a lost catalogue and no copy": lost_catalogue,
     "an analyst with one open study at most": one_open_study,
     "a study beyond the lifetime limit": lambda: heard(
         State.FAILED, Refusal("BUDGET_EXCEEDED", "data set 'people': epsilon 2 is kept for studies under way")
