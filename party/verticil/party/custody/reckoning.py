@@ -19,22 +19,25 @@ import datetime as dt
 import json
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import cast
 
 from verticil.party.control.approval import parsed
 from verticil.party.control.holdings import origins, release_of
+from verticil.party.control.releases import Release
 from verticil.party.control.site import Site
 from verticil.party.control.state import Task
 from verticil.party.custody.recall import NO_DATA, OLDER_HINT, entry
 from verticil.party.evidence.audit import DAEMON, Event, What
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
+from verticil.shared.formats.peer_deletion import Deleted
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
-__all__ = ["claim_words", "proven", "reckon", "unknown_units"]
+__all__ = ["claim_words", "mend", "proven", "reckon", "unknown_units"]
 
 RECIPIENT = "miner"
 
@@ -177,28 +180,68 @@ def reckon(
     with site.database.transaction():
         for unit in missing:
             release = release_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret)
-            event = Event(
-                what=What.LEDGER_MENDED,
-                who=DAEMON,
-                study=task.digest,
-                study_id=study.id,
-                columns=release.variables,
-                epsilon=release.epsilon,
-                charged=release.epsilon,
-                recipient=RECIPIENT,
-                ledger=entry(release, unit=unit),
-            )
-            site.audit.record(event, at)
-            # Of what data it was, and its bytes, nobody here remembers: a further release counts as one of changed data.
-            site.ledger.put_back(
+            mend(
+                site,
                 release,
-                version_tag=b"",
-                charged=release.epsilon,
                 study_digest=task.digest,
                 study_id=study.id,
                 unit=unit,
                 recipient=RECIPIENT,
-                artifact_sha256=b"",
-                size=0,
+                charged=release.epsilon,
                 at=at,
             )
+
+
+def mend(
+    site: Site,
+    release: Release,
+    *,
+    study_digest: bytes,
+    study_id: str,
+    unit: int,
+    recipient: str,
+    charged: float,
+    at: dt.datetime,
+    item: Deleted | None = None,
+    delta: float = 0.0,
+    detail: str = "",
+) -> None:
+    """Write the ledger's row of what is known to have been sent, and its line in the audit log; in the caller's transaction.
+
+    Of what data it was nobody here remembers: a further release of these columns counts as one of changed data.
+
+    Args:
+        site: this party.
+        release: without the fingerprint of data.
+        study_digest, study_id, unit, recipient, charged: as in the ledger.
+        at: now.
+        item: the bytes that were sent, where somebody shows them.
+        delta: of noise that is charged with it.
+        detail: for the audit log, who shows it.
+    """
+    event = Event(
+        what=What.LEDGER_MENDED,
+        who=DAEMON,
+        study=study_digest,
+        study_id=study_id,
+        columns=release.variables,
+        epsilon=release.epsilon,
+        charged=charged,
+        recipient=recipient,
+        ledger=entry(release, unit=unit, delta=delta),
+        detail=detail,
+    )
+    site.audit.record(event if item is None else replace(event, size=item.size, sha256=item.sha256), at)
+    site.ledger.put_back(
+        release,
+        version_tag=b"",
+        charged=charged,
+        delta=delta,
+        study_digest=study_digest,
+        study_id=study_id,
+        unit=unit,
+        recipient=recipient,
+        artifact_sha256=b"" if item is None else item.sha256,
+        size=0 if item is None else item.size,
+        at=at,
+    )

@@ -23,8 +23,8 @@ from verticil.party.control.holdings import origins, release_of
 from verticil.party.control.releases import Release
 from verticil.party.control.secret import secret_id
 from verticil.party.control.site import Site
-from verticil.party.custody.recall import NO_DATA, entry
-from verticil.party.evidence.audit import DAEMON, Event, What
+from verticil.party.custody.recall import NO_DATA
+from verticil.party.custody.reckoning import mend
 from verticil.party.exchange.node import Node
 from verticil.party.peer.calls import PeerFailedError, Peers, WaitedForError
 from verticil.party.peer.shelf import Item, Kind, Shelf
@@ -188,34 +188,18 @@ def _shared(site: Site, study: Study) -> Iterator[Release]:
 def _mend(
     node: Node, study: Study, said: PeerHolding, release: Release, *, unit: int, item: Deleted, charged: float
 ) -> None:
-    at, recipient = node.clock(), EVERYONE if unit == SHARED else said.peer
     stated = 0.0 if study.share is None or study.share.delta is None else study.share.delta
     delta = stated if unit == SHARED and 0 < charged < math.inf else 0.0
-    event = Event(
-        what=What.LEDGER_MENDED,
-        who=DAEMON,
-        study=said.study_digest,
-        study_id=study.id,
-        columns=release.variables,
-        epsilon=release.epsilon,
-        charged=charged,
-        size=item.size,
-        sha256=item.sha256,
-        recipient=recipient,
-        ledger=entry(release, unit=unit, delta=delta),
-        detail=f"as '{said.peer}' signed",
-    )
-    node.site.audit.record(event, at)
-    node.site.ledger.put_back(
+    mend(
+        node.site,
         release,
-        version_tag=b"",
-        charged=charged,
-        delta=delta,
         study_digest=said.study_digest,
         study_id=study.id,
         unit=unit,
-        recipient=recipient,
-        artifact_sha256=item.sha256,
-        size=item.size,
-        at=at,
+        recipient=EVERYONE if unit == SHARED else said.peer,
+        charged=charged,
+        at=node.clock(),
+        item=item,
+        delta=delta,
+        detail=f"as '{said.peer}' signed",
     )
