@@ -226,7 +226,7 @@ def trials(
 
 def figures() -> list[Figure]:
     """Skeleton F1 and distances."""
-    child = read_bif(Path(__file__).parents[1] / "data" / "child.bif")
+    child = read_bif(Path(__file__).parents[1] / "data" / "networks" / "child.bif")
     records = [child.sample(CHILD_RECORDS, np.random.default_rng(seed)) for seed in SEEDS]
     result: list[Figure] = []
     for epsilon, target in F1_TARGETS.items():
