@@ -31,10 +31,11 @@ import sys
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest import mock
 
 # Every life is a fork of this process; what is imported here need not be imported five hundred times.
 import pandas as pd  # noqa: F401
@@ -46,12 +47,16 @@ import verticil.shared.release.report.page
 import verticil.shared.transport.calling.fetch
 import verticil.shared.transport.in_memory
 import verticil.simulation.analyst  # noqa: F401
+from verticil.party.peer.shelf import kept_after
 from verticil.shared import durable
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.states import State
+from verticil.simulation import peers
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.in_process_peers import run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision
 
+STANDING = peers.standing
 DEAD = 86
 """Exit status of a process that died as planned."""
 MOST_DEATHS = 500
@@ -298,8 +303,24 @@ class Federation:
     def _be(self, made: Provisioned, watcher: Watcher) -> None:
         run: Any = run_peers if self.model == "peer" else run_federation
         clock = functools.partial(self._time, made)
-        with durable.watched(watcher):
+        with durable.watched(watcher), mock.patch.object(peers, "standing", self._standing):
             asyncio.run(run(made, self.study, made.root.parent / "release", seeded=True, clock=clock))
+
+    def _standing(self, parties: Mapping[str, Path], digest: str) -> peers.Standing:
+        """Where each party stands; published only when each has dropped what it no longer needs, which has its steps, too."""
+        found = STANDING(parties, digest)
+        return dataclasses.replace(
+            found, published=found.published and not any(self._leftovers(place) for place in parties.values())
+        )
+
+    @staticmethod
+    def _leftovers(place: Path) -> bool:
+        kept = kept_after(State.PUBLISHED)
+        with contextlib.closing(
+            sqlite3.connect(f"file:{place / 'state' / 'party.sqlite'}?mode=ro", uri=True)
+        ) as database:
+            kinds = {kind for (kind,) in database.execute("SELECT DISTINCT kind FROM peer_item")}
+        return not kinds <= {str(kind) for kind in kept}
 
     def _time(self, made: Provisioned) -> dt.datetime:
         """It stands still; where a party is absent, it passes the deadline when the others' approvals are at the miner."""

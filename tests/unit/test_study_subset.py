@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import rfc8785
 
+from verticil.cli.main import main
 from verticil.party.control.policy import Column, Policy, objections
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset, best_size, subset_selection
@@ -293,3 +294,16 @@ def test_a_policy_counts_the_epsilon_of_a_subset(study: Study):
     assert any("column 'ward': epsilon 1, expected at most 0.9" in message for message in messages)
     # gamma e = 2.718 against the limit (0.5 x 0.7) / (0.3 x 0.5) = 2.333
     assert any("column 'ward': gamma 2.71828, expected below 2.33333" in message for message in messages)
+
+
+@pytest.mark.parametrize("command", ["check", "submit"])
+def test_a_subset_of_836_categories_is_refused_before_anybody_works(
+    command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    """At epsilon 1, 1,000 people are worth a third of one whose category is known. Nothing is connected to."""
+    hopeless = HEAD.replace(LABELS, ", ".join(f'"w{i}"' for i in range(836))) + WARD + "epsilon = 1.0\n"
+    (tmp_path / "study.toml").write_text(hopeless + "[linkage]\nminimum_common_records = 1000\n", encoding="utf-8")
+    assert main(["study", command, str(tmp_path / "study.toml")]) == (6 if command == "check" else 2)
+    said = " ".join("".join(capfd.readouterr()).split())
+    assert "column 'ward'" in said
+    assert "1,000 records are worth 0.33" in said

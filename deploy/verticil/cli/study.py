@@ -240,10 +240,12 @@ def submit(
 ) -> None:
     """Propose a study to the parties. Nothing is read or sent anywhere before their officers approve it."""
     from verticil.shared.study.canonical import to_bytes
+    from verticil.shared.study.lint import refuse_hopeless
     from verticil.shared.study.reading import read_study
     from verticil.wire.v1.control_pb2 import SubmitStudyRequest
 
     document = read_study(study)
+    refuse_hopeless(document)
 
     async def run() -> tuple[bytes, int]:
         async with open_connection(federation, certificate) as connection:

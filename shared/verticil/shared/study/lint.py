@@ -8,7 +8,9 @@ stand in `verticil.shared.channels.privacy` (methods.md 1.1; formats-and-screens
 all is not linted: see `reading` and `rules`.
 
 A column is called too noisy for links when a pair of columns like it keeps fewer than five effective records for each cell
-of their joint table: n a^4 < 5 K^2 (methods.md section 7, the rule for families with lambda = a for both columns).
+of their joint table: n a^4 < 5 K^2 (methods.md section 7, the rule for families with lambda = a for both columns). It is an
+error when the records tell less about the share of an average category than one person does whose category is known: the whole
+release would describe the noise. A proposal with an error is not submitted.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ import math
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Final, Literal
 
 import numpy as np
 
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
+from verticil.shared.errors import Misuse
 from verticil.shared.formats.artifact import packed_size
 from verticil.shared.model.schema import Variable
 from verticil.shared.study.document import Study, TwoLevel, Unit
@@ -31,7 +35,7 @@ from verticil.shared.study.readers import family_records, given_dag, read_by, re
 from verticil.shared.study.sub_model import obstacle
 from verticil.shared.study.unit_rules import column_text
 
-__all__ = ["ColumnRow", "Finding", "StudyTable", "lint", "study_table"]
+__all__ = ["ColumnRow", "Finding", "StudyTable", "lint", "refuse_hopeless", "study_table"]
 
 _RECORDS_PER_CELL: Final = 5
 _LARGE_EPSILON: Final = 5.0  # one column; odds x148
@@ -200,6 +204,17 @@ def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) ->
     return sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity))
 
 
+def refuse_hopeless(study: Study) -> None:
+    """Refuse to propose a study that `lint` finds an error in, before anybody is asked or works; the miner knows the day.
+
+    Raises:
+        Misuse: STUDY_INVALID, the first error.
+    """
+    for finding in lint(study):
+        if finding.severity == "error":
+            raise Misuse("STUDY_INVALID", f"study '{study.id}': {finding.where}: {finding.message}", hint=finding.hint)
+
+
 def _warning(code: str, where: str, message: str, hint: str) -> Finding:
     return Finding(severity="warning", code=code, where=where, message=message, hint=hint)
 
@@ -281,7 +296,17 @@ def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
                 f"condition number {row.condition_number:.3g}: standard errors grow by up to that factor",
                 _more_signal(row.n_states),
             )
-        if row.too_noisy:
+        if (worth := _records_worth(row)) < 1:
+            enough = math.ceil(table.n / worth)
+            yield Finding(
+                severity="error",
+                code="nothing-to-learn",
+                where=where,
+                message=f"{table.n:,} records are worth {worth:.2g} for the share of a category: less than one person whose "
+                "category is known",
+                hint=f"{_more_signal(row.n_states)}; or ask for at least {enough:,} common people (minimum_common_records)",
+            )
+        elif row.too_noisy:
             yield _warning(
                 "too-noisy-for-links",
                 where,
@@ -296,6 +321,15 @@ def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
                 f"{row.n_states} categories: many parties refuse more than {_MANY_STATES}",
                 "merge categories",
             )
+
+
+def _records_worth(row: ColumnRow) -> float:
+    """How many records with known categories would give an average category's share as exactly; inf where a few categories
+    may be worth more than others."""
+    if row.scheme not in {"symmetric", "subset"}:
+        return math.inf
+    share = 1 / row.n_states
+    return share * (1 - share) * (NormalDist().inv_cdf(0.975) / row.half_width) ** 2 if row.half_width else math.inf
 
 
 def _domain(study: Study, unit: Unit, where: str) -> Iterator[Finding]:
