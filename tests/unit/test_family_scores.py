@@ -52,7 +52,7 @@ def dags(d: int) -> list[Dag]:
 @pytest.mark.parametrize(
     ("shape", "counts", "best", "probability", "log_prior"),
     [
-        # methods.md section 5, "Exact acceptance", BDeu with an equivalent sample size of 1.
+        # methods.md section 5, BDeu with an equivalent sample size of 1.
         ((2, 2, 2), [30, 10, 20, 5, 4, 16, 3, 12], ((), (), (0,)), 0.418655, 0.0),
         ((2, 3, 2), [12, 3, 7, 8, 5, 9, 2, 10, 6, 4, 3, 11], ((), (), ()), 0.643371, -1.0),
     ],

@@ -1,4 +1,4 @@
-"""What `study check` says: the table against closed forms and the design's own table, and each finding once."""
+"""What `study check` says: the table against closed forms and the table of methods.md 1.1, and each finding once."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_example_is_clean_at_its_size():
 
 @pytest.mark.parametrize(
     ("n_states", "epsilon", "expected"),
-    [  # the table "n = 40,000, two like columns" of the design notes: n a^4, a = (e^eps - 1) / (e^eps + K - 1)
+    [  # the table "n = 40,000, two like columns" of methods.md 1.1: n a^4, a = (e^eps - 1) / (e^eps + K - 1)
         (2, 1, 1824),
         (2, 4, 34548),
         (4, 2, 5721),

@@ -67,7 +67,7 @@ def test_weights_that_are_no_transition_are_refused(weights, message):
 
 
 def released_by_definition(row, u):
-    """#{j : u >= t_j} in Python's whole numbers (contract, section 1)."""
+    """#{j : u >= t_j} in Python's whole numbers (contract.md section 1)."""
     return sum(u >= sum(row[: j + 1]) for j in range(len(row) - 1))
 
 

@@ -2,7 +2,7 @@
 
 `review` does everything that speaks against a study before anybody says yes: the policy, the data, the budget.
 `body_of` is what is then signed. Later, before anything leaves, `check_binding` and `check_data` compare the study, the
-site's own declaration and the data with that body; any change voids the approval (architecture.md section 5). When in
+site's own declaration and the data with that body; any change voids the approval (contract.md section 5). When in
 doubt, no.
 
 The body leaves the site, so it does not hold the fingerprints themselves: two that are equal, in two studies or under two

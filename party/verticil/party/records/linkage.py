@@ -3,7 +3,7 @@
 A pseudonym is the first 16 bytes of HMAC-SHA-256(linkage key, context ‖ id), where the context holds the digest of the
 study's proposal: pseudonyms of two studies cannot be compared. Each party sends its pseudonyms in ascending order, so that
 the order of its table does not show; the miner answers with a bitmap over that list and the SHA-256 of the common list. The
-party recomputes the digest and does not trust the miner's order (contract, section 2).
+party recomputes the digest and does not trust the miner's order (contract.md section 2).
 
 What it reveals: whoever holds the linkage key and sees pseudonyms can look up ids that it can guess; see the contract.
 

@@ -8,7 +8,7 @@ For each record and unit (a column, or a joint tuple) one block is encrypted wit
 
 The unit key is derived from the site secret, the data set's name, the local source columns, the codebook and the quantized
 matrix (`unit_key`): neither the linkage key, nor the study, nor the analyst's name for the column enters, so nothing that
-others control can make the site draw again, and a retry ships the same values (contract, section 2; Ma & Sivakumar, section 3,
+others control can make the site draw again, and a retry ships the same values (contract.md section 2; Ma & Sivakumar, section 3,
 for the transition matrix). AES is used as a pseudo-random function of distinct inputs, not to encrypt; the privacy statement
 is computational in it, and needs tags that are MACs: an id cannot be chosen so that two records share a block.
 

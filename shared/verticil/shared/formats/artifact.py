@@ -1,4 +1,4 @@
-"""The artifact: the released codes of one unit as bytes, bit-packed (contract, section 3).
+"""The artifact: the released codes of one unit as bytes, bit-packed (contract.md section 3).
 
     "VTC1"  uint8 bits  3 zero bytes  uint64 little-endian n  |  n codes of `bits` = ceil(log2 K) bits each
 

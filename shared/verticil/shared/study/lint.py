@@ -4,7 +4,7 @@ A draw is of one column, or of the columns of a compound. Between peers (model `
 that nobody reads are not judged, because their noise is never used.
 
 Pure and without data: everything follows from the study and from the number of records that the reader expects. Formulas
-stand in `verticil.shared.channels.privacy` (methods.md 1.1; formats-and-screens.md section 4). A study that cannot be read at
+stand in `verticil.shared.channels.privacy` (methods.md 1.1). A study that cannot be read at
 all is not linted: see `reading` and `rules`.
 
 A column is called too noisy for links when a pair of columns like it keeps fewer than five effective records for each cell

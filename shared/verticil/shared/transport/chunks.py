@@ -3,7 +3,7 @@
 A chunk holds at most 512 KiB of plain bytes, a stream at most 32 MiB (contract.md section 3); a longer artifact takes several
 streams, each beginning at the offset that the receiver has committed. Offsets, sizes and checksums are those of the plain bytes;
 zlib is only a dress for the way and worn only when it is smaller. Randomized codes are near their entropy, so level 1 gets
-what there is to get (operations.md section e).
+what there is to get (contract.md section 3).
 
 The receiving side trusts nothing: `plain_data` never inflates more than a chunk may hold, `ChunkReader` watches order and total.
 What is done with the bytes (files, digests, committed offsets) is not decided here.

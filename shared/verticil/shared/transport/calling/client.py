@@ -6,7 +6,7 @@ not there; a stream is never replayed, its caller goes on from the committed off
 looks to gRPC like one that is not there, so after such a failure `diagnosis` finds out which it is. Renewed certificates and a
 new deny-list are taken up between two calls (`line`).
 
-Channel options are those measured in operations.md section e. A connection belongs to the event loop in which it was
+Channel options are those measured in contract.md section 3. A connection belongs to the event loop in which it was
 made and must be closed there.
 """
 
@@ -143,7 +143,7 @@ CLIENT_OPTIONS: Final[tuple[tuple[str, int | str], ...]] = (
     ("grpc.service_config", _service_config()),
     ("grpc.use_local_subchannel_pool", 1),  # two identities in one process must not share a connection
 )
-"""Channel options of a client (operations.md section e)."""
+"""Channel options of a client (contract.md section 3)."""
 
 
 def client_channel(

@@ -73,7 +73,7 @@ SERVER_OPTIONS: Final = (
     ("grpc.max_send_message_length", MESSAGE_LIMIT),
     ("grpc.per_message_decompression", 0),  # no node compresses: 4 MiB of zeros would unpack to 4 GiB
 )
-"""Channel options of a server (operations.md section e)."""
+"""Channel options of a server (contract.md section 3)."""
 
 _Standing: TypeAlias = Callable[[], None]
 """Raises CERTIFICATE_REVOKED when the caller's certificate has been revoked by now."""
