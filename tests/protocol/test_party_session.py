@@ -529,6 +529,30 @@ async def test_feature_3_nothing_leaves_before_approval_and_approving_is_noticed
     await finished(manual, digest)
 
 
+async def test_a_party_tells_its_log_the_steps_of_a_study_and_no_value(manual, steps_of):
+    digest = await manual.submit()
+    manual.start()
+    for name in ("north", "south"):
+        await manual.until_stage(name, "waiting for approval")
+    for name in ("north", "south"):
+        await asyncio.to_thread(office.approve, manual.config(name), "trial", "officer")
+    await finished(manual, digest)
+    told = steps_of("north")
+    expected = [
+        "waiting for approval", "sending the approval", "linking", "alignment: ", "randomizing", "randomized: ", "uploading",
+        "send: ", "receipt: ", "all columns sent",
+    ]  # fmt: skip
+    remaining = iter(told)
+    assert all(any(line.startswith(word) for line in remaining) for word in expected), told
+    sent = {line.split(";")[0] for line in told if line.startswith("send: ")}
+    assert sent == {f"send: {', '.join(row.variables)}" for row in manual.ledger("north")}
+    assert all("; to miner; " in line and line.endswith(" bytes") for line in told if line.startswith("send: "))
+    assert len(told) < 40  # a step is told once, not at each look
+    people = (manual.root / "north" / "people.csv").read_text().splitlines()
+    ids_there = {line.split(";")[0] for line in people[1:]}
+    assert not ids_there & set(re.findall(r"\w+", "\n".join(told)))
+
+
 async def test_a_denial_reaches_the_analyst_and_is_for_good(manual):
     digest = await manual.submit()
     manual.start()
