@@ -333,7 +333,7 @@ def another_secret(site: Site) -> None:
         " fingerprint, version_tag, epsilon, charged, recipient, artifact_sha256, size"
     )
     own = secret_id(read_secret(site.clinic / "state").value).hex()
-    row = f"'2026-11-21T00:00:00Z', x'00', 'a', 0, '[]', 'people', '[]', x'00', x'00', x'{own}', x'00', x'', 1, 1, 'miner', x'00', 1"
+    row = f"'2026-11-21', x'00', 'a', 0, '[]', 'people', '[]', x'00', x'00', x'{own}', x'00', x'', 1, 1, 'miner', x'00', 1"
     executed(site.clinic / "state" / DATABASE, f"INSERT INTO ledger ({columns}) VALUES ({row})")
     with OpenedSite.look(load_party(site.clinic / "party.toml")) as opened:
         opened.ledger.check_secret(read_secret(site.clinic / "state").value)
