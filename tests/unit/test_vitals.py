@@ -193,6 +193,27 @@ async def test_what_is_said_is_one_line_each_and_never_longer_than_the_file(tmp_
     vitals.end(None)
 
 
+async def test_what_nobody_foresaw_is_said_and_does_not_silence_the_daemon(tmp_path: Path) -> None:
+    looks = 0
+
+    def look() -> str:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            raise ZeroDivisionError
+        return "well again"
+
+    async with living(tmp_path, asyncio.Event()) as vitals:
+        vitals.serving(look)
+        while probed(tmp_path)[0] != 1:
+            await asyncio.sleep(0.01)
+        assert "error INTERNAL: how the daemon is cannot be told: ZeroDivisionError" in probed(tmp_path)[1]
+        vitals.serving(look)
+        while probed(tmp_path)[0]:
+            await asyncio.sleep(0.01)
+        assert probed(tmp_path) == (0, "serving: well again\n")
+
+
 def cpu_seconds(*command: object) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([*map(str, command)], capture_output=True, check=True)

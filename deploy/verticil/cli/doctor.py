@@ -261,6 +261,7 @@ def _state(config: PartyConfig) -> Iterator[Finding]:
     from verticil.party.control.database import FILE_NAME, SCHEMA_VERSION, version_of
     from verticil.party.control.secret import read_secret
     from verticil.party.control.site import Site
+    from verticil.party.evidence.audit import AuditLog
     from verticil.party.office import told_older
     from verticil.shared.doctor.findings import failed, ok, warn
 
@@ -273,7 +274,7 @@ def _state(config: PartyConfig) -> Iterator[Finding]:
         with Site.look(config) as site:
             site.database.check()
             yield ok(check, f"{FILE_NAME} is whole, of version {SCHEMA_VERSION}")
-            yield _log(site.audit.verify)
+            yield _log(AuditLog(site.database, config.state_directory).verify)
             check = "site secret"
             site.ledger.check_secret(read_secret(config.state_directory).value)
             yield ok(check, "fits the ledger")

@@ -29,7 +29,7 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Final
 
-from verticil.shared.errors import CODES, DataFault, PeerFault, VerticilError, from_code
+from verticil.shared.errors import CODES, DataFault, InternalFault, PeerFault, VerticilError, from_code
 
 __all__ = ["FILE_NAME", "STALE_SECONDS", "Vitals", "Waiting", "judge", "living", "require_room"]
 
@@ -132,6 +132,8 @@ class Vitals:
             said: VerticilError | str = self._look()
         except VerticilError as error:
             said = error
+        except Exception as error:  # noqa: BLE001 (a daemon must not be taken for dead because of it)
+            said = InternalFault("INTERNAL", f"how the daemon is cannot be told: {type(error).__name__}")
         trouble = said.code if isinstance(said, VerticilError) else ""
         if trouble != self._trouble:
             if isinstance(said, VerticilError):
@@ -160,10 +162,7 @@ class Vitals:
         at = "-" if ended else str(_seconds_since_boot())
         facts = f"{_MARK} {_FORMAT} {_boot()} {os.getpid()} {at} {exit_code} {code}"
         text = "".join(f"{_one_line(line, limit)}\n" for line, limit in ((facts, 200), (words, 400), (hint, 300)))
-        with (
-            self._writing,
-            contextlib.suppress(OSError),
-        ):  # a disk that takes nothing: the file grows old, and that is seen
+        with self._writing, contextlib.suppress(OSError):  # then the file grows old, and that is seen
             if not self._ended and (descriptor := self._opened()) is not None:
                 os.pwrite(descriptor, text.encode().ljust(_BYTES - 1) + b"\n", 0)
 
@@ -206,7 +205,7 @@ async def living(directory: Path, stop: asyncio.Event) -> AsyncGenerator[Vitals]
         error = caught
         raise
     except Exception as caught:
-        error = from_code("INTERNAL", f"the daemon ended with {type(caught).__name__}", hint="see its log")
+        error = InternalFault("INTERNAL", f"the daemon ended with {type(caught).__name__}", hint="see its log")
         raise
     finally:
         for task in tasks:
