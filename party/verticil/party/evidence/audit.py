@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Final, Protocol, cast
 
 from verticil.party.control.database import Database, disk_fault
+from verticil.shared import logs
 from verticil.shared.evidence.chain import DAEMON, ChainedLog, Head, Verified
 
 __all__ = ["DAEMON", "FILE_NAME", "Audit", "AuditLog", "Event", "What"]
@@ -229,7 +230,8 @@ class AuditLog:
             begin = self._log.append(event.to_json(), at)
             self._database.undo_with(lambda: os.truncate(self.path, begin))
         if event.what in _STEPS:
-            _log.info("%s", event)
+            with logs.fields(study=event.study.hex()[:12]):
+                _log.info("%s", event)
 
     def refuse(self, event: Event, at: dt.datetime) -> bool:
         """See `Audit.refuse`."""
