@@ -6,7 +6,10 @@ import contextlib
 import dataclasses
 import datetime as dt
 import hashlib
+import io
 import itertools
+import json
+import logging
 import os
 import shutil
 import subprocess
@@ -23,6 +26,7 @@ from numpy.typing import NDArray
 
 from verticil.party.learner import learn_families, share_noise
 from verticil.party.records.perturb import perturb, record_tags
+from verticil.shared import logs
 from verticil.shared.channels.transition import binary, identity, quantize, symmetric
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal, Network
@@ -402,6 +406,28 @@ def largest_difference(
 @pytest.fixture(scope="session")
 def difference() -> Callable[..., float]:
     return largest_difference
+
+
+@pytest.fixture
+def steps_of() -> Iterator[Callable[[str], list[str]]]:
+    """What the parties that run in this process tell their logs of their studies, at INFO; by party."""
+    stream, logger = io.StringIO(), logging.getLogger("verticil")
+    handler, level = logging.StreamHandler(stream), logger.level
+    handler.setFormatter(logs.Formatter(as_json=True))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+
+    def told(party: str) -> list[str]:
+        lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+        return [
+            line["message"]
+            for line in lines
+            if line["level"] == "info" and line.get("party") == party and "study" in line
+        ]
+
+    yield told
+    logger.setLevel(level)
+    logger.removeHandler(handler)
 
 
 class SmallDisk:

@@ -529,6 +529,30 @@ async def test_feature_3_nothing_leaves_before_approval_and_approving_is_noticed
     await finished(manual, digest)
 
 
+async def test_a_party_tells_its_log_the_steps_of_a_study_and_no_value(manual, steps_of):
+    digest = await manual.submit()
+    manual.start()
+    for name in ("north", "south"):
+        await manual.until_stage(name, "waiting for approval")
+    for name in ("north", "south"):
+        await asyncio.to_thread(office.approve, manual.config(name), "trial", "officer")
+    await finished(manual, digest)
+    told = steps_of("north")
+    expected = [
+        "waiting for approval", "sending the approval", "linking", "alignment: ", "randomizing", "randomized: ", "uploading",
+        "send: ", "receipt: ",
+    ]  # fmt: skip
+    remaining = iter(told)
+    assert all(any(line.startswith(word) for line in remaining) for word in expected), told
+    sent = {line.split(";")[0] for line in told if line.startswith("send: ")}
+    assert sent == {f"send: {', '.join(row.variables)}" for row in manual.ledger("north")}
+    assert all("; to miner; " in line and line.endswith(" bytes") for line in told if line.startswith("send: "))
+    assert len(told) < 40  # a step is told once, not at each look
+    people = (manual.root / "north" / "people.csv").read_text().splitlines()
+    ids_there = {line.split(";")[0] for line in people[1:]}
+    assert not ids_there & set(re.findall(r"\w+", "\n".join(told)))
+
+
 async def test_a_denial_reaches_the_analyst_and_is_for_good(manual):
     digest = await manual.submit()
     manual.start()
@@ -1260,12 +1284,9 @@ async def test_status_and_check_say_what_there_is(manual):
     assert (study["state"], study["approved"], study["epsilon"]) == ("awaiting_approval", False, pytest.approx(4.0))
     assert facts["daemon"]["running"]
     assert facts["ledger"] == [{"dataset": "people", "epsilon_spent": 0.0, "epsilon_lifetime_limit": 8.0}]
-    assert "connected" in await asyncio.to_thread(daemon.probe, config.path)
+    assert (facts["daemon"]["connected"], facts["daemon"]["link"]) == (True, "connected to the miner")
     await manual.stop("north")
     assert not (await asyncio.to_thread(office.status, config))["daemon"]["running"]
-    with pytest.raises(PeerFault) as caught:
-        await asyncio.to_thread(daemon.probe, config.path)
-    assert caught.value.code == "NOT_READY"
     (manual.root / "north" / "people.csv").write_text("id;sex;smoker\n1;f;no\n")
     checked = await asyncio.to_thread(office.check, config, read_study(manual.root / "study.toml"))
     assert not checked["ok"]

@@ -1449,7 +1449,7 @@ async def until_confirmed(federation: Federation, name: str) -> None:
                 return
 
 
-async def test_feature_24_daemons_without_a_miner_publish_and_confirm_a_revocation(make):
+async def test_feature_24_daemons_without_a_miner_publish_and_confirm_a_revocation(make, steps_of):
     federation = make(approval="manual")
     stop = asyncio.Event()
     tasks = [
@@ -1463,7 +1463,9 @@ async def test_feature_24_daemons_without_a_miner_publish_and_confirm_a_revocati
     facts = office.status(federation.config("north"))
     assert facts["daemon"]["connected"]
     assert facts["daemon"]["link"] == "serving its peers"
-    assert "serving its peers" in daemon.probe(federation.root / "north" / "party.toml")
+    told = [line for name in NAMES for line in steps_of(name)]  # who asks a peer is in its line here, in one process
+    for word in ("agreeing", "alignment: ", "randomized: ", "send: ", "shared: ", "published"):
+        assert any(line.startswith(word) for line in told), (word, told)
     await asyncio.to_thread(reports.revoke, federation.config("north"), "peers", "officer", "too late")
     await until_confirmed(federation, "north")
     stop.set()

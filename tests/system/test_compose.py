@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from verticil.simulation.containers import _compose
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 DAEMONS = ("miner", "census_bureau", "employer", "tax_office")
@@ -79,21 +82,41 @@ def test_services_are_confined(compose: dict[str, Any], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DAEMONS)
-def test_daemons_are_probed_by_the_programs_own_command(compose: dict[str, Any], name: str) -> None:
-    config = "miner.toml" if name == "miner" else "party.toml"
-    expected = ["CMD", "verticil", "healthcheck", "--config", f"/federation/{name}/{config}"]
-    assert compose["services"][name]["healthcheck"]["test"] == expected
+def test_daemons_are_probed_by_a_program_that_starts_no_python(compose: dict[str, Any], name: str) -> None:
+    assert compose["services"][name]["healthcheck"]["test"] == ["CMD", "verticil-probe", f"/federation/{name}/state"]
+    assert "COPY deploy/verticil-probe /usr/local/bin/" in (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    assert os.access(DEPLOY / "verticil-probe", os.X_OK)
+    assert (DEPLOY / "verticil-probe").read_text(encoding="utf-8").startswith("#!/bin/sh\n")
 
 
-def test_compose_accepts_the_file(tmp_path: Path) -> None:
+def written(parties: tuple[str, ...]) -> dict[str, Any]:
+    """What `study run --on compose` writes."""
+    return yaml.safe_load(_compose(parties, seeded=False))
+
+
+@pytest.mark.parametrize("where", ["shipped", "written by study run"])
+def test_every_container_has_limits_and_its_log_is_rotated(compose: dict[str, Any], where: str) -> None:
+    services = (compose if where == "shipped" else written(PARTIES))["services"]
+    assert set(services) >= {*DAEMONS, "analyst"}
+    for name, service in services.items():
+        role, default = ("PARTY", "2g") if name in PARTIES else ("MINER", "4g")
+        assert service["mem_limit"] == f"${{{role}_MEMORY:-{default}}}"
+        assert service["pids_limit"] == 1024
+        options = service["logging"]["options"]
+        assert (service["logging"]["driver"], options) == ("json-file", {"max-size": "10m", "max-file": "5"})
+        if name in DAEMONS:
+            assert service["healthcheck"]["test"] == ["CMD", "verticil-probe", f"/federation/{name}/state"]
+
+
+@pytest.mark.parametrize("where", ["shipped", "written by study run"])
+def test_compose_accepts_the_file(tmp_path: Path, where: str) -> None:
     command = shutil.which("docker-compose")
     if command is None:
         pytest.skip("docker-compose is not installed")
+    path = DEPLOY / "compose.yaml"
+    if where != "shipped":
+        (path := tmp_path / "compose.yaml").write_text(_compose(PARTIES, seeded=False), encoding="utf-8")
     done = subprocess.run(
-        [command, "-f", str(DEPLOY / "compose.yaml"), "config", "-q"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
+        [command, "-f", str(path), "config", "-q"], capture_output=True, text=True, cwd=tmp_path, check=False
     )
     assert done.returncode == 0, done.stderr

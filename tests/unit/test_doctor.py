@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import json
 import shutil
 import socket
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,8 +18,15 @@ import pytest
 
 from verticil.cli.files import write_federation
 from verticil.cli.main import main
+from verticil.miner.storage.audit import MinerAudit
+from verticil.miner.storage.catalogue import Catalogue
+from verticil.party.config import load_party
+from verticil.party.control.database import FILE_NAME as DATABASE
 from verticil.party.control.database import Database
+from verticil.party.control.secret import read_secret, secret_id
+from verticil.party.control.site import Site as OpenedSite
 from verticil.party.control.state import Heartbeat, PartyState
+from verticil.party.evidence.audit import Event, What
 from verticil.shared.doctor.findings import Finding
 from verticil.shared.doctor.machine import check_certificate, check_disk, check_proxy, expiry
 from verticil.shared.doctor.network import check_node
@@ -28,6 +37,8 @@ from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.membership.revocation import FILE_NAME
 from verticil.shared.transport.serving.binding import Binding
 from verticil.shared.transport.serving.server import RpcServer
+from verticil.shared.vitals import FILE_NAME as HEALTH
+from verticil.shared.vitals import living
 from verticil.wire.v1 import control_pb2
 
 CANARY = "canary-51d2"
@@ -86,6 +97,14 @@ class Site:
         place = ["--dir", self.clinic, "--federation", self.federation, "--table", home / "clinic.csv"]
         self.run("party", "init", "--name", "clinic", *place)
 
+    @property
+    def catalogue(self) -> Path:
+        return self.home / "miner" / "state" / "catalogue.sqlite"
+
+    def change_log(self) -> None:
+        log = self.catalogue.with_name("audit.jsonl")
+        log.write_bytes(log.read_bytes().replace(b'"first"', b'"thirst"'))
+
     @staticmethod
     def run(*arguments: object) -> None:
         assert main([*map(str, arguments), "--format", "json"]) == 0
@@ -130,13 +149,14 @@ def test_nothing_is_wrong(site: Site, capsys: pytest.CaptureFixture[str]) -> Non
     code, checks = examine(site.clinic / "party.toml", capsys)
     assert (code, {check["level"] for check in checks}) == (0, {"ok"}), checks
     assert [check["check"] for check in checks] == [
-        "configuration", "certificate", "signing certificate", *["private files"] * 4, "state", "data set 'people'", "disk",
-        "deny-list", "proxy", "name resolution", "TCP", "TLS", "accepted", "protocol version", "clock",
+        "configuration", "certificate", "signing certificate", *["private files"] * 4, "database", "audit log", "site secret",
+        "state", "data set 'people'", "disk", "deny-list", "proxy", "name resolution", "TCP", "TLS", "accepted",
+        "protocol version", "clock",
     ]  # fmt: skip
     code, checks = examine(site.home / "miner" / "miner.toml", capsys)
     assert (code, {check["level"] for check in checks}) == (0, {"ok", "warn"}), checks
     assert main(["doctor", str(site.clinic / "party.toml")]) == 0
-    assert "18 ok, 0 warnings, 0 failed" in capsys.readouterr().out
+    assert "21 ok, 0 warnings, 0 failed" in capsys.readouterr().out
 
 
 def swap_identity(site: Site) -> None:
@@ -220,6 +240,20 @@ def beat(problem: str) -> Plant:
     return plant
 
 
+def alive(site: Site) -> None:
+    """What its daemon says of itself while it serves."""
+    state = site.clinic / "state"
+
+    async def serve() -> bytes:
+        async with living(state, asyncio.Event()) as vitals:
+            vitals.serving(lambda: "connected to the miner")
+            while not (state / HEALTH).exists() or b" OK\n" not in (state / HEALTH).read_bytes():
+                await asyncio.sleep(0.01)
+            return (state / HEALTH).read_bytes()
+
+    (state / HEALTH).write_bytes(asyncio.run(serve()))
+
+
 def revoked(site: Site) -> None:
     site.run("pki", "revoke", "clinic", "--ca", site.home / "pki", "--yes")
 
@@ -245,6 +279,7 @@ def test_the_probe_names_what_no_restart_mends_and_the_command_that_does(
 ) -> None:
     arguments = ["healthcheck", "--config", str(site.clinic / "party.toml"), "--format", "json"]
     beat("")(site)
+    alive(site)
     assert main(arguments) == 0
     for plant in plants:
         plant(site)
@@ -254,6 +289,55 @@ def test_the_probe_names_what_no_restart_mends_and_the_command_that_does(
     assert error["code"] == code
     assert says in error["message"]
     assert command in error["hint"]
+
+
+def damage(path: Path) -> None:
+    """Overwrite what is after the first page."""
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xa5" * (path.stat().st_size - 4096))
+
+
+def executed(path: Path, *statements: str) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as opened:
+        for statement in statements:
+            opened.execute(statement)
+        opened.commit()
+
+
+def without_table(path: Path) -> None:
+    executed(path, "DROP TABLE reserved")
+
+
+def of_version(path: Path, version: int) -> None:
+    executed(path, f"PRAGMA user_version = {version}")
+
+
+def noted(site: Site) -> None:
+    """Two lines in the audit log."""
+    with OpenedSite.open(load_party(site.clinic / "party.toml")) as opened:
+        for detail in ("first", "second"):
+            opened.audit.record(Event(what=What.CHECK, who="officer", detail=detail), NOW)
+
+
+def changed_line(site: Site) -> None:
+    noted(site)
+    path = site.clinic / "state" / "audit.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"first"', b'"thirst"'))
+
+
+def another_secret(site: Site) -> None:
+    """The ledger has a row that was made with the old one."""
+    columns = (
+        "at, study_digest, study_id, unit, variables, dataset, sources, codebook_digest, transition_digest, secret_id,"
+        " fingerprint, version_tag, epsilon, charged, recipient, artifact_sha256, size"
+    )
+    own = secret_id(read_secret(site.clinic / "state").value).hex()
+    row = f"'2026-11-21', x'00', 'a', 0, '[]', 'people', '[]', x'00', x'00', x'{own}', x'00', x'', 1, 1, 'miner', x'00', 1"
+    executed(site.clinic / "state" / DATABASE, f"INSERT INTO ledger ({columns}) VALUES ({row})")
+    with OpenedSite.look(load_party(site.clinic / "party.toml")) as opened:
+        opened.ledger.check_secret(read_secret(site.clinic / "state").value)
+    (site.clinic / "state" / "site.secret").write_text(f"{'ab' * 32}\nformat = 2\n")
 
 
 FAULTS: list[tuple[str, Plant, str, str, int, str]] = [
@@ -284,6 +368,16 @@ FAULTS: list[tuple[str, Plant, str, str, int, str]] = [
      "CERTIFICATE_REVOKED", 5, "pki request"),
     ("the miner's was revoked", lambda s: s.run("pki", "revoke", "miner", "--ca", s.home / "pki", "--yes"), "TLS",
      "CERTIFICATE_REVOKED", 5, "pki request"),
+    ("a damaged database", lambda s: damage(s.clinic / "state" / DATABASE), "database", "STATE_CORRUPT", 1, "restore your"),
+    ("a database without a table", lambda s: without_table(s.clinic / "state" / DATABASE), "database", "STATE_CORRUPT", 1,
+     "restore your backup"),
+    ("a database of a newer version", lambda s: of_version(s.clinic / "state" / DATABASE, 99), "database", "STATE_CORRUPT", 1,
+     "needs the version that wrote it"),
+    ("no database", lambda s: (s.clinic / "state" / DATABASE).unlink(), "database", "STATE_CORRUPT", 1, "restore your backup"),
+    ("a changed audit log", lambda s: changed_line(s), "audit log", "AUDIT_BROKEN", 6, ""),
+    ("another site secret", lambda s: another_secret(s), "site secret", "SECRET_MISSING", 1, "restore it from your backup"),
+    ("no hexadecimal site secret", lambda s: (s.clinic / "state/site.secret").write_text("x\n"), "site secret", "SECRET_MISSING",
+     1, "restore it from your backup"),
     ("an older ledger, as the miner showed", beat("LEDGER_OLDER"), "state", "LEDGER_OLDER", 3, "restore the newest backup"),
 ]  # fmt: skip
 
@@ -354,6 +448,11 @@ def test_another_protocol_version_is_found(
     [
         (lambda site: site.point_to("miner.example.org:8443"), "endpoint", 5),
         (lambda site: (site.home / "miner/pki/miner.sign").chmod(0o644), "private files", 2),
+        (lambda site: (with_catalogue(site), damage(site.catalogue)), "catalogue", 1),
+        (lambda site: (with_catalogue(site), executed(site.catalogue, "DROP TABLE denial")), "catalogue", 1),
+        (lambda site: (with_catalogue(site), of_version(site.catalogue, 99)), "catalogue", 1),
+        (lambda site: (with_catalogue(site), site.catalogue.unlink()), "catalogue", 1),
+        (lambda site: (with_catalogue(site), site.change_log()), "audit log", 6),
         (lambda site: (site.home / "pki" / FILE_NAME).write_text("x"), "", 0),  # a broken list changes nothing
     ],
 )
@@ -363,6 +462,48 @@ def test_a_miners_faults(
     plant(site)
     code, checks = examine(site.home / "miner" / "miner.toml", capsys)
     assert (code, [one["check"] for one in checks if one["level"] == "fail"]) == (exit_code, [check] if check else [])
+
+
+def with_catalogue(site: Site) -> None:
+    """As a miner leaves it that has run."""
+    with contextlib.closing(Catalogue(site.catalogue)):
+        pass
+    audit = MinerAudit(site.catalogue.parent)
+    for name in ("first", "second"):
+        audit.record("refused", NOW, who=name, detail="")
+
+
+def everything(folder: Path) -> dict[str, tuple[float, bytes]]:
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        for path in folder.rglob("*")
+    }
+
+
+def test_what_is_examined_stays_as_it_was(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    noted(site)
+    with_catalogue(site)
+    for config in (site.clinic / "party.toml", site.home / "miner" / "miner.toml"):
+        before = everything(site.home)
+        code, checks = examine(config, capsys)
+        assert code == 0, checks
+        assert "2 lines hold" in next(check["detail"] for check in checks if check["check"] == "audit log")
+        assert "whole, of version" in next(
+            check["detail"] for check in checks if check["check"] in {"database", "catalogue"}
+        )
+        assert everything(site.home) == before
+
+
+def test_a_state_of_an_earlier_version_is_a_warning_and_is_left_to_the_daemon(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_version(site.clinic / "state" / DATABASE, 4)
+    before = everything(site.clinic)
+    code, checks = examine(site.clinic / "party.toml", capsys)
+    (found,) = [check for check in checks if check["check"] == "database"]
+    assert (code, found["level"]) == (0, "warn")
+    assert "of version 4" in found["detail"]
+    assert everything(site.clinic) == before
 
 
 def test_feature_12_a_miner_that_relays_nothing_for_those_who_need_it_is_a_warning(

@@ -10,9 +10,12 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from verticil.shared.vitals import Vitals, living
 
 __all__ = ["LogLevel", "LogLevelOption", "run_until_stopped"]
 
@@ -29,11 +32,14 @@ class LogLevel(StrEnum):
 LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="How much to log.")]
 
 
-def run_until_stopped(serve: Callable[[asyncio.Event], Awaitable[None]], *, with_parent: bool) -> None:
-    """Run `serve(stop)` in an event loop of its own; SIGTERM and SIGINT set `stop`, and `serve` ends by itself.
+def run_until_stopped(
+    serve: Callable[[asyncio.Event, Vitals], Awaitable[None]], *, state: Path, with_parent: bool
+) -> None:
+    """Run `serve(stop, vitals)` in an event loop of its own; SIGTERM and SIGINT set `stop`, and `serve` ends by itself.
 
     Args:
         serve: the daemon.
+        state: its state folder, where it says how it is.
         with_parent: stop, too, when standard input ends, that is when the process that started us is gone.
     """
 
@@ -44,7 +50,8 @@ def run_until_stopped(serve: Callable[[asyncio.Event], Awaitable[None]], *, with
             loop.add_signal_handler(number, stop.set)
         if with_parent:
             _watch_standard_input(loop, stop)
-        await serve(stop)
+        async with living(state, stop) as vitals:
+            await serve(stop, vitals)
 
     asyncio.run(main())
 

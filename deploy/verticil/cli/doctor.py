@@ -1,7 +1,7 @@
 """``verticil doctor``: what stands between this node and its work, check by check, and what to do about it.
 
-It reads configuration, certificates and the header of the table, opens a few connections and asks other nodes for their
-health. It sends nothing about any study, changes nothing, and never shows a value of a table.
+It reads configuration, certificates, the state and the header of the table, opens a few connections and asks other nodes for
+their health. It sends nothing about any study, makes and changes nothing, and never shows a value of a table.
 The exit code is that of the first check that failed (README); warnings alone are 0.
 """
 
@@ -11,7 +11,7 @@ import asyncio
 import dataclasses
 import os
 import tomllib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from verticil.party.config import PartyConfig
     from verticil.shared.config import Federation
     from verticil.shared.doctor.findings import Finding
+    from verticil.shared.evidence.chain import Verified
     from verticil.shared.identity.pki import Credentials
     from verticil.shared.membership.revocation import DenyList
 
@@ -37,7 +38,7 @@ def doctor(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="party.toml or miner.toml.")] = Path("party.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """Check name resolution, connection, certificates, clock, version, disk, data and proxy; say what to do. Sends no data."""
+    """Check certificates, state (database, audit log, secret), data, disk, connection, clock; say what to do. Changes nothing."""
     from verticil.shared.doctor.findings import exit_code
 
     findings = asyncio.run(_collect(config, show=form is Format.text))
@@ -118,7 +119,8 @@ async def _of_party(path: Path) -> AsyncIterator[Finding]:
         yield finding
     if config.peer is not None and config.federation.relays:
         yield _sealing(config)
-    yield _state(config)
+    for finding in _state(config):
+        yield finding
     for finding in _tables(config):
         yield finding
     yield check_disk(config.state_directory, reserve_bytes=_PARTY_RESERVE_BYTES)
@@ -161,7 +163,8 @@ async def _of_miner(path: Path) -> AsyncIterator[Finding]:
     for finding in check_private_files({"private key": config.key, "signing key": config.signing_key}):
         yield finding
     yield check_disk(config.state_directory, reserve_bytes=config.limits.disk_reserve_bytes)
-    yield _memory(config.state_directory)
+    for finding in _miner_state(config.state_directory):
+        yield finding
     if credentials is None:
         return
     if federation.relays:
@@ -189,16 +192,28 @@ async def _of_miner(path: Path) -> AsyncIterator[Finding]:
             yield finding
 
 
-def _memory(state: Path) -> Finding:
-    from verticil.miner.storage.memory import check_memory
+def _miner_state(state: Path) -> Iterator[Finding]:
+    from verticil.miner.storage.audit import MinerAudit
+    from verticil.miner.storage.inspection import inspect_catalogue
     from verticil.shared.doctor.findings import failed, ok
-    from verticil.shared.errors import VerticilError
 
     try:
-        check_memory(state)
+        version = inspect_catalogue(state)
+        of = f"whole, of version {version}, and" if version else "there is none yet, which is"
+        yield ok("catalogue", f"{of} not behind the audit log, nor behind the studies' folders")
     except VerticilError as error:
-        return failed("catalogue", error)
-    return ok("catalogue", "it is not behind the audit log, nor behind the studies' folders")
+        yield failed("catalogue", error)
+    yield _log(MinerAudit(state).verify)
+
+
+def _log(verify: Callable[[], Verified]) -> Finding:
+    from verticil.shared.doctor.findings import failed, ok
+
+    try:
+        found = verify()
+    except VerticilError as error:
+        return failed("audit log", error)
+    return ok("audit log", f"{found.n_lines} lines hold, head {found.head.hex()[:16]}")
 
 
 def _identity(
@@ -242,19 +257,33 @@ def _tables(config: PartyConfig) -> Iterator[Finding]:
             yield ok(check, f"readable, {len(names)} columns")
 
 
-def _state(config: PartyConfig) -> Finding:
+def _state(config: PartyConfig) -> Iterator[Finding]:
+    from verticil.party.control.database import FILE_NAME, SCHEMA_VERSION, version_of
+    from verticil.party.control.secret import read_secret
     from verticil.party.control.site import Site
+    from verticil.party.evidence.audit import AuditLog
     from verticil.party.office import told_older
     from verticil.shared.doctor.findings import failed, ok, warn
 
+    check = "database"
     try:
+        if 0 < (version := version_of(config.state_directory)) < SCHEMA_VERSION:
+            later = f"{FILE_NAME} is of version {version}: the next command or daemon brings it to {SCHEMA_VERSION}"
+            yield warn(check, later, "make a backup first with the version of verticil that wrote it")
+            return
         with Site.look(config) as site:
+            site.database.check()
+            yield ok(check, f"{FILE_NAME} is whole, of version {SCHEMA_VERSION}")
+            yield _log(AuditLog(site.database, config.state_directory).verify)
+            check = "site secret"
+            site.ledger.check_secret(read_secret(config.state_directory).value)
+            yield ok(check, "fits the ledger")
+            check = "state"
             if (older := told_older(config, site.state.heartbeat())) is not None:
                 raise older
-            return ok("state", f"{len(site.ledger.rows())} ledger rows, and all that the audit log tells is in them")
+            yield ok(check, f"{len(site.ledger.rows())} ledger rows, and all that the audit log tells is in them")
     except VerticilError as error:
-        known = error.code == "LEDGER_OLDER"
-        return failed("state", error) if known else warn("state", error.message, error.hint)
+        yield failed("state" if error.code == "LEDGER_OLDER" else check, error)
 
 
 def _sealing(config: PartyConfig) -> Finding:

@@ -19,7 +19,10 @@ def healthcheck(
     config: Annotated[Path, typer.Option(help="miner.toml or party.toml of the daemon.")],
     form: FormatOption = Format.text,
 ) -> None:
-    """Ask a daemon whether it serves: the miner over mutual TLS, a party by the heartbeat in its state. Exit 0 when it does."""
+    """Ask a daemon whether it serves: by what it says in its state folder; the miner over mutual TLS, too. Exit 0 when it does.
+
+    What keeps it from its work is named, with its exit code: a full disk, an older ledger, a certificate that has ended.
+    """
     try:
         document = tomllib.loads(config.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -37,8 +40,10 @@ async def _ask_miner(config: Path) -> str:
     from verticil.shared.identity.pki import load_credentials
     from verticil.shared.transport.calling.client import Connection
     from verticil.shared.transport.calling.remote import check_health
+    from verticil.shared.vitals import judge
 
     miner = load_miner(config)
+    judge(miner.state_directory)
     credentials = load_credentials(miner.certificate, miner.key, miner.federation)
     host, _, port = miner.listen.rpartition(":")
     address = "127.0.0.1" if host in {"0.0.0.0", "[::]", "::"} else host  # noqa: S104 - compared, not bound

@@ -6,11 +6,13 @@ Exit codes: 0 ok, 1 data and the unexpected, 2 command line and documents, 3 pol
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -37,11 +39,12 @@ from verticil.cli import (
     study_run,
 )
 from verticil.cli.output import Format, report, report_error
-from verticil.shared.disk import is_disk_full
-from verticil.shared.errors import DataFault, Misuse, VerticilError
+from verticil.shared.disk import is_disk_full, write_fault
+from verticil.shared.errors import Misuse, VerticilError
 
 __all__ = ["app", "main", "run"]
 
+_NOT_OURS: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _OPTIONAL: Final = {
     "pandas": "analyst",
     "scipy": "peer",
@@ -182,16 +185,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _last_resort(error: Exception, *, form: Format) -> int:
-    """Report a full disk that nobody expected, or a fault of ours: a stable code, and no text that could carry a value."""
+    """Report a disk that is full or read-only, or a fault of ours: a stable code, and no text that could carry a value."""
     if isinstance(error, ModuleNotFoundError) and (package := (error.name or "").partition(".")[0]) in _OPTIONAL:
         hint = f"pip install 'verticil[{_OPTIONAL[package]}]'"
         return report_error(
             Misuse("USAGE", f"this command needs {package}, which is not installed", hint=hint), form=form
         )
-    if isinstance(error, OSError) and is_disk_full(error):
+    if isinstance(error, OSError) and (is_disk_full(error) or error.errno in _NOT_OURS):
         where = error.filename if isinstance(error.filename, str) else "a file that was being written"
-        full = DataFault("DISK_FULL", f"{where}: no space left on the disk", hint="make room there and run it again")
-        return report_error(full, form=form)
+        return report_error(write_fault(error, Path(where), hint="make room there and run it again"), form=form)
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{type(error).__name__} at {frame.name}, line {frame.lineno} of {frame.filename.rsplit('/', 1)[-1]}"
     return report(

@@ -73,9 +73,10 @@ def run(
             sys.stdout.flush()
 
     run_until_stopped(
-        lambda stop: run_miner(
-            document, stop=stop, started=started, seed_derived=seed_derived, accept_older=accept_older
+        lambda stop, vitals: run_miner(
+            document, stop=stop, started=started, seed_derived=seed_derived, accept_older=accept_older, vitals=vitals
         ),
+        state=document.state_directory,
         with_parent=with_parent,
     )
     emit({"miner": document.name, "port": ports[0], "stopped": True}, form=form)

@@ -113,9 +113,10 @@ def run(
             sys.stdout.flush()
 
     run_until_stopped(
-        lambda stop: run_party(
-            document, started=started, seed_derived=seed_derived, accept_older=accept_older, stop=stop
+        lambda stop, vitals: run_party(
+            document, started=started, seed_derived=seed_derived, accept_older=accept_older, stop=stop, vitals=vitals
         ),
+        state=document.state_directory,
         with_parent=with_parent,
     )
     emit({"party": document.name, "stopped": True}, form=form)

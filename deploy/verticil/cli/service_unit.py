@@ -8,6 +8,8 @@ What is written and why:
   not tried again. A broken network is waited for by the node itself and never ends it.
 - ``MemoryDenyWriteExecute`` is off where numba is installed: it compiles kernels when they are first used, which takes memory
   that is written and then executed. Everything else works with it, so it is on where there is no numba.
+- ``Type=notify`` with ``WatchdogSec``: the unit has started when the node serves (`verticil.shared.vitals`); one that hangs, its
+  event loop, its threads or its disk, is killed and started again. Reading a large audit log back takes its time at the start.
 - ``TimeoutStopSec``: a node stops within a few seconds, and goes on where it was when it was killed.
 
 `tests/unit/test_service_unit.py` has the units checked by ``systemd-analyze verify`` where that is installed.
@@ -65,7 +67,10 @@ After=network-online.target
 Wants=network-online.target
 
 [Service]
-Type=exec
+Type=notify
+# It says every few seconds that it is not hanging; a full disk or an expired certificate is no reason to start it again.
+WatchdogSec=120
+TimeoutStartSec=300
 User={user}
 ExecStart={" ".join(_quoted(word) for word in command)}
 # Exit codes that a person must mend: documents 2, policy 3, approval 4, identity and version 5, a gate 6.

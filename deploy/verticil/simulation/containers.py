@@ -163,7 +163,7 @@ def _service(
     after: Mapping[str, str],
     program: Sequence[str] = (),
 ) -> str:
-    lines = [f"  {name}:", "    <<: *node", f"    image: {image(role)}"]
+    lines = [f"  {name}:", "    <<: *node", f"    image: {image(role)}", f"    mem_limit: {_MEMORY[role]}"]
     if program:
         lines.append(f"    entrypoint: [{', '.join(program)}]")
     lines += [
@@ -175,13 +175,14 @@ def _service(
         conditions = ", ".join(f"{other}: {{ condition: {condition} }}" for other, condition in after.items())
         lines.append(f"    depends_on: {{ {conditions} }}")
     if not program:
-        config = command[command.index("--config") + 1]
-        lines.append(f"    healthcheck: {{ test: [CMD, verticil, healthcheck, --config, {config}], {_PROBE} }}")
+        lines.append(f"    healthcheck: {{ test: [CMD, verticil-probe, /federation/{name}/state], {_PROBE} }}")
     return "\n".join(lines) + "\n"
 
 
 _PROBE: Final = "interval: 10s, timeout: 10s, retries: 3, start_period: 30s"
+_MEMORY: Final = {"party": "${PARTY_MEMORY:-2g}", "miner": "${MINER_MEMORY:-4g}"}
 _HEAD: Final = """# One study as containers, by `verticil study run --on compose`. The tables and all nodes' keys lie beside it.
+# A container that takes more memory than its limit is ended: PARTY_MEMORY and MINER_MEMORY in the environment raise it (16g).
 version: "3.8"
 
 x-node: &node
@@ -191,6 +192,8 @@ x-node: &node
   security_opt: ["no-new-privileges:true"]
   tmpfs: [/tmp]
   stop_grace_period: 30s
+  pids_limit: 1024
+  logging: {{ driver: json-file, options: {{ max-size: 10m, max-file: "5" }} }}
 
 services:
 """

@@ -20,6 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from cryptography import x509
+
 from verticil.miner.carried.desk import CarriedDesk
 from verticil.miner.carried.window import Window
 from verticil.miner.config import MinerConfig, load_miner
@@ -32,13 +34,15 @@ from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.evidence.keeping import expiry_notice, kept
 from verticil.shared.evidence.refusals import Refusals, RefusedLine
 from verticil.shared.identity.identity import Role
-from verticil.shared.identity.pki import CredentialSource, load_credentials, utc_now
+from verticil.shared.identity.pki import CredentialSource, check_validity, load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.current import FollowedCredentials
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
+from verticil.shared.transport.access import check_revoked
 from verticil.shared.transport.serving.binding import bind_control, bind_coordinator
 from verticil.shared.transport.serving.metrics import Metrics
 from verticil.shared.transport.serving.server import RpcServer
+from verticil.shared.vitals import Vitals, require_room
 
 __all__ = ["init_miner", "run_miner"]
 
@@ -82,6 +86,7 @@ async def run_miner(
     seed_derived: bool = False,
     accept_older: bool = False,
     grace_seconds: float = _GRACE_SECONDS,
+    vitals: Vitals | None = None,
 ) -> None:
     """Serve until `stop` is set.
 
@@ -92,6 +97,7 @@ async def run_miner(
         seed_derived: releases say that the parties' secrets come from a seed (the demo).
         accept_older: end what the catalogue has forgotten, in place of refusing.
         grace_seconds: what running calls get to end.
+        vitals: told when it serves, and how it is.
 
     Raises:
         Misuse: FILE_MISSING, CONFIG_INVALID (the port is taken).
@@ -166,6 +172,8 @@ async def run_miner(
                 ending.callback(metrics.serve(config.metrics).close)
             if started is not None:
                 started(port)
+            if vitals is not None:
+                vitals.serving(functools.partial(_health, config, followed, revocations, port))
             await stop.wait()
             _log.info("stopping")
         finally:
@@ -173,6 +181,16 @@ async def run_miner(
             window.cancel()
             await asyncio.wait({window})
             await server.stop(grace_seconds=grace_seconds)
+
+
+def _health(config: MinerConfig, credentials: CredentialSource, revocations: DenyList, port: int) -> str:
+    """How the miner is, in words; raises what keeps it from its work."""
+    require_room(config.state_directory, reserve_bytes=config.limits.disk_reserve_bytes)
+    now = credentials.current()
+    certificate = x509.load_pem_x509_certificate(now.chain_pem)
+    check_revoked(certificate.serial_number, now.identity, revocations)
+    check_validity(certificate, at=utc_now(), what=now.certificate.name)
+    return f"listening on port {port}"
 
 
 def _note(audit: MinerAudit, credentials: CredentialSource, node: MinerNode) -> None:

@@ -31,10 +31,9 @@ import logging
 import os
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 
 from verticil.party import office
-from verticil.party.config import PartyConfig, load_party, require_marked_authority
+from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.control.database import DaemonLock
 from verticil.party.control.site import Site
 from verticil.party.custody.backup import BETWEEN_PEERS, is_just_restored
@@ -64,8 +63,9 @@ from verticil.shared.transport.calling.client import Connection
 from verticil.shared.transport.calling.remote import GrpcCoordinator
 from verticil.shared.transport.coordinator import Coordinator
 from verticil.shared.transport.serving.metrics import Metrics
+from verticil.shared.vitals import Vitals, require_room
 
-__all__ = ["dial", "note_certificate", "probe", "run_party"]
+__all__ = ["dial", "note_certificate", "run_party"]
 
 _log = logging.getLogger(__name__)
 
@@ -104,6 +104,7 @@ async def run_party(
     accept_older: bool = False,
     stop: asyncio.Event,
     clock: Callable[[], dt.datetime] = utc_now,
+    vitals: Vitals | None = None,
 ) -> None:
     """Serve until `stop` is set.
 
@@ -117,6 +118,7 @@ async def run_party(
         accept_older: charge what the audit log, the miner or peers know and the ledger does not, in place of refusing to go on.
         stop: ends the daemon in good order.
         clock: UTC now.
+        vitals: told when it serves, and how it is.
 
     Raises:
         Misuse: CONFIG_INVALID, automatic approval under an ordinary CA, or there is neither a miner nor a ``[peer]`` table, or
@@ -166,6 +168,18 @@ async def run_party(
             clock=clock,
         )
         between = None
+
+        def health() -> str:
+            node.waiting.check()
+            require_room(config.state_directory)
+            return office.condition(config, site.state.heartbeat(), clock())
+
+        def listening(port: int | None) -> None:
+            if port is not None and started is not None:
+                started(port)
+            if vitals is not None:
+                vitals.serving(health)
+
         if peers is not None:
             work = Work(
                 node=node,
@@ -176,7 +190,7 @@ async def run_party(
                 simulation=simulation,
                 seed_derived=seed_derived,
             )
-            between = PeerNode(work, peers, started=started, accept_older=accept_older)
+            between = PeerNode(work, peers, started=listening, accept_older=accept_older)
 
         def write(line: RefusedLine, at: dt.datetime) -> None:
             site.audit.record(Event(what=What.REFUSED, who=line.who, detail=line.detail), at)
@@ -191,6 +205,8 @@ async def run_party(
                 metrics.read(functools.partial(party_gauges, site, followed))
                 ending.callback(metrics.serve(config.metrics).close)
             await ending.enter_async_context(kept(refusals, write=write, look=look, clock=clock))
+            if between is None:
+                listening(None)
             await PartyNode(node, coordinator_factory, peers=between, accept_older=accept_older).run(stop)
 
 
@@ -200,8 +216,3 @@ def note_certificate(site: Site, credentials: CredentialSource, at: dt.datetime)
     site.audit.note(What.CERTIFICATE, hashlib.sha256(now.chain_pem).digest(), at)
     if (notice := expiry_notice(now, at)) is not None:
         site.audit.note(What.CERTIFICATE_ENDS, notice.sha256, at, detail=notice.detail)
-
-
-def probe(path: Path) -> str:
-    """Whether the daemon of the party.toml at `path` lives; see `verticil.party.office.probe`."""
-    return office.probe(load_party(path))

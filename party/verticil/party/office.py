@@ -36,6 +36,7 @@ from verticil.shared.identity.pki import utc_now
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import sent_units
 from verticil.shared.study.states import State
+from verticil.shared.vitals import judge
 
 __all__ = [
     "Facts",
@@ -187,35 +188,43 @@ def status_of(site: Site, now: dt.datetime) -> Facts:
 
 
 def probe(config: PartyConfig, *, at: dt.datetime | None = None) -> str:
-    """Whether the daemon of this configuration lives, by its heartbeat.
+    """Whether the daemon of this configuration lives and works.
 
     Returns:
         A line for people.
 
     Raises:
+        VerticilError: what keeps it from its work, or ended it (`verticil.shared.vitals.judge`), and as `condition`.
         Refusal: LEDGER_OLDER.
-        PeerFault: CERTIFICATE_REVOKED, CERTIFICATE_INVALID (it has expired); NOT_READY, no heartbeat for a minute and a half.
-        DataFault: STATE_CORRUPT, SECRET_MISSING.
+        DataFault: STATE_CORRUPT, STATE_READ_ONLY.
     """
-    now = at if at is not None else utc_now()
-    with Site.open(config) as site:
+    with Site.look(config) as site:
         beat = site.state.heartbeat()
     if (older := told_older(config, beat)) is not None:
         raise older
+    condition(config, beat, at if at is not None else utc_now())
+    return judge(config.state_directory)
+
+
+def condition(config: PartyConfig, beat: Heartbeat | None, now: dt.datetime) -> str:
+    """How a daemon that lives is, in words.
+
+    Args:
+        config: party.toml.
+        beat: what it wrote into its database last.
+        now: UTC.
+
+    Raises:
+        PeerFault: CERTIFICATE_REVOKED, CERTIFICATE_INVALID (it has expired): no node lets it in.
+    """
     certificate = own_certificate(config, beat, now)
     if certificate is not None and certificate["warning"] == 0:  # no node lets it in, whether it runs or not
         words = str(certificate["words"])
         code = "CERTIFICATE_REVOKED" if "revoked" in words else "CERTIFICATE_INVALID"
         message = f"party '{config.name}': its certificate {words}"
         raise PeerFault(code, message, hint=f"have a new one signed: {certificate['command']}")
-    age = _seconds_since(beat, now)
-    if beat is None or age > _STALE_SECONDS:
-        last = "never" if beat is None else beat.at
-        raise PeerFault(
-            "NOT_READY", f"party '{config.name}': last heartbeat {last}", hint="start it: verticil party run"
-        )
-    link = linked_to(config) if beat.connected else f"not connected ({beat.problem or 'starting'})"
-    return f"heartbeat {age:.0f} s ago, {link}"
+    problem = "starting" if beat is None else beat.problem or "starting"
+    return linked_to(config) if beat is not None and beat.connected else f"not connected ({problem})"
 
 
 def told_older(config: PartyConfig, beat: Heartbeat | None) -> Refusal | None:

@@ -14,7 +14,9 @@ _FIRST_SECONDS: Final = 0.5
 _LONGEST_SECONDS: Final = 20.0
 """With the ten seconds that a greeting may take, a party is back within half a minute of the network's return."""
 
-ENDS_THE_DAEMON: Final = frozenset({"CONFIG_INVALID", "LEDGER_OLDER", "STATE_CORRUPT", "SECRET_MISSING"})
+ENDS_THE_DAEMON: Final = frozenset(
+    {"CONFIG_INVALID", "LEDGER_OLDER", "STATE_CORRUPT", "STATE_READ_ONLY", "SECRET_MISSING"}
+)
 """Of this machine: no retry mends these; a person here must. The party's own certificate that has expired is the other one."""
 OTHERS_MEND: Final = frozenset(
     {"CERTIFICATE_INVALID", "CERTIFICATE_REVOKED", "IDENTITY_REFUSED", "TLS_REFUSED", "VERSION_UNSUPPORTED"}

@@ -27,11 +27,15 @@ __all__ = [
     "files_exhausted",
     "is_database_full",
     "is_disk_full",
+    "looking_uri",
+    "read_only_fault",
     "replace_file",
+    "unwritable",
     "write_fault",
 ]
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NOT_OURS: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _NO_MORE_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -52,6 +56,44 @@ def files_exhausted(error: OSError, path: Path) -> DataFault | None:
         f"{path}: cannot be opened ({error.strerror})",
         hint="it is tried again; raise the limit of open files (LimitNOFILE, ulimit -n) if it comes back",
     )
+
+
+def unwritable(error: OSError | sqlite3.Error, path: Path) -> DataFault | None:
+    """The error for a file of a node's state that cannot be written to; None when that is not what was said.
+
+    In a folder that is read-only SQLite cannot make the files that it needs beside a database, and calls that SQLITE_CANTOPEN.
+    Nothing is damaged then, and nobody must restore a backup.
+
+    Args:
+        error: what the operating system or SQLite said.
+        path: the file.
+    """
+    if isinstance(error, OSError):
+        refused = error.errno in _NOT_OURS
+    else:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+        said = code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR}
+        refused = said and not (os.access(path.parent, os.W_OK | os.X_OK) and os.access(path, os.W_OK))
+    return read_only_fault(path) if refused else None
+
+
+def read_only_fault(path: Path) -> DataFault:
+    """The error for a state folder, or a file in it, that cannot be written to."""
+    return DataFault(
+        "STATE_READ_ONLY",
+        f"{path}: cannot be written to (a read-only file system, or another user's)",
+        hint="nothing in it is damaged: have it mounted for writing, or give it to the user that runs the node",
+    )
+
+
+def looking_uri(path: Path) -> str:
+    """The URI by which an SQLite database is opened to look at it, without making a file beside it or writing to one.
+
+    A database at rest, which nobody has open and whose write-ahead log is empty, is read as it is, in a read-only folder, too.
+    """
+    log, shared = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
+    at_rest = not shared.exists() and not (log.exists() and log.stat().st_size)
+    return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if at_rest else ''}"
 
 
 def is_database_full(error: sqlite3.Error) -> bool:

@@ -125,6 +125,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "FILES_EXHAUSTED": ("DataFault", 1),
     "STATE_LOCKED": ("DataFault", 1),
     "STATE_CORRUPT": ("DataFault", 1),
+    "STATE_READ_ONLY": ("DataFault", 1),
     "CATALOGUE_OLDER": ("DataFault", 1),
     "SECRET_MISSING": ("DataFault", 1),
     "LEARNING_FAILED": ("DataFault", 1),

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from verticil.shared.disk import is_disk_full, replace_file
+from verticil.shared.disk import is_disk_full, replace_file, unwritable
 from verticil.shared.errors import DataFault
 from verticil.shared.evidence.chain import DAEMON, ChainedLog, Head, Verified
 
@@ -160,5 +160,7 @@ class _FileAnchor:
 def _fault(error: OSError, path: Path) -> DataFault:
     if is_disk_full(error):
         return DataFault("DISK_FULL", f"{path}: no space left on the miner's disk", hint="make room there")
+    if (refused := unwritable(error, path)) is not None:
+        return refused
     problem = f"{path}: cannot be used ({error.strerror})"
     return DataFault("STATE_CORRUPT", problem, hint="check the folder's owner and permissions")

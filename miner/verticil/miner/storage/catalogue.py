@@ -183,6 +183,14 @@ class Catalogue:
             version = SCHEMA_VERSION
         return version
 
+    @classmethod
+    def tables(cls) -> frozenset[str]:
+        """The names of all tables of this version."""
+        with contextlib.closing(cls(Path(":memory:"))) as empty:
+            return frozenset(
+                row["name"] for row in empty._connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+            )
+
     def close(self) -> None:
         """Close the file."""
         with self._lock:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from verticil.miner.storage.audit import Known, MinerAudit
 from verticil.miner.storage.store import Store
+from verticil.shared.disk import looking_uri
 from verticil.shared.errors import DataFault
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _catalogue(path: Path) -> tuple[Known | None, frozenset[bytes]]:
     if not path.exists() or not path.stat().st_size:
         return None, frozenset()
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)) as opened:
+        with contextlib.closing(sqlite3.connect(looking_uri(path), uri=True, timeout=10)) as opened:
             (version,) = opened.execute("PRAGMA user_version").fetchone()
             if not version:
                 return None, frozenset()

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.disk import is_database_full, is_disk_full
+from verticil.shared.disk import is_database_full, is_disk_full, unwritable
 from verticil.shared.durable import remove, remove_tree, rename, sync_directory, sync_file
 from verticil.shared.errors import DataFault, PeerFault
 
@@ -225,17 +225,23 @@ class Store:
         self._reserve = disk_reserve_bytes
         self._free_bytes = free_bytes or _free_bytes
         self._lock: int | None = None
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (root / "studies").mkdir(mode=0o700, exist_ok=True)
+        try:
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (root / "studies").mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise unwritable(error, root) or error from None
         sync_directory(root)
 
     def lock(self) -> None:
         """Hold the state directory for this process, until `unlock` or its end.
 
         Raises:
-            DataFault: STATE_LOCKED, another process holds it.
+            DataFault: STATE_LOCKED, another process holds it; STATE_READ_ONLY.
         """
-        descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise unwritable(error, self.root) or error from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

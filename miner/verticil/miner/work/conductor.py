@@ -125,13 +125,18 @@ class Conductor:
         try:
             await asyncio.to_thread(self._keep)
             waiting = await asyncio.to_thread(self._session.catalogue.unsettled)
+        except VerticilError as error:
+            _log.warning("%s; looking again", error)
+            return
         except Exception:  # noqa: BLE001 (what cannot be read now may be readable at the next look)
             _log.exception("the catalogue cannot be read")
             return
         for digest in waiting:
             try:
                 await work(digest)
-            except Exception:  # noqa: BLE001 (such as a full disk, on which not even a failure can be recorded)
+            except VerticilError as error:  # such as a full disk, on which not even a failure can be recorded
+                _log.warning("study %s: %s; looking again", digest.hex(), error)
+            except Exception:  # noqa: BLE001 (one study must not stop the others)
                 _log.exception("study %s: cannot be worked with", digest.hex())
 
     async def _clean(self, digest: bytes) -> None:

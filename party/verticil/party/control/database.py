@@ -17,11 +17,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from verticil.shared.disk import files_exhausted, is_database_full, is_disk_full
+from verticil.shared.disk import files_exhausted, is_database_full, is_disk_full, looking_uri, unwritable
 from verticil.shared.durable import commit
 from verticil.shared.errors import DataFault
 
-__all__ = ["FILE_NAME", "SCHEMA_VERSION", "Cell", "DaemonLock", "Database", "Row", "disk_fault", "holds_nothing"]
+__all__ = [
+    "FILE_NAME",
+    "SCHEMA_VERSION",
+    "Cell",
+    "DaemonLock",
+    "Database",
+    "Row",
+    "disk_fault",
+    "holds_nothing",
+    "version_of",
+]
 
 FILE_NAME: Final = "party.sqlite"
 SCHEMA_VERSION: Final = 5
@@ -222,10 +232,10 @@ class Database:
         directory: the state directory.
         create: make the file when it is absent (`party init`); else that is an error.
         read_only: only look. SQLite then refuses to write, a transaction is one consistent view, and a database of an older
-            version is an error. It may leave its own empty side files (``-wal``, ``-shm``); the database's bytes stay.
+            version is an error. Nothing is made beside it (`verticil.shared.disk.looking_uri`).
 
     Raises:
-        DataFault: STATE_CORRUPT (absent, not ours, of a newer version), DISK_FULL.
+        DataFault: STATE_CORRUPT (absent, not ours, of a newer version), STATE_READ_ONLY, DISK_FULL.
     """
 
     def __init__(self, directory: Path, *, create: bool = False, read_only: bool = False) -> None:
@@ -242,7 +252,7 @@ class Database:
         self._undo: list[Callable[[], None]] = []
         with _mapped(self.path):
             self._connection = sqlite3.connect(
-                f"{self.path.absolute().as_uri()}?mode=ro" if read_only else self.path,
+                looking_uri(self.path) if read_only else self.path,
                 uri=read_only,
                 isolation_level=None,
                 check_same_thread=False,
@@ -259,7 +269,10 @@ class Database:
         self._seen = self._data_version()
 
     def _open(self) -> None:
-        os.chmod(self.path, 0o600)
+        try:
+            os.chmod(self.path, 0o600)
+        except OSError as error:
+            raise disk_fault(error, self.path) from None
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
             self._connection.execute(f"PRAGMA {pragma}").fetchall()
         with self.transaction():
@@ -292,6 +305,23 @@ class Database:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def check(self) -> None:
+        """Check the whole file, and that every table of this version is there. Only reads.
+
+        Raises:
+            DataFault: STATE_CORRUPT.
+        """
+        (row,) = self.rows("PRAGMA integrity_check(1)")
+        with contextlib.closing(sqlite3.connect(":memory:")) as fresh:
+            fresh.executescript("".join(_STEPS))
+            expected = fresh.execute("SELECT type, name FROM sqlite_schema").fetchall()
+        absent = sorted({*expected} - {*self.rows("SELECT type, name FROM sqlite_schema")})
+        if row != ("ok",) or absent:
+            problem = f"without {' '.join(absent[0])}" if absent else "its pages or indices are damaged"
+            raise DataFault(
+                "STATE_CORRUPT", f"{self.path}: {problem}", hint="restore your backup of the state directory"
+            )
 
     def close(self) -> None:
         """Close the connection."""
@@ -361,17 +391,22 @@ def holds_nothing(directory: Path) -> bool:
     """Whether the state database is missing, of zero length, or without tables: lost, or its making was broken off.
 
     Raises:
-        DataFault: STATE_CORRUPT, it cannot be read.
+        DataFault: STATE_CORRUPT, STATE_READ_ONLY: it cannot be read.
     """
+    return version_of(directory) == 0
+
+
+def version_of(directory: Path) -> int:
+    """Of the state database's schema; 0 as in `holds_nothing`, which raises the same."""
     path = directory / FILE_NAME
-    if not path.exists() or not path.stat().st_size:
-        return True
-    with (
-        _mapped(path),
-        contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10.0)) as opened,
-    ):
+    try:
+        if not path.exists() or not path.stat().st_size:
+            return 0
+    except OSError as error:
+        raise disk_fault(error, path) from None
+    with _mapped(path), contextlib.closing(sqlite3.connect(looking_uri(path), uri=True, timeout=10.0)) as opened:
         (version,) = opened.execute("PRAGMA user_version").fetchone()
-    return bool(version == 0)
+    return int(version)
 
 
 class DaemonLock:
@@ -407,6 +442,8 @@ def disk_fault(error: OSError, path: Path) -> DataFault:
         return _disk_full(path)
     if (exhausted := files_exhausted(error, path)) is not None:
         return exhausted
+    if (refused := unwritable(error, path)) is not None:
+        return refused
     problem = f"{path}: cannot be written ({error.strerror})"
     return DataFault("STATE_CORRUPT", problem, hint="check the folder's owner and permissions")
 
@@ -426,6 +463,8 @@ def _mapped(path: Path) -> Generator[None]:
             raise _disk_full(path) from None
         if code in _BUSY:
             raise DataFault("STATE_LOCKED", f"{path}: another process holds the database", hint="try again") from None
+        if (refused := unwritable(error, path)) is not None:
+            raise refused from None
         if code in _UNUSABLE:
             problem = f"{path}: cannot be used ({getattr(error, 'sqlite_errorname', 'damaged')})"
             raise DataFault("STATE_CORRUPT", problem, hint="restore your backup of the state directory") from None

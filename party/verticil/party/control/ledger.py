@@ -36,8 +36,9 @@ from verticil.party.control.budget import NOTHING, SHARED, Budget, Charge, Value
 from verticil.party.control.database import Database
 from verticil.party.control.policy import Policy, check_shared, finite_total
 from verticil.party.control.releases import Assessment, LedgerRow, Release
+from verticil.party.control.secret import secret_id
 from verticil.shared.channels.privacy import EPSILON_TOLERANCE
-from verticil.shared.errors import Refusal
+from verticil.shared.errors import DataFault, Refusal
 
 __all__ = ["Ledger"]
 
@@ -76,6 +77,20 @@ class Ledger:
         return tuple(
             cast("str", name) for (name,) in self._database.rows("SELECT DISTINCT dataset FROM ledger ORDER BY dataset")
         )
+
+    def check_secret(self, site_secret: bytes) -> None:
+        """Check that a site secret is the one that the last row was made with.
+
+        Raises:
+            DataFault: SECRET_MISSING, it is another.
+        """
+        last = self._database.rows("SELECT secret_id FROM ledger WHERE secret_id <> x'' ORDER BY number DESC LIMIT 1")
+        if last and last[0][0] != secret_id(site_secret):
+            raise DataFault(
+                "SECRET_MISSING",
+                "the site secret is not the one that the ledger's last row was made with",
+                hint="restore it from your backup: with this one all noise is drawn anew, and charged again",
+            )
 
     def rows(self) -> tuple[LedgerRow, ...]:
         """The whole ledger in order."""

@@ -8,6 +8,7 @@ each of them can be repeated. The ledger stands apart (`verticil.party.control.l
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,8 @@ from verticil.shared.study.names import Named, ambiguous, fits
 from verticil.shared.study.states import State, is_final
 
 __all__ = ["WAITS", "WAITS_AGAIN", "Artifact", "Heartbeat", "PartyState", "StudyRecord", "Task", "stamp"]
+
+_log = logging.getLogger(__name__)
 
 WAITS: Final = "waiting for approval"
 WAITS_AGAIN: Final = f"{WAITS} again"
@@ -270,12 +273,15 @@ class PartyState:
         return found[0]
 
     def show(self, digest: bytes, stage: str, percent: int = 0, *, at: datetime) -> None:
-        """Set what `status` shows, from now on; nothing is written when it shows that already, or why it is so."""
-        self._database.write(
+        """Set what `status` shows, from now on, and log it; nothing is written when it shows that already, or why it is so."""
+        was = self._database.rows("SELECT stage FROM study WHERE digest = ?", (digest,))
+        changed = self._database.write(
             "UPDATE study SET stage = ?, percent = ?, stage_at = CASE WHEN stage = ? AND stage_at <> '' THEN stage_at ELSE ? END"
             " WHERE digest = ? AND (stage, percent) IS NOT (?, ?) AND NOT (? = ? AND stage LIKE ?)",
             (stage, percent, stage, stamp(at), digest, stage, percent, stage, WAITS, f"{WAITS_AGAIN}%"),
         )
+        if changed and was != [(stage,)]:
+            _log.info("%s", stage)
 
     # ---- between peers: this party itself says where the study stands
 

@@ -45,6 +45,7 @@ from verticil.shared.durable import rename, sync_directory, sync_file
 from verticil.shared.errors import GateFailed, Misuse
 from verticil.shared.identity.pki import key_files, utc_now
 from verticil.shared.membership.revocation import FILE_NAME as DENY_LIST
+from verticil.shared.vitals import FILE_NAME as HEALTH
 
 __all__ = ["BETWEEN_PEERS", "backup", "is_just_restored", "restore"]
 
@@ -58,7 +59,7 @@ BETWEEN_PEERS: Final = (
 Facts = dict[str, object]
 
 _MADE_AGAIN: Final = frozenset({"spool", "cache", "review"})
-_OF_THE_PROCESS: Final = (f"{DATABASE}-wal", f"{DATABASE}-shm", "party.lock")
+_OF_THE_PROCESS: Final = (f"{DATABASE}-wal", f"{DATABASE}-shm", "party.lock", HEALTH)
 _BLOCK: Final = 1 << 20
 _OUTSIDE: Final = "outside"
 

@@ -19,6 +19,7 @@ events, and refused calls are bounded by their own rule (`verticil.shared.eviden
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Final, Protocol, cast
 
 from verticil.party.control.database import Database, disk_fault
+from verticil.shared import logs
 from verticil.shared.evidence.chain import DAEMON, ChainedLog, Head, Verified
 
 __all__ = ["DAEMON", "FILE_NAME", "Audit", "AuditLog", "Event", "What"]
@@ -68,6 +70,17 @@ class What(StrEnum):
     CARRIED_OUT = "carried-out"
     CARRIED_IN = "carried-in"
     FORGOTTEN = "forgotten"
+
+
+_STEPS: Final = frozenset(
+    {
+        *(What.APPROVAL, What.DENIAL, What.COUNTERSIGNATURE, What.ALIGNMENT, What.RANDOMIZED, What.SEND, What.SHARED),
+        *(What.RECEIPT, What.REVOCATION, What.DELETION),
+    }
+)
+"""Of a study, and told in the daemon's log besides."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +133,16 @@ class Event:
             "detail": self.detail,
         }
         return {key: value for key, value in said.items() if value not in (None, "", [])}
+
+    def __str__(self) -> str:
+        """What the daemon's log says of it.
+
+        >>> str(Event(what=What.SEND, who=DAEMON, columns=("age", "sex"), recipient="miner", size=1200))
+        'send: age, sex; to miner; 1,200 bytes'
+        """
+        said = [", ".join(self.columns), f"by {self.who}" if self.who != DAEMON else ""]
+        said += [f"to {self.recipient}" if self.recipient else "", "" if self.size is None else f"{self.size:,} bytes"]
+        return f"{self.what}: {'; '.join(part for part in said if part) or 'done'}"
 
 
 def _finite(value: float | None) -> float | str | None:
@@ -206,6 +229,9 @@ class AuditLog:
         with self._database.transaction():
             begin = self._log.append(event.to_json(), at)
             self._database.undo_with(lambda: os.truncate(self.path, begin))
+        if event.what in _STEPS:
+            with logs.fields(study=event.study.hex()[:12]):
+                _log.info("%s", event)
 
     def refuse(self, event: Event, at: dt.datetime) -> bool:
         """See `Audit.refuse`."""

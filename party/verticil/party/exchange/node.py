@@ -13,6 +13,7 @@ from verticil.party.exchange.spool import Spool
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
+from verticil.shared.vitals import Waiting
 
 __all__ = ["Node"]
 
@@ -29,6 +30,7 @@ class Node:
         authority: certificate of the federation's CA, PEM.
         clock: UTC now.
         heavy: held during CPU work, so that studies take turns.
+        waiting: what waits for room on this disk.
     """
 
     site: Site
@@ -38,6 +40,7 @@ class Node:
     authority: bytes
     clock: Callable[[], dt.datetime]
     heavy: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: Waiting = field(default_factory=Waiting)
 
     def fail(self, digest: bytes, error: VerticilError) -> None:
         """This party cannot go on with a study; the first failure stays. Blocks."""

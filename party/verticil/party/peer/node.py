@@ -43,7 +43,7 @@ class PeerNode:
     Args:
         work: what all studies share.
         network: how peers reach this party.
-        started: told the port, when there is one.
+        started: told when peers are served: the port, where there is one.
         accept_older: charge first what the peers sign that they have of this party.
         backoff: waits between looks at a study; made anew for each.
     """
@@ -53,7 +53,7 @@ class PeerNode:
         work: Work,
         network: PeerNetwork,
         *,
-        started: Callable[[int], None] | None = None,
+        started: Callable[[int | None], None] | None = None,
         accept_older: bool = False,
         backoff: Callable[[], Backoff] = lambda: Backoff(
             first_seconds=FIRST_WAIT_SECONDS, growth=WAIT_GROWTH, longest_seconds=LONGEST_WAIT_SECONDS
@@ -85,7 +85,7 @@ class PeerNode:
         failure: list[VerticilError] = []
         try:
             async with self._network.serve(service) as port, asyncio.TaskGroup() as group:
-                if port is not None and self._started is not None:
+                if self._started is not None:
                     self._started(port)
                 if self._accept_older:
                     others = await self._charged(
@@ -162,7 +162,9 @@ class PeerNode:
             wake.clear()
             try:
                 outcome = await study.step()
+                self._work.node.waiting.note(digest, None)
             except VerticilError as error:
+                self._work.node.waiting.note(digest, error)
                 outcome = await self._went_wrong(digest, error)
             except Exception as error:  # noqa: BLE001 (one study's fault must not stop the others; the text may hold data)
                 fault = without_text(error, method="study")

@@ -310,8 +310,11 @@ class PartyNode:
         self._problem = problem
         own = os.getpid() if pid is None else pid
         heartbeat = Heartbeat(pid=own, at=stamp(self._node.clock()), connected=connected, problem=problem)
-        with contextlib.suppress(VerticilError):  # a full disk shows up where it matters
+        try:
             await asyncio.to_thread(self._state.beat, heartbeat)
+            self._node.waiting.note("heartbeat", None)
+        except VerticilError as error:
+            self._node.waiting.note("heartbeat", error)
 
 
 async def _until(stop: asyncio.Event) -> None:

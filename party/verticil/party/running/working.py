@@ -79,7 +79,9 @@ class Working:
                 try:
                     while await delivery.step(coordinator):
                         backoff.reset()
+                    self._node.waiting.note(digest, None)
                 except VerticilError as error:
+                    self._node.waiting.note(digest, error)
                     if await self._try_again(error, digest):
                         await _either(wake, backoff.next_seconds())
                         wake.set()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from verticil.shared.disk import read_only_fault
 from verticil.shared.doctor.findings import Finding, failed, ok, warn
 from verticil.shared.errors import DataFault, Misuse, PeerFault, VerticilError
 from verticil.shared.identity.pki import Credentials
@@ -93,15 +94,11 @@ def check_disk(
         reserve_bytes: what must stay free.
         free_bytes: free space on the disk of a path.
     """
-    if not directory.is_dir() or not os.access(directory, os.W_OK | os.X_OK):
-        return failed(
-            "disk",
-            Misuse(
-                "FILE_MISSING",
-                f"state directory {directory}: missing, or not writable by this user",
-                hint="check state_directory in the configuration",
-            ),
-        )
+    if not directory.is_dir():
+        problem, hint = f"state directory {directory}: missing", "check state_directory in the configuration"
+        return failed("disk", Misuse("FILE_MISSING", problem, hint=hint))
+    if not os.access(directory, os.W_OK | os.X_OK):
+        return failed("disk", read_only_fault(directory))
     free = free_bytes(directory)
     text = f"{free / 2**30:.1f} GiB free in {directory}"
     if free < reserve_bytes:

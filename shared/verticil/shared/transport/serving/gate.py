@@ -156,7 +156,13 @@ class Gate:
     def note(self, method: str, caller: Caller, error: VerticilError) -> None:
         """Log an answer that is an error; asking too early is part of the protocol, and no news."""
         refused = error.code in NOT_LET_IN
-        level = logging.WARNING if refused else logging.DEBUG if error.code == "NOT_READY" else logging.INFO
+        level = (
+            logging.WARNING
+            if refused or error.code == "DISK_FULL"
+            else logging.DEBUG
+            if error.code == "NOT_READY"
+            else logging.INFO
+        )
         _log.log(level, "%s by %s: %s", method, caller, error)
         if refused and self._on_refusal is not None:
             known = caller.identity is not None
