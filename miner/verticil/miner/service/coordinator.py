@@ -165,6 +165,7 @@ class Coordinator:
             pseudonyms_complete=party in linked_parties(record, self._session.current(record)),
             alignment_confirmed=party in record.confirmed,
             units_received=[unit for unit in units if unit in record.columns],
+            units_damaged=[unit for unit in units if unit in record.damaged],
             review_manifest_sha256=record.review_manifest if state is State.REVIEW else b"",
             submitter=record.submitter,
         )

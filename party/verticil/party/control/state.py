@@ -400,7 +400,7 @@ class PartyState:
         return tuple(cast("bytes", sha256) for (sha256,) in rows)
 
     def reconcile(self, digest: bytes, units_received: Sequence[int]) -> None:
-        """Forget receipts of units that the miner, on a new connection, says it does not have."""
+        """Forget receipts of units that the miner, on a new connection, says it does not have, or to have damaged."""
         kept = ", ".join(str(unit) for unit in units_received)
         self._database.write(
             f"UPDATE artifact SET receipt = NULL WHERE digest = ? AND NOT cleared AND unit NOT IN ({kept})",  # noqa: S608 (whole numbers)

@@ -317,7 +317,9 @@ class Delivery:
         there = set(record.task.units_received) | {unit for unit, item in spooled.items() if item.receipt is not None}
         there |= self._on_its_way
         item = next(item for unit, item in spooled.items() if unit not in there)
-        if not await asyncio.to_thread(self._node.spool.holds, item.sha256):
+        if await asyncio.to_thread(site.ledger.sent, record.digest, item.unit, RECIPIENT, item.sha256):
+            await self._make_again(coordinator, record)  # what was sent once is sent again as it was, or not at all
+        elif not await asyncio.to_thread(self._node.spool.holds, item.sha256):
             await asyncio.to_thread(site.state.forget_artifact, record.digest, item.unit)
             return  # it is randomized again: the same bytes
         await self._uploaded(coordinator, len(there), len(spooled), 0)
