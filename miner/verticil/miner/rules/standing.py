@@ -14,7 +14,7 @@ from verticil.miner.storage.records import Failure, StudyRecord
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
 
-__all__ = ["deadline", "deadline_passed", "missing", "overdue", "reported", "reporting_party"]
+__all__ = ["APPROVAL", "deadline", "deadline_passed", "missing", "overdue", "reported", "reporting_party"]
 
 APPROVAL: Final = "approval"
 DENIAL: Final = "denial"

@@ -232,13 +232,7 @@ class Coordinator:
             raise PeerFault(
                 "MESSAGE_INVALID", f"progress: expected one of {', '.join(_STAGES)} and a percent of 0 to 100"
             )
-        told = Progress(
-            stage=progress.stage,
-            percent=progress.percent,
-            approvers=progress.approvers,
-            approvers_needed=progress.approvers_needed,
-        )
-        self._presence.set_progress(digest, party, told)
+        self._presence.set_progress(digest, party, Progress.of(progress))
 
     async def PutPseudonyms(
         self, identity: Identity, requests: AsyncIterator[coordinator_pb2.PutPseudonymsRequest]

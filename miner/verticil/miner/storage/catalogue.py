@@ -2,7 +2,8 @@
 
 Promises: a method that returns has its fact on the disk (WAL, ``synchronous=FULL``); each method is one transaction; repeating
 one is harmless and changes no version; a version only grows. Facts are added and never rewritten, but for offsets, for what
-an upload that starts afresh replaces, and for a column that was found damaged: its receipt stays, the digest of its file goes. It stores no state, no file contents but documents and signatures, no data value. `scores`
+an upload that starts afresh replaces, and for a column that was found damaged: its receipt stays, the digest of its file goes.
+It stores no state, no file contents but documents and signatures, no data value. `scores`
 has what Model I needs besides, `linkage_table` what linkage without pseudonyms needs.
 
 All methods block; callers on an event loop use ``asyncio.to_thread``. One connection, one lock: SQLite has one writer anyway.
@@ -445,7 +446,7 @@ class Catalogue:
     # -- columns -------------------------------------------------------------------------------------------------------------
 
     def add_column(self, study: bytes, column: StoredColumn) -> None:
-        """Record a stored column and its receipt, and forget its upload; the first one stays, and one that was damaged is whole."""
+        """Record a stored column and its receipt, and forget its upload; the first one stays, one that was damaged is whole."""
         with self._transaction() as connection:
             changed = connection.execute(
                 "UPDATE stored_column SET column_sha256 = ? WHERE study = ? AND unit = ? AND column_sha256 = x''",
