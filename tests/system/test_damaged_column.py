@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
+import urllib.request
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from verticil.shared.config import load_federation
 from verticil.shared.release.verification import verify_release
 from verticil.simulation.provision import set_endpoint
 from verticil.wire.v1 import common_pb2
 
+MONITORING = Path(__file__).resolve().parents[2] / "deploy" / "monitoring"
 RATE = 300  # bytes per second of the insurer towards the miner: its confirmation and its columns take seconds
 
 
@@ -21,10 +27,38 @@ def rows(database: Path, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query).fetchall()
 
 
+def page(log: Path) -> str:
+    (port,) = re.findall(r"metrics on 127\.0\.0\.1, port (\d+)", log.read_text())
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def assert_monitored(pages: str) -> None:
+    """What the dashboard and the rules read is what nodes export, and all of that is read."""
+    board = json.loads((MONITORING / "verticil-dashboard.json").read_text())
+    rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
+    read = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    read += [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    used = {name for text in read for name in re.findall(r"verticil_[a-z_]+", text)}
+    exported = set(re.findall(r"^# TYPE (verticil_\w+)", pages, re.MULTILINE))
+    bare = {re.sub(r"_(bucket|count|sum)$", "", name) for name in used}
+    assert bare <= exported
+    assert {name for name in exported if not name.endswith("_created")} <= bare
+    labels = {
+        name: set(re.findall(r'(\w+)="', text))
+        for name, text in re.findall(r"^(verticil_\w+)\{(.*)\}", pages, re.MULTILINE)
+    }
+    for text in read:
+        for name, matched in re.findall(r"(verticil_[a-z_]+)\{(.*?)\}", text):
+            assert set(re.findall(r"(\w+)=", matched)) <= labels[name]
+
+
 def test_a_column_damaged_at_the_miner_is_sent_again_free_of_charge_and_the_study_is_published(
     make_nodes: Callable[..., Any], slow_proxy: type
 ) -> None:
     nodes = make_nodes("damaged")
+    for config in (nodes.made.miner / "miner.toml", *(home / "party.toml" for home in nodes.made.parties.values())):
+        config.write_text(config.read_text() + '\n[metrics]\nlisten = "127.0.0.1:0"\n')
     port, made = nodes.start_miner(), nodes.made
     with slow_proxy(port) as proxy:
         nodes.point_to(port)
@@ -44,6 +78,10 @@ def test_a_column_damaged_at_the_miner_is_sent_again_free_of_charge_and_the_stud
         column.write_bytes(bytes([column.read_bytes()[0] ^ 1]) + column.read_bytes()[1:])
         proxy.bytes_per_second = 0
         nodes.publish(digest)
+    pages = {name: page(made.root / f"{name}.log") for name in ("miner", *made.parties)}
+    assert 'verticil_sends{kind="again"} 1.0' in pages["clinic"]
+    assert "verticil_learning_retries 1.0" in pages["miner"]
+    assert_monitored("".join(pages.values()))
     releases = [
         verify_release(path, ca_certificate=made.ca_certificate.read_bytes()) for path in state.rglob("release")
     ]

@@ -220,7 +220,7 @@ class Control:
                 left_out=gone.get(party, ""),
                 approval_void="" if party in record.approvals else record.void_approvals.get(party, ""),
             )
-            if missing.get(party) == APPROVAL and progress.objections is not None:
+            if state is State.AWAITING_APPROVAL and missing.get(party) == APPROVAL and progress.objections is not None:
                 items = [common_pb2.ErrorDetail(code=code, message=text) for code, text in progress.objections]
                 told.objections.CopyFrom(common_pb2.Objections(items=items))
             if record.failure is not None and party == culprit:
