@@ -107,7 +107,7 @@ def test_a_changed_or_foreign_document_of_limits_is_refused(
     document = json.loads(path.read_text())
     said = document["statement"]
     for change, code in (
-        ({"statement": said | {"party": "insurer"}}, "MESSAGE_INVALID"),
+        ({"statement": said | {"party": "insurer"}}, "IDENTITY_REFUSED"),
         ({"statement": said | {"limits": said["limits"] | {"max_categories": 50}}}, "MESSAGE_INVALID"),
         ({"signature": "00" * 64}, "MESSAGE_INVALID"),
         ({"statement": {"kind": "verticil/limits/v1"}}, "CONFIG_INVALID"),
