@@ -1069,20 +1069,59 @@ async def test_a_learning_process_that_dies_is_tried_again_thrice(
         assert task.failure.code == ("" if end is State.PUBLISHED else "LEARNING_FAILED")
 
 
-async def test_a_changed_column_on_disk_fails_the_study(federation: Federation) -> None:
+def flip(column: Path) -> None:
+    data = bytearray(column.read_bytes())
+    data[7] ^= 1
+    column.write_bytes(data)
+
+
+DAMAGE: dict[str, Callable[[Path], None]] = {"a flipped bit": flip, "a lost file": Path.unlink}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_column_that_is_damaged_on_disk_is_asked_for_again(federation: Federation, damage: str) -> None:
+    study = make_study()
+    async with federation.node:
+        digest = await federation.to_upload(study)
+        units = [(party, unit) for party in federation.parties for unit in study.units_of(party.name)]
+        receipts = [await party.upload(digest, unit) for party, unit in units[:-1]]
+        files = federation.node.store.study(digest)
+        DAMAGE[damage](files.column(0, 1))
+        flip(files.column(3, 1))
+        await units[-1][0].upload(digest, units[-1][1])
+        north, south = federation.party("north"), federation.party("south")
+        task = await north.until(digest, lambda task: bool(task.units_damaged))
+        assert (task.state, list(task.units_received), list(task.units_damaged)) == (State.UPLOADING, [1], [0])
+        waiting = {party.party: party.waiting_for for party in (await federation.summary(digest)).parties}
+        assert waiting == {"north": "columns", "south": "columns", "west": ""}
+        assert await refused(north.begin(task, 0, pack(codes_of(5), 3))) == "ARTIFACT_INVALID"  # the same bytes or none
+    async with federation.restarted():
+        north, south = federation.party("north"), federation.party("south")
+        assert await north.upload(digest, 0) == receipts[0]
+        assert await south.upload(digest, 3) == receipts[3]
+        task = await north.until(digest, lambda task: task.state >= State.PUBLISHED)
+        assert (task.state, list(task.units_received), list(task.units_damaged)) == (State.PUBLISHED, [0, 1], [])
+
+
+async def test_a_disk_that_damages_columns_again_and_again_ends_the_study_by_name(federation: Federation) -> None:
     study = make_study()
     async with federation.node:
         digest = await federation.to_upload(study)
         units = [(party, unit) for party in federation.parties for unit in study.units_of(party.name)]
         for party, unit in units[:-1]:
             await party.upload(digest, unit)
-        column = federation.node.store.study(digest).column(0, 1)
-        data = bytearray(column.read_bytes())
-        data[7] ^= 1
-        column.write_bytes(data)
-        await units[-1][0].upload(digest, units[-1][1])
-        task = await federation.party("north").until(digest, lambda task: task.state >= State.PUBLISHED)
-        assert (task.state, task.failure.code) == (State.FAILED, "STATE_CORRUPT")
+        files, north = federation.node.store.study(digest), federation.party("north")
+        (last, unit), ends = units[-1], []
+        for damaged in (0, 1, 0):
+            flip(files.column(damaged, 1))
+            await last.upload(digest, unit)
+            task = await north.until(
+                digest, lambda task, n=damaged: n in task.units_damaged or task.state >= State.PUBLISHED
+            )
+            ends.append((list(task.units_damaged), task.failure.code))
+            last, unit = north, damaged
+        assert ends == [([0], ""), ([1], ""), ([], "STATE_CORRUPT")]
+        assert "again after the party sent them anew" in task.failure.hint
 
 
 async def test_a_release_that_was_signed_but_not_recorded_is_published_as_it_is(federation: Federation) -> None:

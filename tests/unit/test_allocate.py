@@ -174,3 +174,19 @@ def test_a_misspelt_cap_is_told_the_variable(tmp_path):
     with pytest.raises(Misuse) as caught:
         read(tmp_path, HEAD + ALLOCATE + "caps = { incme = 1.5 }")
     assert caught.value.hint == "did you mean 'income'?"
+
+
+def test_no_column_gets_more_than_the_cap_of_all_columns(tmp_path):
+    """What sites limit for each column is one key, however many columns there are."""
+    study = read(tmp_path, HEAD + ALLOCATE.replace("6.0", "30.0") + "max_epsilon = 3.0\n")
+    assert epsilons(study) == pytest.approx([3.0] * 3, abs=STEP)
+    assert max(epsilons(study)) <= 3.0 + privacy.EPSILON_TOLERANCE
+    both = read(tmp_path, HEAD + ALLOCATE + "max_epsilon = 2.0\ncaps = { income = 0.5 }\n")
+    assert epsilons(both)[2] == pytest.approx(0.5, abs=1e-9)
+    assert max(epsilons(both)) <= 2.0 + privacy.EPSILON_TOLERANCE
+    # One that does not bind changes nothing, also not the digest.
+    free = read(tmp_path, HEAD + ALLOCATE + "max_epsilon = 5.0\n")
+    assert canonical.digest(free) == canonical.digest(read(tmp_path, HEAD + ALLOCATE))
+    for wrong in ("max_epsilon = 0.0\n", "max_epsilon = nan\n", "max_epsilon = 1.0\ncaps = { income = 1.5 }\n"):
+        with pytest.raises(Misuse, match=r"allocate.*(max_epsilon|caps\.income)"):
+            read(tmp_path, HEAD + ALLOCATE + wrong)

@@ -8,6 +8,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from verticil.party.config import load_party
+from verticil.party.control.policy import Column, objections
+from verticil.party.office import init_party
+from verticil.shared.channels import privacy
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.study.document import Study
 from verticil.shared.study.draft import REVIEW, draft
@@ -15,6 +19,14 @@ from verticil.shared.study.reading import read_study
 
 TODAY = dt.date(2026, 11, 21)
 N = 60
+FEDERATION = f"""
+schema = 1
+name = "trial"
+ca_certificate = "ca.crt"
+ca_sha256 = "{"0" * 64}"
+[miner]
+endpoint = "miner.example.org:8443"
+"""
 
 
 @pytest.fixture
@@ -79,6 +91,25 @@ def test_what_is_proposed(folder: Path):
     assert plan.missing is not None
     assert plan.missing.spellings == ("?",)
     assert 'source = "sex"' in text
+
+
+def test_a_drafted_study_of_twenty_columns_of_one_party_passes_the_policy_that_party_init_writes(tmp_path: Path):
+    columns = {f"c{number:02d}": [("a", "b", "c")[(i + number) % 3] for i in range(N)] for number in range(20)}
+    for party, part in (("clinic", columns), ("insurer", dict(list(columns.items())[:6]))):
+        frame = pd.DataFrame({"id": [f"p{i:03d}" for i in range(N)], **part})
+        frame.to_csv(tmp_path / f"{party}.csv", index=False)
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+    for party, tables, epsilon in (
+        ("clinic", {"clinic": "clinic.csv", "insurer": "insurer.csv"}, 1.0),
+        ("insurer", {"insurer": "insurer.csv", "other": "insurer.csv"}, 3.0),  # up to six columns at the column's limit
+    ):
+        _, study = drafted(tmp_path, **tables)
+        policy = load_party(init_party(tmp_path / party, name=party, federation="../federation.toml")).policy
+        own = study.schema.owned_by(party)
+        local = {study.schema[i].name: Column(dataset="people", source=study.schema[i].name) for i in own}
+        assert len(own) == {"clinic": 20, "insurer": 6}[party]
+        assert objections(policy, study, party, local, today=TODAY) == ()
+        assert privacy.epsilon(study.units[0].transition) == pytest.approx(epsilon, abs=1e-9)
 
 
 def test_identifying_and_constant_columns_are_left_out(folder: Path):

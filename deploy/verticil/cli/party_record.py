@@ -1,4 +1,4 @@
-"""``verticil party ledger | audit | revoke``: what left this site, the proof of it, and taking an approval back."""
+"""``verticil party ledger | limits | audit | revoke``: what left this site and what may, proof of it, taking approvals back."""
 
 from __future__ import annotations
 
@@ -17,6 +17,35 @@ from verticil.cli.party_text import print_confirmations
 __all__ = ["audit_app"]
 
 audit_app = typer.Typer(no_args_is_help=True)
+
+
+@app.command("limits", epilog="Example: verticil party limits --publish clinic-limits.json --config party.toml")
+def limits(
+    publish: Annotated[
+        Path | None,
+        typer.Option("--publish", help="File to make: the limits, signed, for analysts to check studies with."),
+    ] = None,
+    config: ConfigOption = Path("party.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """What a study may ask of this site, as its policy says. Names nothing that is denied, and nothing of the tables."""
+    from verticil.cli.files import write_new
+    from verticil.party.config import load_party
+    from verticil.party.front import limits as of_policy
+    from verticil.shared.identity.pki import utc_now
+
+    document = load_party(config)
+    facts = of_policy.limits_of(document)
+    if publish is not None:
+        write_new(publish, of_policy.publish(document, utc_now()))
+    if emit(facts | {"file": str(publish) if publish else None}, form=form):
+        return
+    console = text_console()
+    for name, value in cast("Mapping[str, object]", facts["limits"]).items():
+        words = ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value)
+        console.print(f"{name:24} {words if words and value is not None else 'none'}", markup=False)
+    if publish is not None:
+        console.print(f"signed in {publish}; analysts check with: verticil study check study.toml --limits {publish}")
 
 
 @app.command("ledger", epilog="Example: verticil party ledger --config party.toml")

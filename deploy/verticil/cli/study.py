@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,16 +58,24 @@ def check(
         int | None, typer.Option("--n", min=1, help="Expected common records; default: the study's minimum.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 6 when there is any error or warning.")] = False,
+    limits: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--limits", metavar="FILE", help="A party's published limits; once per party. Needs --federation."
+        ),
+    ] = None,
+    federation: FederationOption = Path("federation.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """What a study promises each person and what it can learn, before anyone works. Reads no data."""
+    """What a study promises each person and what it can learn, and with --limits what of it parties would not permit, before
+    anyone works. Reads no data."""
     from verticil.shared.identity.pki import utc_now
     from verticil.shared.study import canonical
     from verticil.shared.study.lint import lint, study_table
     from verticil.shared.study.reading import read_study
 
     document = read_study(study)
-    findings = lint(document, n=n, today=utc_now().date())
+    findings = [*lint(document, n=n, today=utc_now().date()), *_broken_limits(document, limits or (), federation, n)]
     table = study_table(document, n)
     errors = [finding for finding in findings if finding.severity == "error"]
     counted = [finding for finding in findings if finding.severity != "note"]
@@ -90,6 +98,33 @@ def check(
         _print_check(document, table, findings, canonical.digest(document).hex())
     if errors or (strict and counted):
         raise typer.Exit(6)
+
+
+def _broken_limits(study: Study, files: Sequence[Path], federation: Path, n: int | None) -> Iterator[Finding]:
+    """Every limit that parties have published and the study breaks."""
+    from verticil.party.front.limits import read_limits
+    from verticil.shared.config import load_federation
+    from verticil.shared.identity.pki import utc_now
+    from verticil.shared.study.lint import Finding
+
+    authority = load_federation(federation).ca_certificate.read_bytes() if files else b""
+    for path in files:
+        published, now = read_limits(path, authority, utc_now()), utc_now().date()
+        where = f"party '{published.party}'"
+        if published.party not in study.parties:
+            yield Finding(severity="note", code="limits-unused", where=where, message="it is not in the study", hint="")
+        for item in published.against(study, today=now):
+            hint = f"it published these limits at {published.at}: ask for less, or ask its officers"
+            yield Finding(severity="error", code=item.code, where=where, message=item.message, hint=hint)
+        own = [study.schema[position].name for position in study.schema.owned_by(published.party)]
+        if published.policy.approval == "rules" and (
+            asked := [name for name in own if name not in published.codebooks]
+        ):
+            message = f"its rules know no codebook of {', '.join(asked)}: its people decide"
+            yield Finding(severity="note", code="codebook-unknown", where=where, message=message, hint="")
+        if n is not None and published.party in study.parties and n < published.policy.minimum_common_records:
+            message = f"{n:,} common records, expected at least {published.policy.minimum_common_records:,}"
+            yield Finding(severity="error", code="LINKAGE_TOO_SMALL", where=where, message=message, hint="")
 
 
 def _print_check(study: Study, table: StudyTable, findings: list[Finding], digest: str) -> None:

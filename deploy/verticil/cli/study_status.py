@@ -25,6 +25,7 @@ __all__ = [
     "Watch",
     "age_text",
     "called",
+    "objections",
     "print_summary",
     "revocations",
     "summary_payload",
@@ -81,7 +82,7 @@ def why(party: PartyStatus) -> str:
     progress = f"{party.stage}, {party.percent} %" if party.percent else party.stage
     again = party.approved and party.stage == "approving"  # its table is another than the one that was approved
     words = {
-        "approval": f"waiting for approval{_votes(party)}{_void(party)}",
+        "approval": f"waiting for approval{_votes(party)}{_policy(party)}{_void(party)}",
         "linkage": progress if party.stage in {"reading", "linking"} else "waiting for its pseudonyms",
         "confirmation": "waiting for it to confirm the common list",
         "denial": "denied; the study goes on at its deadline without it, if its quorum is there",
@@ -107,6 +108,25 @@ def _why_not_online(party: PartyStatus) -> str:
     how = "joins anew with new keys" if party.standing == "revoked" else "renews its certificate"
     missing = f"; missing until it {how}: {part}" if part else ""
     return f"{party.standing} on {day}{missing}{_void(party)}"
+
+
+def _policy(party: PartyStatus) -> str:
+    """What the party's policy says, the first thing of it in full; empty: it has not told."""
+    if not party.HasField("objections"):
+        return ""
+    said = list(party.objections.items)
+    if not said:
+        return ", which its policy permits"
+    refused = [item for item in said if item.code != "NOT_APPROVED"]
+    first = (refused or said)[0]
+    what = "its policy does not permit it" if refused else "its people decide"
+    more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+    return f"; {what}: {first.code}: {first.message}{more}"
+
+
+def objections(study: StudySummary) -> list[str]:
+    """Why parties do not approve, as their policies say, for people."""
+    return [f"{party.party}: {item.code}: {item.message}" for party in study.parties for item in party.objections.items]
 
 
 def _void(party: PartyStatus) -> str:
@@ -161,6 +181,9 @@ def _party_payload(party: PartyStatus) -> Mapping[str, object]:
         "approved": party.approved,
         "approvers": party.approvers if party.approvers_needed else None,
         "approvers_needed": party.approvers_needed or None,
+        "objections": [{"code": item.code, "message": item.message} for item in party.objections.items]
+        if party.HasField("objections")
+        else None,
         "pseudonyms": party.pseudonyms_complete,
         "alignment_confirmed": party.alignment_confirmed,
         "units_received": party.units_received,
@@ -208,6 +231,7 @@ def _rendered(study: StudySummary) -> RenderableType:
     for party in study.parties:
         table.add_row(*(Text(cell) for cell in (party.party, _online(party), *_stages(party), why(party))))
     parts.append(table)
+    parts.extend(Text(line, style="yellow") for line in objections(study))
     parts.extend(Text(line, style="red") for line in revocations(study))
     if study.n_common:
         parts.append(Text(f"people at all parties: {study.n_common:,}"))
@@ -275,6 +299,10 @@ class LineWatch:
             if self._said.get(name, "") != text:
                 self._said[name] = text
                 yield f"{name}: {text or 'nothing is waited for'}"
+        for line in objections(study):
+            if line not in self._said:
+                self._said[line] = ""
+                yield line
 
 
 def watch() -> Watch:

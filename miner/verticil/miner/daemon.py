@@ -145,7 +145,15 @@ async def run_miner(
     )
     followed = FollowedCredentials(credentials, config.federation)
     metrics.read(
-        functools.partial(miner_gauges, node.session, node.presence, node.relay, config.state_directory, followed)
+        functools.partial(
+            miner_gauges,
+            node.session,
+            node.presence,
+            node.relay,
+            config.state_directory,
+            followed,
+            detail=node.conductor.detail,
+        )
     )
     server = RpcServer(
         config.listen,

@@ -1,12 +1,17 @@
-"""What a party tells its site's monitoring system: connection, studies, budget, disk, certificate. The page is the site's own."""
+"""What a party tells its site's monitoring system: connection, studies, columns, budget, disk, certificate.
+
+The page is the site's own; no label on it names a study or a column.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
 from verticil.party.control.site import Site
 from verticil.shared.identity.pki import CredentialSource
@@ -14,6 +19,9 @@ from verticil.shared.study.states import State
 from verticil.shared.transport.serving.metrics import Gauge
 
 __all__ = ["party_gauges"]
+
+_RETRYING: Final = re.compile(r"trying again: ([A-Z_]+)")
+"""How the stage of a study begins that waits to be tried again."""
 
 
 def party_gauges(site: Site, credentials: CredentialSource) -> Iterator[Gauge]:
@@ -37,12 +45,42 @@ def party_gauges(site: Site, credentials: CredentialSource) -> Iterator[Gauge]:
             help="When the daemon last wrote its heartbeat, in seconds since 1970.",
             values={(): at.timestamp()},
         )
-    states = Counter(record.task.state for record in site.state.studies())
+    studies = site.state.studies()
+    states = Counter(record.task.state for record in studies)
+    retrying = Counter(found[1] for record in studies if (found := _RETRYING.match(record.stage)) is not None)
+    failures = Counter(
+        code for record in studies if (code := record.failure.code if record.failure else record.task.failure)
+    )
     yield Gauge(
         name="studies",
         help="Studies by state, as last told.",
         labels=("state",),
         values={(state.words,): float(states[state]) for state in State},
+    )
+    yield Gauge(
+        name="study_failures",
+        help="Studies that have ended without a release for an error, by its code.",
+        labels=("code",),
+        values={(code,): float(count) for code, count in failures.items()},
+    )
+    yield Gauge(
+        name="studies_retrying",
+        help="Studies whose next step failed and is tried again, by the error code.",
+        labels=("code",),
+        values={(code,): float(count) for code, count in retrying.items()},
+    )
+    waiting, receipted = site.state.spooled()
+    yield Gauge(
+        name="columns",
+        help="Randomized columns of studies that have not ended: waiting to be sent, or receipted by the miner.",
+        labels=("state",),
+        values={("waiting",): float(waiting), ("receipted",): float(receipted)},
+    )
+    yield Gauge(
+        name="sends",
+        help="Sends of columns that were begun: first ones, and of the same bytes again, which is free.",
+        labels=("kind",),
+        values={("first",): float(first := len(site.ledger.rows())), ("again",): float(site.ledger.attempts() - first)},
     )
     limit = site.config.policy.max_epsilon_lifetime
     spent: dict[tuple[str, ...], float] = {(dataset,): site.ledger.spent(dataset) for dataset in site.config.datasets}

@@ -14,7 +14,7 @@ from verticil.miner.storage.records import Failure, StudyRecord
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
 
-__all__ = ["deadline", "deadline_passed", "missing", "overdue", "reported", "reporting_party"]
+__all__ = ["APPROVAL", "deadline", "deadline_passed", "missing", "overdue", "reported", "reporting_party"]
 
 APPROVAL: Final = "approval"
 DENIAL: Final = "denial"
@@ -64,9 +64,19 @@ def deadline(study: Study, record: StudyRecord) -> dt.datetime | None:
 
 
 def overdue(study: Study, record: StudyRecord, stage: State, now: dt.datetime) -> Mapping[str, str]:
-    """What was missing, as `missing` says it, when the deadline passed; nothing: it has not passed, or nothing was."""
+    """What was missing, as `missing` says it, when the deadline passed; nothing: it has not passed, or nothing was.
+
+    Columns that had come and were damaged at the miner since are not the party's delay.
+    """
     end = deadline(study, record)
-    return {} if end is None or now < end else missing(study, record, stage)
+    if end is None or now < end:
+        return {}
+    had_come = record.columns.keys() | record.damaged.keys()
+    return {
+        party: what
+        for party, what in missing(study, record, stage).items()
+        if what != COLUMNS or not had_come >= set(study.units_of(party))
+    }
 
 
 def deadline_passed(

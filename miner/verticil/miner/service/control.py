@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Callable
 from verticil.miner.rules.certificates import Certificates
 from verticil.miner.rules.quorum import left_out
 from verticil.miner.rules.session import Session, timestamp
-from verticil.miner.rules.standing import deadline, reporting_party
+from verticil.miner.rules.standing import APPROVAL, deadline, reporting_party
 from verticil.miner.rules.submission import Submissions
 from verticil.miner.service.coordinator import MAX_WAIT_SECONDS, end_of
 from verticil.miner.service.presence import Changes, Presence
@@ -220,6 +220,9 @@ class Control:
                 left_out=gone.get(party, ""),
                 approval_void="" if party in record.approvals else record.void_approvals.get(party, ""),
             )
+            if state is State.AWAITING_APPROVAL and missing.get(party) == APPROVAL and progress.objections is not None:
+                items = [common_pb2.ErrorDetail(code=code, message=text) for code, text in progress.objections]
+                told.objections.CopyFrom(common_pb2.Objections(items=items))
             if record.failure is not None and party == culprit:
                 told.failure.code, told.failure.hint = record.failure.code, record.failure.hint
             elif record.failure is not None and record.failure.code == "DEADLINE_PASSED" and party in missing:

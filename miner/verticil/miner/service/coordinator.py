@@ -165,6 +165,7 @@ class Coordinator:
             pseudonyms_complete=party in linked_parties(record, self._session.current(record)),
             alignment_confirmed=party in record.confirmed,
             units_received=[unit for unit in units if unit in record.columns],
+            units_damaged=[unit for unit in units if unit in record.damaged],
             review_manifest_sha256=record.review_manifest if state is State.REVIEW else b"",
             submitter=record.submitter,
         )
@@ -231,13 +232,7 @@ class Coordinator:
             raise PeerFault(
                 "MESSAGE_INVALID", f"progress: expected one of {', '.join(_STAGES)} and a percent of 0 to 100"
             )
-        told = Progress(
-            stage=progress.stage,
-            percent=progress.percent,
-            approvers=progress.approvers,
-            approvers_needed=progress.approvers_needed,
-        )
-        self._presence.set_progress(digest, party, told)
+        self._presence.set_progress(digest, party, Progress.of(progress))
 
     async def PutPseudonyms(
         self, identity: Identity, requests: AsyncIterator[coordinator_pb2.PutPseudonymsRequest]

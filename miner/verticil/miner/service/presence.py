@@ -11,13 +11,17 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Final
 
-from verticil.shared.errors import PeerFault
+from verticil.shared.errors import CODES, PeerFault
+from verticil.shared.transport.errors_on_wire import shown
+from verticil.wire.v1 import coordinator_pb2
 
 __all__ = ["HEARTBEAT_SECONDS", "LEASE_SECONDS", "Changes", "Presence", "Progress"]
 
 HEARTBEAT_SECONDS: Final = 45
 LEASE_SECONDS: Final = 2 * HEARTBEAT_SECONDS
 """Longer than the longest poll (60 s), so that a waiting party stays online."""
+_MOST_OBJECTIONS: Final = 32
+_LONGEST_OBJECTION: Final = 300
 _LARGEST_EPOCH: Final = 2**63 - 1
 """No miner ever gave a higher one; the next one after it must still go over the wire."""
 
@@ -30,12 +34,29 @@ class Progress:
         stage: approving, reading, linking, randomizing or uploading; empty: nothing was said.
         percent: of the stage.
         approvers, approvers_needed: how many have said yes, and how many must; 0 and 0: not known.
+        objections: what its policy says of the study, each as code and message; None: not told.
     """
 
     stage: str = ""
     percent: int = 0
     approvers: int = 0
     approvers_needed: int = 0
+    objections: tuple[tuple[str, str], ...] | None = None
+
+    @classmethod
+    def of(cls, told: coordinator_pb2.Progress) -> Progress:
+        """As it may be shown; an objection's code that this version does not know counts as a refusal by policy."""
+        items = [
+            (item.code if item.code in CODES else "POLICY_REFUSED", shown(item.message, _LONGEST_OBJECTION))
+            for item in told.objections.items[:_MOST_OBJECTIONS]
+        ]
+        return cls(
+            stage=told.stage,
+            percent=told.percent,
+            approvers=told.approvers,
+            approvers_needed=told.approvers_needed,
+            objections=tuple(items) if told.HasField("objections") else None,
+        )
 
 
 _NOTHING: Final = Progress()

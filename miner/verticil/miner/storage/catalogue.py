@@ -1,8 +1,9 @@
 """The catalogue: one SQLite file with every durable fact of every study.
 
 Promises: a method that returns has its fact on the disk (WAL, ``synchronous=FULL``); each method is one transaction; repeating
-one is harmless and changes no version; a version only grows. Facts are added and never rewritten, but for offsets and for what
-an upload that starts afresh replaces. It stores no state, no file contents but documents and signatures, no data value. `scores`
+one is harmless and changes no version; a version only grows. Facts are added and never rewritten, but for offsets, for what
+an upload that starts afresh replaces, and for a column that was found damaged: its receipt stays, the digest of its file goes.
+It stores no state, no file contents but documents and signatures, no data value. `scores`
 has what Model I needs besides, `linkage_table` what linkage without pseudonyms needs.
 
 All methods block; callers on an event loop use ``asyncio.to_thread``. One connection, one lock: SQLite has one writer anyway.
@@ -282,7 +283,8 @@ class Catalogue:
                 n_common=row["n_common"],
                 common_sha256=row["common_sha256"],
                 confirmed=frozenset(r["party"] for r in rows("confirmation")),
-                columns={r["unit"]: _column(r) for r in rows("stored_column")},
+                columns={r["unit"]: _column(r) for r in rows("stored_column") if r["column_sha256"]},
+                damaged={r["unit"]: _column(r) for r in rows("stored_column") if not r["column_sha256"]},
                 uploading=bool(row["uploading"]),
                 learning=row["learning"],
                 attempts=row["attempts"],
@@ -342,7 +344,7 @@ class Catalogue:
         self._change(study, f"UPDATE study SET learning = ? WHERE digest = ? AND ({behind})", stage, study)  # noqa: S608 constants
 
     def add_attempt(self, study: bytes) -> int:
-        """Count a learning process that died without a word; returns how many there were."""
+        """Count learning that came to nothing and is tried again; returns how often it did."""
         with self._transaction() as connection:
             connection.execute("UPDATE study SET attempts = attempts + 1 WHERE digest = ?", (study,))
             return int(connection.execute("SELECT attempts FROM study WHERE digest = ?", (study,)).fetchone()[0])
@@ -452,9 +454,13 @@ class Catalogue:
     # -- columns -------------------------------------------------------------------------------------------------------------
 
     def add_column(self, study: bytes, column: StoredColumn) -> None:
-        """Record a stored column and its receipt, and forget its upload; the first one stays."""
+        """Record a stored column and its receipt, and forget its upload; the first one stays, one that was damaged is whole."""
         with self._transaction() as connection:
             changed = connection.execute(
+                "UPDATE stored_column SET column_sha256 = ? WHERE study = ? AND unit = ? AND column_sha256 = x''",
+                (column.column_sha256, study, column.unit),
+            ).rowcount
+            changed += connection.execute(
                 "INSERT INTO stored_column VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 (
                     study,
@@ -474,15 +480,25 @@ class Catalogue:
             if changed:
                 self._grow(connection, study)
 
+    def lose_column(self, study: bytes, unit: int) -> None:
+        """Record that a stored column was found damaged: it is waited for again, and learning begins anew with it."""
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE stored_column SET column_sha256 = x'' WHERE study = ? AND unit = ?", (study, unit)
+            )
+            connection.execute("UPDATE study SET learning = NULL WHERE digest = ?", (study,))
+            self._grow(connection, study)
+
     def column(self, study: bytes, unit: int) -> StoredColumn | None:
         """A stored column; None while it is not."""
         with self._lock:
-            query = "SELECT * FROM stored_column WHERE study = ? AND unit = ?"
+            query = "SELECT * FROM stored_column WHERE study = ? AND unit = ? AND column_sha256 <> x''"
             row = self._connection.execute(query, (study, unit)).fetchone()
         return None if row is None else _column(row)
 
     def finished_upload(self, upload_id: str) -> tuple[bytes, StoredColumn] | None:
         """Study and column that an upload ended in; None when it has not."""
         with self._lock:
-            row = self._connection.execute("SELECT * FROM stored_column WHERE upload_id = ?", (upload_id,)).fetchone()
+            query = "SELECT * FROM stored_column WHERE upload_id = ? AND column_sha256 <> x''"
+            row = self._connection.execute(query, (upload_id,)).fetchone()
         return None if row is None else (row["study"], _column(row))

@@ -13,6 +13,7 @@ block. Two streams for one upload are safe: the second to write finds that the o
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import threading
@@ -53,6 +54,15 @@ def _sha256(path: Path) -> bytes:
         while block := file.read(_BLOCK):
             digest.update(block)
     return digest.digest()
+
+
+def _is_whole(path: Path, sha256: bytes) -> bool:
+    try:
+        return _sha256(path) == sha256
+    except OSError as error:
+        if error.errno not in {errno.ENOENT, errno.EIO}:
+            raise
+        return False
 
 
 def _moved(what: str, got: int, expected: int) -> PeerFault:
@@ -240,7 +250,7 @@ class Intake:
         name = f"unit {unit} ({', '.join(effective.units[unit].variables)})"
         if record.n_common is None:
             raise PeerFault("NOT_READY", f"{name}: the common records are not known yet")
-        stored = record.columns.get(unit)
+        stored = record.columns.get(unit) or record.damaged.get(unit)
         if stored is not None:
             if (stored.artifact_sha256, stored.artifact_size) != (sha256, size):
                 raise PeerFault(
@@ -248,7 +258,8 @@ class Intake:
                     f"{name}: another artifact is stored already, expected the same bytes",
                     hint="randomization is sticky: the same data and secret give the same bytes; was one of them changed?",
                 )
-            return stored
+            if unit in record.columns:
+                return stored
         channel = effective.units[unit].transition
         expected = packed_size(record.n_common, channel.n_states, codes_per_record=channel.codes_per_record)
         if size != expected or len(sha256) != 32:
@@ -341,6 +352,7 @@ class Intake:
                 remove_durably(path)
                 self._catalogue.uploads.forget(upload_id)
                 raise
+            damaged = record.damaged.get(upload.unit)
             body = rfc8785.dumps(
                 {
                     "artifact_sha256": upload.sha256.hex(),
@@ -364,7 +376,7 @@ class Intake:
                 n_records=record.n_common,
                 item_bytes=_item_bytes(unit),
                 column_sha256=column_sha256,
-                receipt=sign(body),
+                receipt=sign(body) if damaged is None else damaged.receipt,
             )
             self._catalogue.add_column(record.digest, column)
             remove_durably(path)
@@ -394,6 +406,20 @@ class Intake:
         channel = unit.transition
         codes = unpack(artifact.data, channel.n_states, n_common, codes_per_record=channel.codes_per_record)
         return _sha256(files.write_column(upload.unit, codes))
+
+    def lose_damaged(self, record: StudyRecord) -> tuple[int, ...]:
+        """Find the units whose stored column is not what was receipted; what is left of it is deleted, the receipt stays.
+
+        The party may then upload the same artifact again, and no other.
+        """
+        files, found = self._store.study(record.digest), list[int]()
+        for unit, column in sorted(record.columns.items()):
+            with self._exclusive(record.digest, files.staging(unit)):
+                if not _is_whole(path := files.column(unit, column.item_bytes), column.column_sha256):
+                    self._catalogue.lose_column(record.digest, unit)
+                    remove_durably(path)
+                    found.append(unit)
+        return tuple(found)
 
     @staticmethod
     def _append(path: Path, offset: int, data: bytes, size: int, commit: Callable[[int], None]) -> None:

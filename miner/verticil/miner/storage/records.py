@@ -136,9 +136,10 @@ class StudyRecord:
         bitmaps: size and SHA-256 of each party's bitmap; set with `n_common` and `common_sha256`.
         confirmed: parties that recomputed the common list and accept it.
         columns: by unit.
+        damaged: by unit: columns that were receipted and then found damaged on the disk; they are asked for again.
         uploading: an upload has begun.
         learning: None, or the stage that was reached: ``estimating`` or ``learning``.
-        attempts: learning processes that died without a word.
+        attempts: how often learning came to nothing: its process died without a word, or columns were damaged.
         failure: set when the study failed.
         withdrawn, expired: whether it ended so.
         published_at: ISO 8601; None before.
@@ -194,6 +195,7 @@ class StudyRecord:
     decided_at: str | None = None
     closure: Closure | None = None
     void_approvals: Mapping[str, str] = field(default_factory=dict)
+    damaged: Mapping[int, StoredColumn] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -239,6 +239,9 @@ class Conductor:
                     return
             except VerticilError as error:
                 _log.warning("study %s: %s", digest.hex(), error)
+                if error.code == "STATE_CORRUPT" and await _to_the_end(self._asks_again, digest):
+                    self._changes.notify()
+                    return  # with the last column that comes, learning begins anew
                 if error.code not in _RECOVERABLE:
                     await self._fail(digest, Failure(code=error.code, message=error.message, hint=error.hint))
                     return
@@ -275,6 +278,20 @@ class Conductor:
         elif await _to_the_end(self._publish, digest, files.release):
             _log.info("study %s: published", digest.hex())
         self._changes.notify()
+
+    def _asks_again(self, digest: bytes) -> bool:
+        """Whether columns were found damaged, and their parties are asked for the same bytes once more. Blocks."""
+        session = self._session
+        if session.catalogue.add_attempt(digest) >= _MAX_ATTEMPTS:
+            return False
+        units = session.effective(session.record(digest)).units
+        damaged = session.intake.lose_damaged(session.record(digest))
+        for index in damaged:
+            names, owner = ", ".join(units[index].variables), units[index].owner
+            _log.warning(
+                "study %s: column '%s' was damaged on this disk, '%s' is asked again", digest.hex(), names, owner
+            )
+        return bool(damaged)
 
     async def _enter(self, digest: bytes, stage: str) -> None:
         await asyncio.to_thread(self._session.catalogue.set_learning, digest, stage)

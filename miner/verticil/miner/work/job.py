@@ -159,7 +159,8 @@ def _open_column(column: ColumnFile, n_codes: int, name: str) -> Codes:
         raise DataFault(
             "STATE_CORRUPT",
             f"stored column of '{name}': its bytes are not those that were receipted",
-            hint="the miner's disk or somebody on it changed them; the study must be submitted anew",
+            hint="the miner's disk or somebody on it changed them, and again after the party sent them anew: its operator should"
+            " look for the cause; then submit the study again under a new id",
         )
     return codes
 

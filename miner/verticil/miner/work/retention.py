@@ -27,7 +27,7 @@ from verticil.miner.config import MinerConfig
 from verticil.miner.rules.session import Session
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.memory import check_memory
-from verticil.miner.storage.records import StoredSignature, StudyRecord
+from verticil.miner.storage.records import StoredColumn, StoredSignature, StudyRecord
 from verticil.miner.storage.store import Store, remove_durably
 from verticil.shared.errors import Misuse
 from verticil.shared.formats.deletion import Deletion, Why, deletion_body
@@ -112,7 +112,7 @@ class Retention:
         return tuple(name for name in dict.fromkeys([*owners, *record.revocations]) if name not in record.deletions)
 
     def _units(self, record: StudyRecord) -> list[Unit]:
-        return [self._session.effective(record).units[unit] for unit in sorted(record.columns)]
+        return [self._session.effective(record).units[unit] for unit in sorted(_sent(record))]
 
     def _statement(self, record: StudyRecord, party: str) -> StoredSignature:
         session = self._session
@@ -124,7 +124,7 @@ class Retention:
                 party=party,
                 artifacts={
                     unit: column.artifact_sha256
-                    for unit, column in record.columns.items()
+                    for unit, column in _sent(record).items()
                     if session.effective(record).units[unit].owner == party
                 },
                 why="revoked" if record.revocations else reasons[record.published_at is None],
@@ -193,6 +193,11 @@ class Retention:
             if item.what == "folder":
                 remove_durably(item.folder)
         return gone
+
+
+def _sent(record: StudyRecord) -> dict[int, StoredColumn]:
+    """What the parties have sent and hold receipts of, also where this disk has damaged it since."""
+    return {**record.columns, **record.damaged}
 
 
 def _size(path: Path) -> int:

@@ -22,20 +22,20 @@ from typing import Final, cast
 from verticil.party.control import approval, policy
 from verticil.party.control.budget import NOTHING, Charge
 from verticil.party.control.holdings import columns_of, origins, release_of, shared_of
-from verticil.party.control.policy import Column
+from verticil.party.control.policy import Column, Objection
 from verticil.party.control.releases import Release
 from verticil.party.control.site import AUTOMATIC, Site
 from verticil.party.control.state import StudyRecord, stamp
-from verticil.party.decision.codebooks import Known, asked, uncovered
+from verticil.party.decision.codebooks import Known, asked, codebook_of, uncovered
 from verticil.party.decision.comparison import Origins
 from verticil.party.decision.rules import RULE_PREFIX, Rule, against, approver_name
 from verticil.party.evidence.audit import DAEMON, Event, What
-from verticil.shared.errors import VerticilError
+from verticil.shared.errors import Refusal, VerticilError
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import sent_units
 
-__all__ = ["Ruling", "approve_by_rule", "ruling"]
+__all__ = ["Ruling", "approve_by_rule", "objections", "ruling"]
 
 _DAY: Final = timedelta(hours=24)
 _MOST_REASONS: Final = 5
@@ -129,6 +129,46 @@ def ruling(site: Site, record: StudyRecord, at: datetime) -> Ruling:
             "there is no rule"
         ]
     return Ruling(rule=None, why=tuple(why)) if why else Ruling(rule=fitting)
+
+
+def objections(site: Site, record: StudyRecord, at: datetime) -> tuple[Objection, ...]:
+    """What keeps a study from being approved here, before anybody looks at it: policy, codebooks, lifetime budget.
+
+    It rests on the study, party.toml and the ledger. The budget is judged only where the ledger cannot tell whether the table has
+    changed. Codebooks count where rules approve: what they do not have waits for people.
+
+    Args:
+        site: this party.
+        record: the study.
+        at: now, UTC.
+
+    Raises:
+        Refusal: DECLARATION_WEAKER.
+        Misuse: party.toml does not serve the study.
+        DataFault: as `columns_of`.
+    """
+    config = site.config
+    study = approval.declared(config, approval.parsed(record.task.proposal))
+    columns = columns_of(config, study)
+    found = list(policy.objections(config.policy, study, config.name, columns, today=at.date()))
+    if config.policy.approval == "rules":
+        own = [study.schema[position] for position in study.schema.owned_by(config.name)]
+        unknown = [item.name for item in own if codebook_of(item, columns[item.name]) not in config.codebook.columns]
+        found += [
+            Objection(
+                code="NOT_APPROVED",
+                message=f"column '{name}': its categories or bins stand in no [codebook] of the party, so its people decide",
+                hint="",
+            )
+            for name in unknown
+        ]
+    if config.policy.on_data_change == "refuse" and site.site_secret:
+        try:
+            _check_room(site, study, _drawn(site, study))
+        except Refusal as error:
+            told = "what is left of a lifetime budget has no room for it (policy.max_epsilon_lifetime or max_delta_lifetime)"
+            found.append(Objection(code=error.code, message=error.message, hint=error.hint, told=told))
+    return tuple(found)
 
 
 def _drawn(site: Site, study: Study) -> list[tuple[Release, bool]]:

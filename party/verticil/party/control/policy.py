@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
 from typing import Final, Literal
@@ -135,11 +135,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objection:
-    """One thing that speaks against a study: a code of `Refusal`, a message and a hint, without data values."""
+    """One thing that speaks against a study: a code of `Refusal`, a message and a hint, without data values.
+
+    Attributes:
+        told: the message as it may leave the site, where `message` names what only the site knows; empty: as `message`.
+    """
 
     code: str
     message: str
     hint: str
+    told: str = ""
 
 
 def finite_total(epsilons: Sequence[float]) -> float:
@@ -283,9 +288,9 @@ def _of_variables(policy: Policy, study: Study, party: str, columns: Mapping[str
             if name in policy.deny_columns
         ]
         if denied:
-            found.append(
-                _refused(f"variable '{variable.name}': column '{denied[0]}' is in policy.deny_columns", "deny_columns")
-            )
+            problem = f"variable '{variable.name}': column '{denied[0]}' is in policy.deny_columns"
+            told = f"variable '{variable.name}': its column is one of those that never leave (policy.deny_columns)"
+            found.append(replace(_refused(problem, "deny_columns"), told=told))
         if variable.n_states > policy.max_categories:
             problem = (
                 f"variable '{variable.name}': {variable.n_states} categories, expected at most {policy.max_categories}"
@@ -341,11 +346,9 @@ def _of_columns(policy: Policy, study: Study, party: str, columns: Mapping[str, 
     for column, (variables, units) in _behind(study, party, columns).items():
         total = finite_total([privacy.epsilon(study.units[index].transition) for index in units])
         if len(units) > 1 and total > limit + privacy.EPSILON_TOLERANCE:
-            problem = (
-                f"local column '{column.source}' stands behind {len(variables)} variables:"
-                f" epsilon sums to {total:.4g}, expected at most {limit:g}"
-            )
-            found.append(_budget(problem, "max_epsilon_per_column"))
+            behind, sums = _stands_behind(column, variables), f"epsilon sums to {total:.4g}, expected at most {limit:g}"
+            objection = _budget(f"{behind[0]}: {sums}", "max_epsilon_per_column")
+            found.append(replace(objection, told=f"{behind[1]}: {sums}"))
     return found
 
 
@@ -353,26 +356,36 @@ def _of_breach(policy: Policy, study: Study, party: str, columns: Mapping[str, C
     rule = policy.breach
     if rule is None:
         return []
-    found: list[tuple[str, Fraction | None]] = []
+    found: list[tuple[str, str, Fraction | None]] = []
     for index in _sent(study, party):
         unit = study.units[index]
-        found.append((f"column '{', '.join(unit.variables)}': gamma", privacy.gamma(unit.transition)))
+        what = f"column '{', '.join(unit.variables)}': gamma"
+        found.append((what, what, privacy.gamma(unit.transition)))
     for column, (variables, units) in _behind(study, party, columns).items():
         ratios = [privacy.gamma(study.units[index].transition) for index in units]
         finite = [ratio for ratio in ratios if ratio is not None]
         if len(ratios) > 1 and len(finite) == len(ratios) and not any(map(rule.possible, ratios)):
-            what = f"local column '{column.source}' stands behind {len(variables)} variables: gamma multiplies to"
-            found.append((what, math.prod(finite, start=Fraction(1))))
-    return [
-        Objection(
-            code="POLICY_REFUSED",
-            message=f"{what} {'infinite' if ratio is None else f'{float(ratio):.6g}'}, expected below {rule.gamma_limit:.6g},"
-            f" so that no belief of {rule.prior:g} becomes {rule.posterior:g}",
-            hint="declare stronger noise with [[randomization]] in party.toml; the limit is policy.breach",
+            inward, outward = _stands_behind(column, variables)
+            product = math.prod(finite, start=Fraction(1))
+            found.append((f"{inward}: gamma multiplies to", f"{outward}: gamma multiplies to", product))
+
+    def objection(what: str, told: str, ratio: Fraction | None) -> Objection:
+        is_too_large = (
+            f" {'infinite' if ratio is None else f'{float(ratio):.6g}'}, expected below {rule.gamma_limit:.6g},"
+            f" so that no belief of {rule.prior:g} becomes {rule.posterior:g}"
         )
-        for what, ratio in found
-        if rule.possible(ratio)
-    ]
+        hint = "declare stronger noise with [[randomization]] in party.toml; the limit is policy.breach"
+        return Objection(code="POLICY_REFUSED", message=what + is_too_large, hint=hint, told=told + is_too_large)
+
+    return [objection(*item) for item in found if rule.possible(item[2])]
+
+
+def _stands_behind(column: Column, variables: Sequence[str]) -> tuple[str, str]:
+    """One local column under several names: what the site is told, which knows the column, and what others are."""
+    return (
+        f"local column '{column.source}' stands behind {len(variables)} variables",
+        f"one column stands behind the variables '{', '.join(variables)}'",
+    )
 
 
 def _sent(study: Study, party: str) -> tuple[int, ...]:

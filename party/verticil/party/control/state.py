@@ -386,6 +386,11 @@ class PartyState:
         rows = self._database.rows("SELECT sha256, receipt IS NOT NULL FROM artifact WHERE digest = ?", (digest,))
         return {cast("bytes", sha256).hex(): bool(receipted) for sha256, receipted in rows}
 
+    def spooled(self) -> tuple[int, int]:
+        """Randomized units of studies that have not ended: how many wait to be sent, and how many are receipted."""
+        query = "SELECT COUNT(*) - COUNT(receipt), COUNT(receipt) FROM artifact WHERE NOT cleared"
+        return cast("tuple[int, int]", self._database.rows(query)[0])
+
     def forget_artifact(self, digest: bytes, unit: int) -> None:
         """The spool does not hold this unit any more."""
         self._database.write("DELETE FROM artifact WHERE digest = ? AND unit = ?", (digest, unit))
@@ -406,7 +411,7 @@ class PartyState:
         return tuple(cast("bytes", sha256) for (sha256,) in rows)
 
     def reconcile(self, digest: bytes, units_received: Sequence[int]) -> None:
-        """Forget receipts of units that the miner, on a new connection, says it does not have."""
+        """Forget receipts of units that the miner, on a new connection, says it does not have, or to have damaged."""
         kept = ", ".join(str(unit) for unit in units_received)
         self._database.write(
             f"UPDATE artifact SET receipt = NULL WHERE digest = ? AND NOT cleared AND unit NOT IN ({kept})",  # noqa: S608 (whole numbers)

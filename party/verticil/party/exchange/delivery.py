@@ -37,7 +37,7 @@ from verticil.party.evidence.audit import DAEMON, Event, What
 from verticil.party.exchange import review
 from verticil.party.exchange.alignment import Linker, Pseudonyms, RowOrder, Rows, Turn
 from verticil.party.exchange.common_people import accept_common_people
-from verticil.party.exchange.disclosure import outward
+from verticil.party.exchange.disclosure import outward, told_objections
 from verticil.party.exchange.node import Node
 from verticil.party.exchange.randomization import (
     Agreed,
@@ -89,7 +89,7 @@ class Delivery:
         self._digest = digest
         self._holding: Holding | None = None
         self._rows: NDArray[np.int64] | None = None
-        self._told: tuple[Coordinator, int] | None = None
+        self._told: tuple[Coordinator, coordinator_pb2.Progress] | None = None
         self._transfer = Stoppable()
         self._for_people = False  # no rule approves it
         self._on_its_way: set[int] = set()  # units that were taken without a receipt, which comes with the next answer
@@ -165,15 +165,24 @@ class Delivery:
     # ---- decisions and ends
 
     async def _tell_votes(self, coordinator: Coordinator, record: StudyRecord) -> None:
-        """Where several people must approve, or one must anew: how many have, so that others see who is waited for."""
-        needed = self._site.people.now().needed
-        asked = needed > 1 or record.task.approved
-        undecided = record.approval is None and record.denial_sent is None and record.failure is None
-        if not asked or not undecided or self._told == (coordinator, record.n_votes):
+        """While the approval is waited for: what the policy says; of several approvers, or of one anew, how many have approved.
+
+        It is told at once, before anybody looks, and again on each connection and when it has changed.
+        """
+        if record.approval is not None or record.denial_sent is not None or record.failure is not None:
             return
-        progress = coordinator_pb2.Progress(stage="approving", approvers=record.n_votes, approvers_needed=needed)
-        await coordinator.report(coordinator_pb2.ReportRequest(study_digest=record.digest, progress=progress))
-        self._told = (coordinator, record.n_votes)
+        needed = self._site.people.now().needed
+        progress = coordinator_pb2.Progress(stage="approving")
+        if needed > 1 or record.task.approved:
+            progress.approvers, progress.approvers_needed = record.n_votes, needed
+        told = await asyncio.to_thread(told_objections, self._site, record, self._node.clock())
+        if told is not None:
+            progress.objections.CopyFrom(told)
+        elif not progress.approvers_needed:
+            return
+        if self._told != (coordinator, progress):
+            await coordinator.report(coordinator_pb2.ReportRequest(study_digest=record.digest, progress=progress))
+            self._told = (coordinator, progress)
 
     async def _clear(self, coordinator: Coordinator, record: StudyRecord) -> None:
         del coordinator
@@ -317,7 +326,9 @@ class Delivery:
         there = set(record.task.units_received) | {unit for unit, item in spooled.items() if item.receipt is not None}
         there |= self._on_its_way
         item = next(item for unit, item in spooled.items() if unit not in there)
-        if not await asyncio.to_thread(self._node.spool.holds, item.sha256):
+        if await asyncio.to_thread(site.ledger.sent, record.digest, item.unit, RECIPIENT, item.sha256):
+            await self._make_again(coordinator, record)  # what was sent once is sent again as it was, or not at all
+        elif not await asyncio.to_thread(self._node.spool.holds, item.sha256):
             await asyncio.to_thread(site.state.forget_artifact, record.digest, item.unit)
             return  # it is randomized again: the same bytes
         await self._uploaded(coordinator, len(there), len(spooled), 0)

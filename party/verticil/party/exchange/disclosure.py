@@ -9,11 +9,17 @@ here.
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Final
 
-from verticil.shared.errors import VerticilError, from_code
+from verticil.party.control.by_rule import objections
+from verticil.party.control.site import Site
+from verticil.party.control.state import StudyRecord
+from verticil.shared.errors import DataFault, VerticilError, from_code
+from verticil.shared.transport.errors_on_wire import shown, to_detail
+from verticil.wire.v1 import common_pb2
 
-__all__ = ["outward"]
+__all__ = ["outward", "told_objections", "words_of"]
 
 _FAMILIES: Final = {
     "DataFault": "its table, or its machine, does not serve this study",
@@ -36,3 +42,35 @@ def outward(error: VerticilError) -> VerticilError:
     """
     message = _CODES.get(error.code) or _FAMILIES.get(error.family)
     return error if message is None else from_code(error.code, message, hint=_HINT)
+
+
+_MOST_TOLD: Final = 20
+
+
+def told_objections(site: Site, record: StudyRecord, at: dt.datetime) -> common_pb2.Objections | None:
+    """What the policy says of a study that nobody has decided, as others may read it; blocks.
+
+    Args:
+        site: this party.
+        record: the study.
+        at: now, UTC.
+
+    Returns:
+        None: it cannot be said without the table, or its machine; then nothing is told.
+    """
+    try:
+        found = objections(site, record, at)
+    except DataFault:
+        return None
+    except VerticilError as error:
+        return common_pb2.Objections(items=[to_detail(outward(error))])
+    items = [common_pb2.ErrorDetail(code=item.code, message=item.told or item.message) for item in found[:_MOST_TOLD]]
+    if len(found) > _MOST_TOLD:
+        more = f"and {len(found) - _MOST_TOLD} more"
+        items.append(common_pb2.ErrorDetail(code=found[_MOST_TOLD].code, message=more))
+    return common_pb2.Objections(items=items)
+
+
+def words_of(told: common_pb2.Objections) -> str:
+    """What another party's policy says, for people here; empty: nothing against the study."""
+    return "; ".join(shown(f"{item.code}: {item.message}", 200) for item in told.items[: _MOST_TOLD + 1])

@@ -95,8 +95,8 @@ def understood(
         raise PeerFault(
             "STUDY_MISMATCH", f"study '{study.id}': its effective study does not have the digest that is told"
         )
-    own = effective.units_of(party)
-    if not set(told.units_received) <= set(own) or len(told.units_received) > len(own):
+    own, named = effective.units_of(party), [*told.units_received, *told.units_damaged]
+    if not set(named) <= set(own) or len(named) > len(own):
         raise PeerFault(
             "MESSAGE_INVALID", f"study '{study.id}': units are told to be received that are not this party's"
         )
@@ -185,6 +185,10 @@ def remember(
             site.minutes.ask_for_review(task.digest, told.review_manifest_sha256)
         if fresh:
             site.state.reconcile(task.digest, task.units_received)
+        elif told.units_damaged:
+            _log.warning("study '%s': the miner asks again for columns that its disk has damaged", study.id)
+            units = range(len(parsed(told.effective or told.proposal).units))
+            site.state.reconcile(task.digest, [unit for unit in units if unit not in told.units_damaged])
     reminded = fresh and kept and _remind_of_revocation(node, told, study.id)
     if kept and told.HasField("deletion"):
         site.revocations.take_deletion(

@@ -32,7 +32,7 @@ from verticil.party.alignment.workshop import Workshop
 from verticil.party.control import approval
 from verticil.party.control.state import StudyRecord
 from verticil.party.exchange.delivery import Node
-from verticil.party.exchange.disclosure import outward
+from verticil.party.exchange.disclosure import outward, told_objections
 from verticil.party.exchange.randomization import Agreed, agreement, enter_in_ledger
 from verticil.party.exchange.transfer import StoppedError
 from verticil.party.peer.held import held_of
@@ -220,6 +220,10 @@ class Answers:
                 if not record.task.approved:
                     self._site.state.told(record.digest, "remote_approved")  # from now on it cannot be replaced
                 reply.approval.CopyFrom(self._node.signing_key.sign(record.approval))
+        elif request.study_digest == record.digest and (
+            told := told_objections(self._site, record, self._node.clock())
+        ):
+            reply.objections.CopyFrom(told)
         if failure is None and request.study_digest == record.digest:
             reply.effective_digest = record.task.effective_digest
         return reply

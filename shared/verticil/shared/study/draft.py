@@ -35,6 +35,9 @@ _MOST_CATEGORIES: Final = 16
 _IDENTIFYING: Final = 0.5  # texts with more distinct values than this part of the rows are left out
 _SPIKE: Final = 0.2  # a whole number that so many rows have gets its own bin
 _N_BINS: Final = 6
+_EPSILON: Final = 3.0
+_EPSILON_OF_A_PARTY: Final = 20.0
+"""Of one column, and of all columns of one party: the limits that ``verticil party init`` writes."""
 _DELIMITERS: Final = (",", ";", "\t", "|")
 _ID_NAMES: Final = ("id", "record_id", "person_id", "identifier", "key")
 
@@ -75,7 +78,7 @@ def draft(tables: Mapping[str, Path], *, today: dt.date | None = None) -> str:
     frames = {party: _read(path) for party, path in tables.items()}
     id_column = _id_column(frames, tables)
     taken = Counter(str(name) for frame in frames.values() for name in frame.columns if name != id_column)
-    blocks: list[str] = []
+    blocks, most = list[str](), 0
     for party, frame in frames.items():
         blocks.append(f"# ---- {party}: {tables[party].name}" + (f", id column '{id_column}'" if id_column else ""))
         n_before = len(blocks)
@@ -83,14 +86,16 @@ def draft(tables: Mapping[str, Path], *, today: dt.date | None = None) -> str:
             if name != id_column:
                 column = _Column(party=party, source=name, values=frame[name].tolist())
                 blocks.append(_variable(column, f"{party} {name}" if taken[name] > 1 else name))
-        if not any(block.startswith("[[variable]]") for block in blocks[n_before:]):
+        n_columns = sum(block.startswith("[[variable]]") for block in blocks[n_before:])
+        most = max(most, n_columns)
+        if not n_columns:
             raise DataFault("DATA_EMPTY", f"{tables[party]}: no column can be proposed as a variable")
     today = today or dt.datetime.now(dt.UTC).date()
     n_rows = min(len(frame) for frame in frames.values())
     return (
         _head(tables, today, n_rows)
         + "\n\n".join(blocks)
-        + _tail(sum(block.startswith("[[variable]]") for block in blocks))
+        + _tail(sum(block.startswith("[[variable]]") for block in blocks), most)
     )
 
 
@@ -113,12 +118,14 @@ minimum_common_records = {min(1000, max(1, n_rows // 2))}
 """
 
 
-def _tail(n_variables: int) -> str:
+def _tail(n_variables: int, most: int) -> str:
+    """What follows the variables, of which a party has `most`."""
+    epsilon = min(_EPSILON, math.floor(100 * _EPSILON_OF_A_PARTY / most) / 100)
     return f"""
 
 [randomization_default]                  # review: check what it means with: verticil study check FILE --n RECORDS
 scheme = "symmetric"
-epsilon = 3.0
+epsilon = {epsilon:<30}# at most {_EPSILON:g} a column and {_EPSILON_OF_A_PARTY:g} a party, the limits that sites begin with
 
 [structure]
 method = "auto"                         # the best of some on records held out; or greedy, order, genetic, tree, hill-climb

@@ -13,6 +13,7 @@ In place of the default a study may divide a total among its columns:
     [allocate]
     rule = "equal-contrast"        # see `verticil.shared.channels.allocation`
     total_epsilon = 24.0           # of one person, all columns of the study together
+    max_epsilon = 3.0              # the most that any column may get, as sites limit it; optional
     caps = { income = 1.5 }        # the most that single columns may get; optional
 
 Columns with a ``[[randomization]]`` table of their own stay as they are and count towards the total; every other column becomes
@@ -133,7 +134,7 @@ def allocated_units(table: Table, variables: Sequence[Variable], explicit: Seque
     Raises:
         Misuse: the table's code; MATRIX_SINGULAR, a cap leaves nothing to estimate.
     """
-    table.only("rule", "total_epsilon", "caps")
+    table.only("rule", "total_epsilon", "max_epsilon", "caps")
     table.choice("rule", _RULES)
     total = table.value(float, "total_epsilon")
     if not 0 < total < math.inf:
@@ -171,6 +172,9 @@ def allocated_units(table: Table, variables: Sequence[Variable], explicit: Seque
 
 
 def _caps(table: Table, variables: Sequence[Variable], explicit: Sequence[Unit]) -> list[float | None]:
+    every = table.value(float, "max_epsilon") if table.has("max_epsilon") else None
+    if every is not None and not 0 < every < math.inf:
+        table.fail("max_epsilon", f"got {every:g}, expected a finite number > 0")
     raw = table.raw("caps")
     given = table.table("caps", optional=True)
     names = [variable.name for variable in variables]
@@ -186,7 +190,9 @@ def _caps(table: Table, variables: Sequence[Variable], explicit: Sequence[Unit])
             given.fail(name, "not a variable of the study", hint=rules.near_hint(name, [*names, *own]))
         if not 0 < (cap := given.value(float, name)) < math.inf:
             given.fail(name, f"got {cap:g}, expected a finite number > 0")
-    return [given.value(float, name) if given.has(name) else None for name in names]
+        if every is not None and cap > every:
+            given.fail(name, f"got {cap:g}, expected at most max_epsilon = {every:g}, the cap of all columns")
+    return [given.value(float, name) if given.has(name) else every for name in names]
 
 
 def _least_epsilon(variable: Variable) -> float:

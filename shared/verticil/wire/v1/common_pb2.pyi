@@ -161,6 +161,30 @@ class ErrorDetail(_message.Message):
 Global___ErrorDetail: _TypeAlias = ErrorDetail  # noqa: Y015
 
 @_typing.final
+class Objections(_message.Message):
+    """What the policy of a party says of a study, before its people look at it: each with the code of its refusal. It rests on the
+    study and the party's configuration, never on its table. None: the policy permits the study.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ITEMS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___ErrorDetail]: ...
+    def __init__(
+        self,
+        *,
+        items: _abc.Iterable[Global___ErrorDetail] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Objections: _TypeAlias = Objections  # noqa: Y015
+
+@_typing.final
 class Signed(_message.Message):
     """Signed statement about an artifact or a release. `body` is canonical JSON; the signature (Ed25519) is over its bytes."""
 

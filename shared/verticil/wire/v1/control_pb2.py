@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from verticil.wire.v1 import common_pb2 as verticil_dot_wire_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1everticil/wire/v1/control.proto\x12\x10verticil.wire.v1\x1a\x1dverticil/wire/v1/common.proto\"&\n\x12SubmitStudyRequest\x12\x10\n\x08proposal\x18\x01 \x01(\x0c\"U\n\x10SubmitStudyReply\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12+\n\x05state\x18\x02 \x01(\x0e\x32\x1c.verticil.wire.v1.StudyState\"f\n\x0fGetStudyRequest\x12\x10\n\x08study_id\x18\x01 \x01(\t\x12\x14\n\x0cstudy_digest\x18\x02 \x01(\x0c\x12\x15\n\rknown_version\x18\x03 \x01(\x04\x12\x14\n\x0cwait_seconds\x18\x04 \x01(\r\"\xfc\x03\n\x0bPartyStatus\x12\r\n\x05party\x18\x01 \x01(\t\x12\x0e\n\x06online\x18\x02 \x01(\x08\x12\x10\n\x08\x61pproved\x18\x03 \x01(\x08\x12\x1b\n\x13pseudonyms_complete\x18\x04 \x01(\x08\x12\x1b\n\x13\x61lignment_confirmed\x18\x05 \x01(\x08\x12\x16\n\x0eunits_received\x18\x06 \x01(\r\x12\x16\n\x0eunits_expected\x18\x07 \x01(\r\x12\r\n\x05stage\x18\x08 \x01(\t\x12\x0f\n\x07percent\x18\t \x01(\r\x12\x19\n\x11lease_age_seconds\x18\n \x01(\r\x12\x0c\n\x04seen\x18\x0b \x01(\x08\x12\x13\n\x0bwaiting_for\x18\x0c \x01(\t\x12.\n\x07\x66\x61ilure\x18\r \x01(\x0b\x32\x1d.verticil.wire.v1.ErrorDetail\x12\x11\n\tapprovers\x18\x0e \x01(\r\x12\x18\n\x10\x61pprovers_needed\x18\x0f \x01(\r\x12\x12\n\nrevoked_at\x18\x12 \x01(\t\x12\x19\n\x11revocation_reason\x18\x13 \x01(\t\x12\x15\n\rcountersigned\x18\x10 \x01(\x08\x12\x10\n\x08left_out\x18\x1e \x01(\t\x12\x10\n\x08standing\x18( \x01(\t\x12\x16\n\x0estanding_since\x18) \x01(\t\x12\x15\n\rapproval_void\x18* \x01(\t\"\xec\x02\n\x0cStudySummary\x12\x10\n\x08study_id\x18\x01 \x01(\t\x12\x14\n\x0cstudy_digest\x18\x02 \x01(\x0c\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12+\n\x05state\x18\x04 \x01(\x0e\x32\x1c.verticil.wire.v1.StudyState\x12\r\n\x05title\x18\x05 \x01(\t\x12\x14\n\x0cstage_detail\x18\x06 \x01(\t\x12\x10\n\x08n_common\x18\x07 \x01(\x04\x12.\n\x07\x66\x61ilure\x18\x08 \x01(\x0b\x32\x1d.verticil.wire.v1.ErrorDetail\x12.\n\x07parties\x18\t \x03(\x0b\x32\x1d.verticil.wire.v1.PartyStatus\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\n \x01(\x0c\x12\x10\n\x08\x64\x65\x61\x64line\x18\x0b \x01(\t\x12 \n\x18\x63ountersignatures_needed\x18\x0f \x01(\r\x12\x11\n\tsubmitter\x18\x14 \x01(\t\">\n\rGetStudyReply\x12-\n\x05study\x18\x01 \x01(\x0b\x32\x1e.verticil.wire.v1.StudySummary\"\x14\n\x12ListStudiesRequest\"C\n\x10ListStudiesReply\x12/\n\x07studies\x18\x01 \x03(\x0b\x32\x1e.verticil.wire.v1.StudySummary\"*\n\x12\x43\x61ncelStudyRequest\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\"?\n\x10\x43\x61ncelStudyReply\x12+\n\x05state\x18\x01 \x01(\x0e\x32\x1c.verticil.wire.v1.StudyState2\xb8\x03\n\x07\x43ontrol\x12W\n\x0bSubmitStudy\x12$.verticil.wire.v1.SubmitStudyRequest\x1a\".verticil.wire.v1.SubmitStudyReply\x12N\n\x08GetStudy\x12!.verticil.wire.v1.GetStudyRequest\x1a\x1f.verticil.wire.v1.GetStudyReply\x12W\n\x0bListStudies\x12$.verticil.wire.v1.ListStudiesRequest\x1a\".verticil.wire.v1.ListStudiesReply\x12W\n\x0b\x43\x61ncelStudy\x12$.verticil.wire.v1.CancelStudyRequest\x1a\".verticil.wire.v1.CancelStudyReply\x12R\n\nGetRelease\x12#.verticil.wire.v1.GetReleaseRequest\x1a\x1d.verticil.wire.v1.ReleasePart0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1everticil/wire/v1/control.proto\x12\x10verticil.wire.v1\x1a\x1dverticil/wire/v1/common.proto\"&\n\x12SubmitStudyRequest\x12\x10\n\x08proposal\x18\x01 \x01(\x0c\"U\n\x10SubmitStudyReply\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12+\n\x05state\x18\x02 \x01(\x0e\x32\x1c.verticil.wire.v1.StudyState\"f\n\x0fGetStudyRequest\x12\x10\n\x08study_id\x18\x01 \x01(\t\x12\x14\n\x0cstudy_digest\x18\x02 \x01(\x0c\x12\x15\n\rknown_version\x18\x03 \x01(\x04\x12\x14\n\x0cwait_seconds\x18\x04 \x01(\r\"\xae\x04\n\x0bPartyStatus\x12\r\n\x05party\x18\x01 \x01(\t\x12\x0e\n\x06online\x18\x02 \x01(\x08\x12\x10\n\x08\x61pproved\x18\x03 \x01(\x08\x12\x1b\n\x13pseudonyms_complete\x18\x04 \x01(\x08\x12\x1b\n\x13\x61lignment_confirmed\x18\x05 \x01(\x08\x12\x16\n\x0eunits_received\x18\x06 \x01(\r\x12\x16\n\x0eunits_expected\x18\x07 \x01(\r\x12\r\n\x05stage\x18\x08 \x01(\t\x12\x0f\n\x07percent\x18\t \x01(\r\x12\x19\n\x11lease_age_seconds\x18\n \x01(\r\x12\x0c\n\x04seen\x18\x0b \x01(\x08\x12\x13\n\x0bwaiting_for\x18\x0c \x01(\t\x12.\n\x07\x66\x61ilure\x18\r \x01(\x0b\x32\x1d.verticil.wire.v1.ErrorDetail\x12\x11\n\tapprovers\x18\x0e \x01(\r\x12\x18\n\x10\x61pprovers_needed\x18\x0f \x01(\r\x12\x12\n\nrevoked_at\x18\x12 \x01(\t\x12\x19\n\x11revocation_reason\x18\x13 \x01(\t\x12\x15\n\rcountersigned\x18\x10 \x01(\x08\x12\x10\n\x08left_out\x18\x1e \x01(\t\x12\x10\n\x08standing\x18( \x01(\t\x12\x16\n\x0estanding_since\x18) \x01(\t\x12\x30\n\nobjections\x18+ \x01(\x0b\x32\x1c.verticil.wire.v1.Objections\x12\x15\n\rapproval_void\x18* \x01(\t\"\xec\x02\n\x0cStudySummary\x12\x10\n\x08study_id\x18\x01 \x01(\t\x12\x14\n\x0cstudy_digest\x18\x02 \x01(\x0c\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12+\n\x05state\x18\x04 \x01(\x0e\x32\x1c.verticil.wire.v1.StudyState\x12\r\n\x05title\x18\x05 \x01(\t\x12\x14\n\x0cstage_detail\x18\x06 \x01(\t\x12\x10\n\x08n_common\x18\x07 \x01(\x04\x12.\n\x07\x66\x61ilure\x18\x08 \x01(\x0b\x32\x1d.verticil.wire.v1.ErrorDetail\x12.\n\x07parties\x18\t \x03(\x0b\x32\x1d.verticil.wire.v1.PartyStatus\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\n \x01(\x0c\x12\x10\n\x08\x64\x65\x61\x64line\x18\x0b \x01(\t\x12 \n\x18\x63ountersignatures_needed\x18\x0f \x01(\r\x12\x11\n\tsubmitter\x18\x14 \x01(\t\">\n\rGetStudyReply\x12-\n\x05study\x18\x01 \x01(\x0b\x32\x1e.verticil.wire.v1.StudySummary\"\x14\n\x12ListStudiesRequest\"C\n\x10ListStudiesReply\x12/\n\x07studies\x18\x01 \x03(\x0b\x32\x1e.verticil.wire.v1.StudySummary\"*\n\x12\x43\x61ncelStudyRequest\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\"?\n\x10\x43\x61ncelStudyReply\x12+\n\x05state\x18\x01 \x01(\x0e\x32\x1c.verticil.wire.v1.StudyState2\xb8\x03\n\x07\x43ontrol\x12W\n\x0bSubmitStudy\x12$.verticil.wire.v1.SubmitStudyRequest\x1a\".verticil.wire.v1.SubmitStudyReply\x12N\n\x08GetStudy\x12!.verticil.wire.v1.GetStudyRequest\x1a\x1f.verticil.wire.v1.GetStudyReply\x12W\n\x0bListStudies\x12$.verticil.wire.v1.ListStudiesRequest\x1a\".verticil.wire.v1.ListStudiesReply\x12W\n\x0b\x43\x61ncelStudy\x12$.verticil.wire.v1.CancelStudyRequest\x1a\".verticil.wire.v1.CancelStudyReply\x12R\n\nGetRelease\x12#.verticil.wire.v1.GetReleaseRequest\x1a\x1d.verticil.wire.v1.ReleasePart0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,19 +39,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETSTUDYREQUEST']._serialized_start=210
   _globals['_GETSTUDYREQUEST']._serialized_end=312
   _globals['_PARTYSTATUS']._serialized_start=315
-  _globals['_PARTYSTATUS']._serialized_end=823
-  _globals['_STUDYSUMMARY']._serialized_start=826
-  _globals['_STUDYSUMMARY']._serialized_end=1190
-  _globals['_GETSTUDYREPLY']._serialized_start=1192
-  _globals['_GETSTUDYREPLY']._serialized_end=1254
-  _globals['_LISTSTUDIESREQUEST']._serialized_start=1256
-  _globals['_LISTSTUDIESREQUEST']._serialized_end=1276
-  _globals['_LISTSTUDIESREPLY']._serialized_start=1278
-  _globals['_LISTSTUDIESREPLY']._serialized_end=1345
-  _globals['_CANCELSTUDYREQUEST']._serialized_start=1347
-  _globals['_CANCELSTUDYREQUEST']._serialized_end=1389
-  _globals['_CANCELSTUDYREPLY']._serialized_start=1391
-  _globals['_CANCELSTUDYREPLY']._serialized_end=1454
-  _globals['_CONTROL']._serialized_start=1457
-  _globals['_CONTROL']._serialized_end=1897
+  _globals['_PARTYSTATUS']._serialized_end=873
+  _globals['_STUDYSUMMARY']._serialized_start=876
+  _globals['_STUDYSUMMARY']._serialized_end=1240
+  _globals['_GETSTUDYREPLY']._serialized_start=1242
+  _globals['_GETSTUDYREPLY']._serialized_end=1304
+  _globals['_LISTSTUDIESREQUEST']._serialized_start=1306
+  _globals['_LISTSTUDIESREQUEST']._serialized_end=1326
+  _globals['_LISTSTUDIESREPLY']._serialized_start=1328
+  _globals['_LISTSTUDIESREPLY']._serialized_end=1395
+  _globals['_CANCELSTUDYREQUEST']._serialized_start=1397
+  _globals['_CANCELSTUDYREQUEST']._serialized_end=1439
+  _globals['_CANCELSTUDYREPLY']._serialized_start=1441
+  _globals['_CANCELSTUDYREPLY']._serialized_end=1504
+  _globals['_CONTROL']._serialized_start=1507
+  _globals['_CONTROL']._serialized_end=1947
 # @@protoc_insertion_point(module_scope)

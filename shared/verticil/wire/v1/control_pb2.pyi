@@ -117,6 +117,7 @@ class PartyStatus(_message.Message):
     LEFT_OUT_FIELD_NUMBER: _builtins.int
     STANDING_FIELD_NUMBER: _builtins.int
     STANDING_SINCE_FIELD_NUMBER: _builtins.int
+    OBJECTIONS_FIELD_NUMBER: _builtins.int
     APPROVAL_VOID_FIELD_NUMBER: _builtins.int
     party: _builtins.str
     online: _builtins.bool
@@ -154,6 +155,10 @@ class PartyStatus(_message.Message):
     def failure(self) -> _common_pb2.ErrorDetail:
         """of this party, when it is one that ended the study"""
 
+    @_builtins.property
+    def objections(self) -> _common_pb2.Objections:
+        """while the approval is waited for, what the party's policy says; absent: not known"""
+
     def __init__(
         self,
         *,
@@ -178,11 +183,12 @@ class PartyStatus(_message.Message):
         left_out: _builtins.str = ...,
         standing: _builtins.str = ...,
         standing_since: _builtins.str = ...,
+        objections: _common_pb2.Objections | None = ...,
         approval_void: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "objections", b"objections"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approval_void", b"approval_void", "approved", b"approved", "approvers", b"approvers", "approvers_needed", b"approvers_needed", "countersigned", b"countersigned", "failure", b"failure", "lease_age_seconds", b"lease_age_seconds", "left_out", b"left_out", "online", b"online", "party", b"party", "percent", b"percent", "pseudonyms_complete", b"pseudonyms_complete", "revocation_reason", b"revocation_reason", "revoked_at", b"revoked_at", "seen", b"seen", "stage", b"stage", "standing", b"standing", "standing_since", b"standing_since", "units_expected", b"units_expected", "units_received", b"units_received", "waiting_for", b"waiting_for"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approval_void", b"approval_void", "approved", b"approved", "approvers", b"approvers", "approvers_needed", b"approvers_needed", "countersigned", b"countersigned", "failure", b"failure", "lease_age_seconds", b"lease_age_seconds", "left_out", b"left_out", "objections", b"objections", "online", b"online", "party", b"party", "percent", b"percent", "pseudonyms_complete", b"pseudonyms_complete", "revocation_reason", b"revocation_reason", "revoked_at", b"revoked_at", "seen", b"seen", "stage", b"stage", "standing", b"standing", "standing_since", b"standing_since", "units_expected", b"units_expected", "units_received", b"units_received", "waiting_for", b"waiting_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -132,6 +132,7 @@ class StudyTask(_message.Message):
     RECEIPTS_FIELD_NUMBER: _builtins.int
     SUBMITTER_FIELD_NUMBER: _builtins.int
     SUB_MODEL_FIELD_NUMBER: _builtins.int
+    UNITS_DAMAGED_FIELD_NUMBER: _builtins.int
     study_digest: _builtins.bytes
     """of the proposal"""
     version: _builtins.int
@@ -174,6 +175,10 @@ class StudyTask(_message.Message):
     def sub_model(self) -> _common_pb2.Signed:
         """the study went on without parties, and `effective` is that; body: verticil.shared.study.sub_model"""
 
+    @_builtins.property
+    def units_damaged(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """of this party's units: receipted, and found damaged on the disk; the same bytes are asked for"""
+
     def __init__(
         self,
         *,
@@ -194,10 +199,11 @@ class StudyTask(_message.Message):
         receipts: _abc.Iterable[_common_pb2.Signed] | None = ...,
         submitter: _builtins.str = ...,
         sub_model: _common_pb2.Signed | None = ...,
+        units_damaged: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "deletion", b"deletion", "failure", b"failure", "sub_model", b"sub_model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approval", b"approval", "approved", b"approved", "deletion", b"deletion", "effective", b"effective", "effective_digest", b"effective_digest", "failure", b"failure", "proposal", b"proposal", "pseudonyms_complete", b"pseudonyms_complete", "receipts", b"receipts", "review_manifest_sha256", b"review_manifest_sha256", "state", b"state", "study_digest", b"study_digest", "sub_model", b"sub_model", "submitter", b"submitter", "units_received", b"units_received", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approval", b"approval", "approved", b"approved", "deletion", b"deletion", "effective", b"effective", "effective_digest", b"effective_digest", "failure", b"failure", "proposal", b"proposal", "pseudonyms_complete", b"pseudonyms_complete", "receipts", b"receipts", "review_manifest_sha256", b"review_manifest_sha256", "state", b"state", "study_digest", b"study_digest", "sub_model", b"sub_model", "submitter", b"submitter", "units_damaged", b"units_damaged", "units_received", b"units_received", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -314,6 +320,7 @@ class Progress(_message.Message):
     PERCENT_FIELD_NUMBER: _builtins.int
     APPROVERS_FIELD_NUMBER: _builtins.int
     APPROVERS_NEEDED_FIELD_NUMBER: _builtins.int
+    OBJECTIONS_FIELD_NUMBER: _builtins.int
     stage: _builtins.str
     """approving | reading | linking | randomizing | uploading"""
     percent: _builtins.int
@@ -321,6 +328,10 @@ class Progress(_message.Message):
     """with approving: how many have said yes"""
     approvers_needed: _builtins.int
     """with approving"""
+    @_builtins.property
+    def objections(self) -> _common_pb2.Objections:
+        """with approving; absent: not told"""
+
     def __init__(
         self,
         *,
@@ -328,10 +339,11 @@ class Progress(_message.Message):
         percent: _builtins.int = ...,
         approvers: _builtins.int = ...,
         approvers_needed: _builtins.int = ...,
+        objections: _common_pb2.Objections | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["objections", b"objections"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approvers", b"approvers", "approvers_needed", b"approvers_needed", "percent", b"percent", "stage", b"stage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approvers", b"approvers", "approvers_needed", b"approvers_needed", "objections", b"objections", "percent", b"percent", "stage", b"stage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

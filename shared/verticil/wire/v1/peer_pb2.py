@@ -25,41 +25,41 @@ _sym_db = _symbol_database.Default()
 from verticil.wire.v1 import common_pb2 as verticil_dot_wire_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bverticil/wire/v1/peer.proto\x12\x10verticil.wire.v1\x1a\x1dverticil/wire/v1/common.proto\"L\n\x04Part\x12\x0c\n\x04size\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\x12&\n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x17.verticil.wire.v1.Chunk\"Q\n\x15GetStudyDigestRequest\x12\x10\n\x08study_id\x18\x01 \x01(\t\x12\x14\n\x0cstudy_digest\x18\x02 \x01(\x0c\x12\x10\n\x08software\x18\x03 \x01(\t\"\xb3\x01\n\x13GetStudyDigestReply\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x10\n\x08software\x18\x02 \x01(\t\x12*\n\x08\x61pproval\x18\x03 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\x12.\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1d.verticil.wire.v1.ErrorDetail\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x05 \x01(\x0c\"X\n\x0b\x42lindedStep\x12\x0c\n\x04size\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\x12+\n\tstatement\x18\x03 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\"<\n\x0c\x42lindedSteps\x12,\n\x05steps\x18\x01 \x03(\x0b\x32\x1d.verticil.wire.v1.BlindedStep\"~\n\x14GetPseudonymsRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\x12-\n\x04list\x18\x02 \x01(\x0e\x32\x1f.verticil.wire.v1.PseudonymList\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\r\n\x05owner\x18\x04 \x01(\r\"{\n\x10GetColumnRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\x12\x0c\n\x04unit\x18\x02 \x01(\r\x12\x15\n\rcommon_sha256\x18\x03 \x01(\x0c\x12\x18\n\x10structure_sha256\x18\x04 \x01(\x0c\x12\x0e\n\x06offset\x18\x05 \x01(\x04\"O\n\x14GetParametersRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\r\n\x05yours\x18\x03 \x01(\x08\"/\n\x13GetSignatureRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\"?\n\x11GetSignatureReply\x12*\n\x08manifest\x18\x01 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\"8\n\x12GetDeletionRequest\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x0c\n\x04held\x18\x02 \x01(\x08\"d\n\x10GetDeletionReply\x12*\n\x08\x64\x65letion\x18\x01 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\x12$\n\x04held\x18\x02 \x03(\x0b\x32\x16.verticil.wire.v1.Held\"q\n\x04Held\x12+\n\tstatement\x18\x01 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\x12\x10\n\x08proposal\x18\x02 \x01(\x0c\x12*\n\x08\x61pproval\x18\x03 \x01(\x0b\x32\x18.verticil.wire.v1.Signed*\xd9\x01\n\rPseudonymList\x12\x1e\n\x1aPSEUDONYM_LIST_UNSPECIFIED\x10\x00\x12\x1a\n\x16PSEUDONYM_LIST_RUNNING\x10\x01\x12\x19\n\x15PSEUDONYM_LIST_COMMON\x10\x02\x12\x1d\n\x19PSEUDONYM_LIST_COMMITMENT\x10\x03\x12\x1a\n\x16PSEUDONYM_LIST_BLINDED\x10\x04\x12\x18\n\x14PSEUDONYM_LIST_STEPS\x10\x05\x12\x1c\n\x18PSEUDONYM_LIST_POSITIONS\x10\x06\x32\xd5\x04\n\x04Peer\x12\x45\n\x05Hello\x12\x1e.verticil.wire.v1.HelloRequest\x1a\x1c.verticil.wire.v1.HelloReply\x12`\n\x0eGetStudyDigest\x12\'.verticil.wire.v1.GetStudyDigestRequest\x1a%.verticil.wire.v1.GetStudyDigestReply\x12Q\n\rGetPseudonyms\x12&.verticil.wire.v1.GetPseudonymsRequest\x1a\x16.verticil.wire.v1.Part0\x01\x12I\n\tGetColumn\x12\".verticil.wire.v1.GetColumnRequest\x1a\x16.verticil.wire.v1.Part0\x01\x12Q\n\rGetParameters\x12&.verticil.wire.v1.GetParametersRequest\x1a\x16.verticil.wire.v1.Part0\x01\x12Z\n\x0cGetSignature\x12%.verticil.wire.v1.GetSignatureRequest\x1a#.verticil.wire.v1.GetSignatureReply\x12W\n\x0bGetDeletion\x12$.verticil.wire.v1.GetDeletionRequest\x1a\".verticil.wire.v1.GetDeletionReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bverticil/wire/v1/peer.proto\x12\x10verticil.wire.v1\x1a\x1dverticil/wire/v1/common.proto\"L\n\x04Part\x12\x0c\n\x04size\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\x12&\n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x17.verticil.wire.v1.Chunk\"Q\n\x15GetStudyDigestRequest\x12\x10\n\x08study_id\x18\x01 \x01(\t\x12\x14\n\x0cstudy_digest\x18\x02 \x01(\x0c\x12\x10\n\x08software\x18\x03 \x01(\t\"\xe5\x01\n\x13GetStudyDigestReply\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x10\n\x08software\x18\x02 \x01(\t\x12*\n\x08\x61pproval\x18\x03 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\x12.\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1d.verticil.wire.v1.ErrorDetail\x12\x30\n\nobjections\x18\x06 \x01(\x0b\x32\x1c.verticil.wire.v1.Objections\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x05 \x01(\x0c\"X\n\x0b\x42lindedStep\x12\x0c\n\x04size\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\x12+\n\tstatement\x18\x03 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\"<\n\x0c\x42lindedSteps\x12,\n\x05steps\x18\x01 \x03(\x0b\x32\x1d.verticil.wire.v1.BlindedStep\"~\n\x14GetPseudonymsRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\x12-\n\x04list\x18\x02 \x01(\x0e\x32\x1f.verticil.wire.v1.PseudonymList\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\r\n\x05owner\x18\x04 \x01(\r\"{\n\x10GetColumnRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\x12\x0c\n\x04unit\x18\x02 \x01(\r\x12\x15\n\rcommon_sha256\x18\x03 \x01(\x0c\x12\x18\n\x10structure_sha256\x18\x04 \x01(\x0c\x12\x0e\n\x06offset\x18\x05 \x01(\x04\"O\n\x14GetParametersRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\r\n\x05yours\x18\x03 \x01(\x08\"/\n\x13GetSignatureRequest\x12\x18\n\x10\x65\x66\x66\x65\x63tive_digest\x18\x01 \x01(\x0c\"?\n\x11GetSignatureReply\x12*\n\x08manifest\x18\x01 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\"8\n\x12GetDeletionRequest\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x0c\n\x04held\x18\x02 \x01(\x08\"d\n\x10GetDeletionReply\x12*\n\x08\x64\x65letion\x18\x01 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\x12$\n\x04held\x18\x02 \x03(\x0b\x32\x16.verticil.wire.v1.Held\"q\n\x04Held\x12+\n\tstatement\x18\x01 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\x12\x10\n\x08proposal\x18\x02 \x01(\x0c\x12*\n\x08\x61pproval\x18\x03 \x01(\x0b\x32\x18.verticil.wire.v1.Signed*\xd9\x01\n\rPseudonymList\x12\x1e\n\x1aPSEUDONYM_LIST_UNSPECIFIED\x10\x00\x12\x1a\n\x16PSEUDONYM_LIST_RUNNING\x10\x01\x12\x19\n\x15PSEUDONYM_LIST_COMMON\x10\x02\x12\x1d\n\x19PSEUDONYM_LIST_COMMITMENT\x10\x03\x12\x1a\n\x16PSEUDONYM_LIST_BLINDED\x10\x04\x12\x18\n\x14PSEUDONYM_LIST_STEPS\x10\x05\x12\x1c\n\x18PSEUDONYM_LIST_POSITIONS\x10\x06\x32\xd5\x04\n\x04Peer\x12\x45\n\x05Hello\x12\x1e.verticil.wire.v1.HelloRequest\x1a\x1c.verticil.wire.v1.HelloReply\x12`\n\x0eGetStudyDigest\x12\'.verticil.wire.v1.GetStudyDigestRequest\x1a%.verticil.wire.v1.GetStudyDigestReply\x12Q\n\rGetPseudonyms\x12&.verticil.wire.v1.GetPseudonymsRequest\x1a\x16.verticil.wire.v1.Part0\x01\x12I\n\tGetColumn\x12\".verticil.wire.v1.GetColumnRequest\x1a\x16.verticil.wire.v1.Part0\x01\x12Q\n\rGetParameters\x12&.verticil.wire.v1.GetParametersRequest\x1a\x16.verticil.wire.v1.Part0\x01\x12Z\n\x0cGetSignature\x12%.verticil.wire.v1.GetSignatureRequest\x1a#.verticil.wire.v1.GetSignatureReply\x12W\n\x0bGetDeletion\x12$.verticil.wire.v1.GetDeletionRequest\x1a\".verticil.wire.v1.GetDeletionReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'verticil.wire.v1.peer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PSEUDONYMLIST']._serialized_start=1299
-  _globals['_PSEUDONYMLIST']._serialized_end=1516
+  _globals['_PSEUDONYMLIST']._serialized_start=1349
+  _globals['_PSEUDONYMLIST']._serialized_end=1566
   _globals['_PART']._serialized_start=80
   _globals['_PART']._serialized_end=156
   _globals['_GETSTUDYDIGESTREQUEST']._serialized_start=158
   _globals['_GETSTUDYDIGESTREQUEST']._serialized_end=239
   _globals['_GETSTUDYDIGESTREPLY']._serialized_start=242
-  _globals['_GETSTUDYDIGESTREPLY']._serialized_end=421
-  _globals['_BLINDEDSTEP']._serialized_start=423
-  _globals['_BLINDEDSTEP']._serialized_end=511
-  _globals['_BLINDEDSTEPS']._serialized_start=513
-  _globals['_BLINDEDSTEPS']._serialized_end=573
-  _globals['_GETPSEUDONYMSREQUEST']._serialized_start=575
-  _globals['_GETPSEUDONYMSREQUEST']._serialized_end=701
-  _globals['_GETCOLUMNREQUEST']._serialized_start=703
-  _globals['_GETCOLUMNREQUEST']._serialized_end=826
-  _globals['_GETPARAMETERSREQUEST']._serialized_start=828
-  _globals['_GETPARAMETERSREQUEST']._serialized_end=907
-  _globals['_GETSIGNATUREREQUEST']._serialized_start=909
-  _globals['_GETSIGNATUREREQUEST']._serialized_end=956
-  _globals['_GETSIGNATUREREPLY']._serialized_start=958
-  _globals['_GETSIGNATUREREPLY']._serialized_end=1021
-  _globals['_GETDELETIONREQUEST']._serialized_start=1023
-  _globals['_GETDELETIONREQUEST']._serialized_end=1079
-  _globals['_GETDELETIONREPLY']._serialized_start=1081
-  _globals['_GETDELETIONREPLY']._serialized_end=1181
-  _globals['_HELD']._serialized_start=1183
-  _globals['_HELD']._serialized_end=1296
-  _globals['_PEER']._serialized_start=1519
-  _globals['_PEER']._serialized_end=2116
+  _globals['_GETSTUDYDIGESTREPLY']._serialized_end=471
+  _globals['_BLINDEDSTEP']._serialized_start=473
+  _globals['_BLINDEDSTEP']._serialized_end=561
+  _globals['_BLINDEDSTEPS']._serialized_start=563
+  _globals['_BLINDEDSTEPS']._serialized_end=623
+  _globals['_GETPSEUDONYMSREQUEST']._serialized_start=625
+  _globals['_GETPSEUDONYMSREQUEST']._serialized_end=751
+  _globals['_GETCOLUMNREQUEST']._serialized_start=753
+  _globals['_GETCOLUMNREQUEST']._serialized_end=876
+  _globals['_GETPARAMETERSREQUEST']._serialized_start=878
+  _globals['_GETPARAMETERSREQUEST']._serialized_end=957
+  _globals['_GETSIGNATUREREQUEST']._serialized_start=959
+  _globals['_GETSIGNATUREREQUEST']._serialized_end=1006
+  _globals['_GETSIGNATUREREPLY']._serialized_start=1008
+  _globals['_GETSIGNATUREREPLY']._serialized_end=1071
+  _globals['_GETDELETIONREQUEST']._serialized_start=1073
+  _globals['_GETDELETIONREQUEST']._serialized_end=1129
+  _globals['_GETDELETIONREPLY']._serialized_start=1131
+  _globals['_GETDELETIONREPLY']._serialized_end=1231
+  _globals['_HELD']._serialized_start=1233
+  _globals['_HELD']._serialized_end=1346
+  _globals['_PEER']._serialized_start=1569
+  _globals['_PEER']._serialized_end=2166
 # @@protoc_insertion_point(module_scope)

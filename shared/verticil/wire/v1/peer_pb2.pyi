@@ -128,6 +128,7 @@ class GetStudyDigestReply(_message.Message):
     SOFTWARE_FIELD_NUMBER: _builtins.int
     APPROVAL_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
+    OBJECTIONS_FIELD_NUMBER: _builtins.int
     EFFECTIVE_DIGEST_FIELD_NUMBER: _builtins.int
     study_digest: _builtins.bytes
     """of the proposal that the answering party's operator loaded"""
@@ -142,6 +143,10 @@ class GetStudyDigestReply(_message.Message):
     def failure(self) -> _common_pb2.ErrorDetail:
         """set when the party has denied the study, or cannot go on"""
 
+    @_builtins.property
+    def objections(self) -> _common_pb2.Objections:
+        """while it has not approved: what the answering party's policy says; absent: not told"""
+
     def __init__(
         self,
         *,
@@ -149,11 +154,12 @@ class GetStudyDigestReply(_message.Message):
         software: _builtins.str = ...,
         approval: _common_pb2.Signed | None = ...,
         failure: _common_pb2.ErrorDetail | None = ...,
+        objections: _common_pb2.Objections | None = ...,
         effective_digest: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "failure", b"failure"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "failure", b"failure", "objections", b"objections"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "effective_digest", b"effective_digest", "failure", b"failure", "software", b"software", "study_digest", b"study_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "effective_digest", b"effective_digest", "failure", b"failure", "objections", b"objections", "software", b"software", "study_digest", b"study_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

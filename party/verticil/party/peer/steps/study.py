@@ -23,6 +23,7 @@ from verticil.party.control import approval
 from verticil.party.control.by_rule import approve_by_rule
 from verticil.party.control.site import AUTOMATIC
 from verticil.party.control.state import StudyRecord, stamp
+from verticil.party.exchange.disclosure import words_of
 from verticil.party.exchange.randomization import agreement
 from verticil.party.exchange.told import AskedAgainError
 from verticil.party.peer.calls import PeerFailedError, WaitedForError, all_of
@@ -263,7 +264,10 @@ class PeerStudy:
                 f"waiting for '{name}' to run the same versions: {shown(reply.software, 200)}; here: {self._work.software}"
             )
         if not reply.HasField("approval"):
-            raise WaitedForError(f"waiting for '{name}' to approve")
+            against = words_of(reply.objections)
+            raise WaitedForError(
+                f"waiting for '{name}' to approve" + (f"; its policy does not permit it: {against}" if against else "")
+            )
         signed = reply.approval
         try:
             node = self._work.node
