@@ -26,7 +26,7 @@ from typing import Final
 import numpy as np
 
 from verticil.miner.learning.counting import Codes
-from verticil.miner.learning.family_scores import FamilyScores, contrast_factor
+from verticil.miner.learning.family_scores import FamilyScores
 from verticil.miner.learning.held_out import HeldOut, quick_network
 from verticil.miner.learning.scores import PairScores, unit_pair_scores
 from verticil.miner.learning.search.protocol import (
@@ -39,6 +39,7 @@ from verticil.miner.learning.search.protocol import (
 from verticil.miner.learning.structure import Search, run_method, search_problem
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.estimation.design import ColumnUnit, family_design
+from verticil.shared.estimation.unit_axis import contrast_factor
 from verticil.shared.study.document import Study
 
 __all__ = ["CANDIDATES", "HELD_OUT", "LEAST_CONTRAST", "Candidate", "Found", "search_columns"]
