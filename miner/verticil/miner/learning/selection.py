@@ -28,6 +28,7 @@ import numpy as np
 from verticil.miner.learning.counting import Codes
 from verticil.miner.learning.family_scores import FamilyScores
 from verticil.miner.learning.held_out import HeldOut, quick_network
+from verticil.miner.learning.parents_cut import cut_parents
 from verticil.miner.learning.scores import PairScores, unit_pair_scores
 from verticil.miner.learning.search.protocol import (
     Checkpoint,
@@ -183,7 +184,7 @@ class _Part:
         checkpoint: Checkpoint | None,
         keep: Keep | None,
     ) -> SearchResult:
-        return run_method(
+        result = run_method(
             search,
             self.problem,
             self.study,
@@ -194,6 +195,9 @@ class _Part:
             checkpoint=checkpoint,
             keep=keep,
         )
+        if self.study.parameters.prior_count is not None:
+            return result
+        return cut_parents(result, self.problem, n_records=self.tables.n_records, noise=self.scores.noise)
 
 
 class _Trail:
