@@ -143,7 +143,7 @@ def study_of(names: Sequence[str], n_states: Sequence[int], epsilon: float, sear
             method=search.method, score=search.score, max_parents=2, max_family_cells=20_000, seed=1, required=(),
             forbidden=(), genetic=GeneticRule(), prefer=prefer,
         ),
-        parameters=ParameterRule(estimator="em", prior_count=0.5, interval_level=0.95),
+        parameters=ParameterRule(estimator="em", prior_count=None, interval_level=0.95),
         release=ReleaseRule(synthetic_records=None, seed=1),
     )  # fmt: skip
 
@@ -164,7 +164,7 @@ def distance(columns: Codes, study: Study, found: Found) -> float:
         observed, design = found.tables.counted((*given, child))
         families.append(
             parameters.family_parameters(
-                observed, design, child, given, prior_count=0.5, level=0.95, estimator=estimators.ESTIMATORS["em"]
+                observed, design, child, given, prior_count=None, level=0.95, estimator=estimators.ESTIMATORS["em"]
             )
         )
     network = Network(schema=study.schema, dag=found.result.dag, families=tuple(families))

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from verticil.miner.learning.family_scores import FamilyScores, contrast_factor
+from verticil.miner.learning.family_scores import FamilyScores
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import Transition, binary, identity, quantize, symmetric
@@ -16,6 +16,7 @@ from verticil.shared.errors import DataFault
 from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
 from verticil.shared.estimation.estimators import em_projection
 from verticil.shared.estimation.information import pair_information
+from verticil.shared.estimation.unit_axis import contrast_factor
 from verticil.shared.model.graph import Dag
 
 

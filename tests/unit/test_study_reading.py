@@ -81,7 +81,7 @@ def test_defaults_are_filled_in(tmp_path: Path):
     assert study.title == "small"
     assert study.linkage.mode == "keyed-hash"
     assert study.linkage.minimum_common_records == 1000
-    assert study.parameters.prior_count == 0.5
+    assert study.parameters.prior_count is None
     assert study.schema[1].labels == ("[0,1)", "[1,2.5)", "[2.5,10)")
     assert study.units_of("insurer") == (1,)
 

@@ -27,43 +27,18 @@ from numpy.typing import NDArray
 from verticil.miner.learning.search.families import FamilyValue, remember
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.estimation.axes import apply_axes
-from verticil.shared.estimation.design import FamilyDesign, UnitAxis, family_design
+from verticil.shared.estimation.design import FamilyDesign, family_design
 from verticil.shared.estimation.estimators import em_projection
 from verticil.shared.estimation.independence import independence_p_value
 from verticil.shared.estimation.information import FLOOR_DEVIATIONS, plug_in_information
+from verticil.shared.estimation.unit_axis import UnitAxis, contrast_factor
 
-__all__ = ["EM_STEPS", "FamilyScores", "contrast_factor", "log_likelihood"]
+__all__ = ["EM_STEPS", "FamilyScores", "log_likelihood"]
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64] | NDArray[np.float64]
 
 EM_STEPS: Final = 60
-
-
-def contrast_factor(axis: UnitAxis) -> float:
-    """How much of a contrast between categories the randomization leaves, 0 to 1.
-
-    1 over the square root of the variance that the estimate of the cells has, in relation to counts without randomization, for
-    true categories that are equally frequent. Of K-ary randomized response it is the eigenvalue on contrasts, 1 - K p.
-
-    >>> from verticil.shared.estimation.design import as_design
-    >>> from verticil.shared.channels.transition import quantize, symmetric
-    >>> round(contrast_factor(as_design([quantize(symmetric(4, flip=0.1))]).axes[0]), 9)
-    0.6
-    """
-    channel, square = axis.channel, axis.square
-    if channel.is_identity or square is None:
-        return 1.0
-    entries = channel.probabilities.mean(axis=0)
-    if axis.merged is not None:
-        entries = np.bincount(axis.merged, weights=entries, minlength=axis.n_entries)
-    if axis.cells is None:
-        shares = np.full(axis.n_cells, 1 / axis.n_cells)
-    else:
-        shares = np.bincount(axis.cells, minlength=axis.n_cells) / len(axis.cells)
-    free = 1 - float(shares @ shares)
-    noisy = float(entries @ square.sum(axis=1)) - float(shares @ shares)
-    return 1.0 if free <= 0 else min(1.0, math.sqrt(free / noisy))
 
 
 def log_likelihood(table: Floats) -> float:

@@ -25,6 +25,7 @@ from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.design import ColumnUnit, family_design
 from verticil.shared.estimation.estimators import em_projection
+from verticil.shared.estimation.smaller_families import backed_off
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema
@@ -104,13 +105,16 @@ class HeldOut:
         return np.asarray(place[np.ravel_multi_index([sample[v].astype(np.int64) for v in unit.variables], shape)])
 
 
-def quick_network(schema: Schema, dag: Dag, tables: FamilyTables, *, prior_count: float) -> Network:
+def quick_network(schema: Schema, dag: Dag, tables: FamilyTables, *, prior_count: float | None) -> Network:
     """A network with the probabilities that a comparison needs, and without uncertainty: everything else is NaN."""
     families: list[Family] = []
     for child, parents in enumerate(dag.parents):
         observed, design = tables.counted((*parents, child))
-        table = em_projection(observed, design, iterations=EM_STEPS).reshape(-1, design.shape[-1])
-        table = table + max(prior_count, _FLOOR)
+        table = em_projection(observed, design, iterations=EM_STEPS)
+        if prior_count is None:
+            table = backed_off(table, design)
+        else:
+            table = table.reshape(-1, design.shape[-1]) + max(prior_count, _FLOOR)
         unknown = np.full(table.shape, np.nan)
         families.append(
             Family(

@@ -26,8 +26,9 @@ from typing import Final
 import numpy as np
 
 from verticil.miner.learning.counting import Codes
-from verticil.miner.learning.family_scores import FamilyScores, contrast_factor
+from verticil.miner.learning.family_scores import FamilyScores
 from verticil.miner.learning.held_out import HeldOut, quick_network
+from verticil.miner.learning.parents_cut import cut_parents
 from verticil.miner.learning.scores import PairScores, unit_pair_scores
 from verticil.miner.learning.search.protocol import (
     Checkpoint,
@@ -39,6 +40,7 @@ from verticil.miner.learning.search.protocol import (
 from verticil.miner.learning.structure import Search, run_method, search_problem
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.estimation.design import ColumnUnit, family_design
+from verticil.shared.estimation.unit_axis import contrast_factor
 from verticil.shared.study.document import Study
 
 __all__ = ["CANDIDATES", "HELD_OUT", "LEAST_CONTRAST", "Candidate", "Found", "search_columns"]
@@ -182,7 +184,7 @@ class _Part:
         checkpoint: Checkpoint | None,
         keep: Keep | None,
     ) -> SearchResult:
-        return run_method(
+        result = run_method(
             search,
             self.problem,
             self.study,
@@ -193,6 +195,9 @@ class _Part:
             checkpoint=checkpoint,
             keep=keep,
         )
+        if self.study.parameters.prior_count is not None:
+            return result
+        return cut_parents(result, self.problem, n_records=self.tables.n_records, noise=self.scores.noise)
 
 
 class _Trail:

@@ -51,6 +51,8 @@ def search_facts(
         "fitness": result.fitness,
         "dropped_edges": [[names[parent], names[child]] for parent, child in result.dropped_edges],
     }
+    if result.cut_edges:
+        facts["cut_edges"] = [[names[parent], names[child]] for parent, child in result.cut_edges]
     if rule.method == "auto" and chosen is not None:
         facts["chosen"] = chosen.text
         facts["chosen_by"] = _CHOSEN_BY[rule.prefer] if candidates else _PEERS

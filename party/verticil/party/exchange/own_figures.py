@@ -13,11 +13,12 @@ making, and sign it all. A party still has the randomized columns that it sent, 
 
 False alarms: the test names honest records in at most 1e-6 / 2 of all releases. The bound is
 
-    |theirs - ours|_2 <= sqrt(sum SE^2) + z max SE + the prior's share of the family + 0.02,
+    |theirs - ours|_2 <= sqrt(sum SE^2) + z max SE + the share of the family that leans on smaller ones + 0.02,
 
 z such that a normal vector with these standard errors passes its first two terms in at most 1e-6 / 2 of all releases, all
-comparisons together. The rest is for an honest fit: the prior's records, and what a fit of the whole family leaves. In 52
-releases of the shipped federation (300 to 30,647 people, epsilon 0.5 to 8, up to three parents, three estimators) none used it.
+comparisons together. The rest is for an honest fit: the records that rows lean on (or the prior's), and what a fit of the whole
+family leaves. In 52 releases of the shipped federation (300 to 30,647 people, epsilon 0.5 to 8, up to three parents, three
+estimators), with a prior, none used it.
 Under strong noise or with few people the bound says little; the rest always holds. Two own columns that no arrow joins are not
 compared with what was sent: the network says how they depend through others, and an honest one need not be right about that.
 
@@ -38,6 +39,7 @@ from verticil.shared.errors import GateFailed
 from verticil.shared.estimation import estimators, parameters
 from verticil.shared.estimation.contingency import family_counts
 from verticil.shared.estimation.design import FamilyDesign, family_design
+from verticil.shared.estimation.smaller_families import row_weight
 from verticil.shared.formats import bif, model_json, xmlbif
 from verticil.shared.formats.json_document import Node, parse
 from verticil.shared.model.network import Family, Network
@@ -99,6 +101,11 @@ class _Own:
         """The observed table of some own variables and how they were randomized."""
         design = family_design(self._units, self.study.schema.n_states, axes)
         return family_counts(self._columns, design), design
+
+    def row_weight(self, family: Family) -> float:
+        """How many records each row of a family leans on (`smaller_families`)."""
+        design = family_design(self._units, self.study.schema.n_states, (*family.parents, family.child))
+        return row_weight(design, tuple(range(len(family.parents))))
 
     def name(self, variables: Sequence[int]) -> str:
         """In words."""
@@ -181,12 +188,15 @@ def _excess(own: _Own, family: Family, kept: tuple[int, ...], shares: Sequence[F
     """How far the table of the kept parents and the child is beyond the bound of the module's text."""
     rule, n = own.study.parameters, own.n_people
     observed, design = own.counted((*kept, family.child))
-    ours = estimators.em_estimate(observed, design, prior_count=rule.prior_count) / n
+    ours = estimators.em_estimate(observed, design, prior_count=rule.prior_count or 0.0) / n
     error = np.sqrt(design.variance_total(observed)) / n
-    cells = family.probability.size * rule.prior_count
+    if rule.prior_count is None:
+        lent = len(family.probability) * own.row_weight(family)
+    else:
+        lent = family.probability.size * rule.prior_count
     noise = float(np.sqrt((error**2).sum())) + z * float(error.max())
     distance = float(np.sqrt(((_nearest(family, kept, shares, ours) - ours) ** 2).sum()))
-    return distance - noise - cells / (n + cells) - _MISFIT
+    return distance - noise - lent / (n + lent) - _MISFIT
 
 
 def _nearest(family: Family, kept: tuple[int, ...], shares: Sequence[Floats], ours: Floats) -> Floats:

@@ -1,7 +1,8 @@
 """A family's conditional probabilities with their uncertainty, and one-way shares.
 
-Two answers for every cell. `probability`, what is sampled from: MAP by the counts of the EM, or of another estimator that is
-asked for, with a Dirichlet prior (`estimation.em_estimate` says why it is added once); always a distribution.
+Two answers for every cell. `probability`, what is sampled from: by the counts of the EM, or of another estimator that is asked
+for, leaning on families with fewer parents (`smaller_families`) or, where a study says so, with a Dirichlet prior in every cell
+(`estimators.em_estimate` says why it is added once); always a distribution.
 `estimate`: the ratio of unbiased counts N^_jk / N^_j, with a standard error by the delta method from the exact covariance
 (sampling and randomization; Ma & Sivakumar, section 5). With theta = N^_jk / N^_j, m_jy = sum of the released counts with
 child category y, weighted by the squares of the parents' inverses at j, and z the child's P^-1,
@@ -36,6 +37,7 @@ from verticil.shared.estimation.axes import Counts, apply_axes
 from verticil.shared.estimation.backoff import pooled_rows, pooled_shares
 from verticil.shared.estimation.design import Design, FamilyDesign, as_design
 from verticil.shared.estimation.estimators import Estimator, clip, em_estimate, marginal_estimate
+from verticil.shared.estimation.smaller_families import backed_off
 from verticil.shared.model.network import Family, Marginal, Projection
 
 __all__ = ["family_parameters", "marginal_parameters"]
@@ -55,7 +57,7 @@ def family_parameters(
     child: int,
     parents: Sequence[int],
     *,
-    prior_count: float,
+    prior_count: float | None,
     level: float,
     estimator: Estimator = em_estimate,
     noise_variance: float = 0.0,
@@ -69,7 +71,7 @@ def family_parameters(
         design: how the family was randomized; for single columns the channel of each axis will do.
         child: position of the variable in the schema.
         parents: positions of its parents, ascending.
-        prior_count: Dirichlet pseudo-count of every possible cell, for `probability` only.
+        prior_count: Dirichlet pseudo-count of every possible cell, for `probability` only; None: `smaller_families`.
         level: of the intervals.
         estimator: of the counts behind `probability`; the estimate and its intervals are the inverse's with any.
         noise_variance: of independent noise that was added to every cell of `observed`, which may then be negative; the
@@ -90,8 +92,14 @@ def family_parameters(
     n_states = design.shape[-1]
     n = max(float(observed.sum()), 1.0) if noise_variance else float(observed.sum())
     counts = design.estimate(observed).reshape(-1, n_states)
-    fitted = estimator(_cut(observed) if noise_variance else observed, design, prior_count=prior_count)
-    fitted = fitted.reshape(-1, n_states)
+    possible = None if design.possible is None else design.possible.reshape(-1, n_states)
+    table = estimator(_cut(observed) if noise_variance else observed, design, prior_count=prior_count or 0.0)
+    fitted = table.reshape(-1, n_states)
+    if prior_count is None:
+        probability = backed_off(table, design)
+        fitted = fitted.sum(axis=1, keepdims=True) * probability
+    else:
+        probability = _conditional(fitted, possible)
     totals = counts.sum(axis=1)
     deviation = _parents_deviation(observed, design, noise_variance)
     present = totals > _ROUNDING * n
@@ -99,8 +107,7 @@ def family_parameters(
     divisor = np.where(present, totals, np.nan)[:, None]
     estimate = counts / divisor
     standard_error = _standard_error(observed, design, estimate, divisor, noise_variance)
-    possible = None if design.possible is None else design.possible.reshape(-1, n_states)
-    probability, replaced = _conditional(fitted, possible), None
+    replaced = None
     if minimum_count:
         probability, replaced, factor = pooled_rows(probability, counts, fitted.sum(axis=0), possible, minimum_count)
         unstable = unstable | replaced

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from verticil.shared.channels.channel import Channel
 
-__all__ = ["UnitAxis"]
+__all__ = ["UnitAxis", "contrast_factor"]
 
 Floats = NDArray[np.float64]
 
@@ -212,3 +212,29 @@ class UnitAxis:
             matrix.setflags(write=False)
             self._cache[name] = matrix
         return self._cache[name]
+
+
+def contrast_factor(axis: UnitAxis) -> float:
+    """How much of a contrast between categories the randomization leaves, 0 to 1.
+
+    1 over the square root of the variance that the estimate of the cells has, in relation to counts without randomization, for
+    true categories that are equally frequent. Of K-ary randomized response it is the eigenvalue on contrasts, 1 - K p.
+
+    >>> from verticil.shared.estimation.design import as_design
+    >>> from verticil.shared.channels.transition import quantize, symmetric
+    >>> round(contrast_factor(as_design([quantize(symmetric(4, flip=0.1))]).axes[0]), 9)
+    0.6
+    """
+    channel, square = axis.channel, axis.square
+    if channel.is_identity or square is None:
+        return 1.0
+    entries = channel.probabilities.mean(axis=0)
+    if axis.merged is not None:
+        entries = np.bincount(axis.merged, weights=entries, minlength=axis.n_entries)
+    if axis.cells is None:
+        shares = np.full(axis.n_cells, 1 / axis.n_cells)
+    else:
+        shares = np.bincount(axis.cells, minlength=axis.n_cells) / len(axis.cells)
+    free = 1 - float(shares @ shares)
+    noisy = float(entries @ square.sum(axis=1)) - float(shares @ shares)
+    return 1.0 if free <= 0 else min(1.0, math.sqrt(free / noisy))

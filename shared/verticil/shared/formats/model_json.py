@@ -28,6 +28,7 @@ import rfc8785
 from numpy.typing import NDArray
 
 from verticil.shared.errors import GateFailed
+from verticil.shared.estimation.smaller_families import RECORDS
 from verticil.shared.formats.json_document import Json, Node, parse
 from verticil.shared.formats.peer_statement import FamilyOrigin, peer_statement
 from verticil.shared.formats.privacy_statement import privacy_statement
@@ -52,11 +53,15 @@ _LAYOUT: Final = (
 )
 
 _PROBABILITY: Final[Mapping[str, str]] = {
-    "em": "maximum a posteriori by the constrained EM counts",
-    "inverse": "the unbiased counts, none of which is negative, with the prior",
-    "clip": "the unbiased counts, negative ones set to 0 and the others rescaled, with the prior",
-    "simplex": "the nearest counts to the unbiased ones that are not negative, by least squares, with the prior",
+    "em": "the most likely counts that are not negative, by constrained EM",
+    "inverse": "the unbiased counts, none of which is negative",
+    "clip": "the unbiased counts, negative ones set to 0 and the others rescaled",
+    "simplex": "the nearest counts to the unbiased ones that are not negative, by least squares",
 }
+_LEANING: Final = (
+    f"each row leans on the table with a parent less, which counts for {RECORDS:g} records, of randomized columns for as many "
+    "more as their noise asks"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +126,7 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
         },
         "parameters": {
             "layout": _LAYOUT,
-            "probability": f"what is sampled from: {_PROBABILITY[study.parameters.estimator]}",
+            "probability": f"what is sampled from: {_PROBABILITY[study.parameters.estimator]}; {_prior(study)}",
             "estimate": "unbiased: from the inverse of the randomization, not clipped, so it can lie outside 0 to 1",
             "standard_error": "of the estimate; sampling and randomization together",
             "interval": "from the estimate, then cut to 0 to 1; null where unstable",
@@ -134,7 +139,7 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
             ),
             "unstable": "the parent configuration's estimated count is below 3 of its standard deviations",
             "interval_level": study.parameters.interval_level,
-            "prior_count": study.parameters.prior_count,
+            **({} if study.parameters.prior_count is None else {"prior_count": study.parameters.prior_count}),
             "statement": STRUCTURE_STATEMENT,
             "projection": {
                 "estimator": study.parameters.estimator,
@@ -152,6 +157,11 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
     if peer is not None:
         document["peer"] = peer.document()
     return rfc8785.dumps(cast("dict[str, object]", document))  # type: ignore[arg-type]  # rfc8785 types its input as dict and list
+
+
+def _prior(study: Study) -> str:
+    count = study.parameters.prior_count
+    return _LEANING if count is None else f"a prior of {count:g} records is added to every cell"
 
 
 def _custom_network(study: Study) -> dict[str, Json]:

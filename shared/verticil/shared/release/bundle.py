@@ -205,7 +205,7 @@ def _write_files(folder: Path, content: ReleaseContent) -> None:
         n_common=content.n_common,
         search=content.search,
         simulation=content.simulation,
-        warnings=remarks(study, network, content.marginals, content.n_common),
+        warnings=remarks(study, network, content.marginals, content.n_common, content.search),
     )
     writers: dict[str, Callable[[], bytes]] = {
         "study.json": lambda: canonical.to_bytes(study),

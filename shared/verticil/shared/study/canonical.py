@@ -178,7 +178,7 @@ def _to_json(study: Study) -> Json:
         "structure": structure_to_json(study.structure),
         "parameters": {
             "estimator": study.parameters.estimator,
-            "prior_count": study.parameters.prior_count,
+            **({} if study.parameters.prior_count is None else {"prior_count": study.parameters.prior_count}),
             "interval_level": study.parameters.interval_level,
         },
         "release": _release_to_json(study.release),
@@ -275,7 +275,7 @@ def _study(table: Table) -> Study:
         structure=structure_from(table.table("structure")),
         parameters=ParameterRule(
             estimator=parameters.choice("estimator", rules.ESTIMATORS),
-            prior_count=parameters.value(float, "prior_count"),
+            prior_count=parameters.value(float, "prior_count") if parameters.has("prior_count") else None,
             interval_level=parameters.value(float, "interval_level"),
         ),
         release=ReleaseRule(

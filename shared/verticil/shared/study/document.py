@@ -188,10 +188,17 @@ class StructureRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterRule:
-    """How parameters are estimated: `estimator` (em, clip, simplex), Dirichlet pseudo-count per cell, level of intervals."""
+    """How parameters are estimated.
+
+    Attributes:
+        estimator: em, clip or simplex.
+        prior_count: Dirichlet pseudo-count of every cell; None: a row leans on the table with a parent less, and no variable
+            gets more parents than the records are worth (`estimation.smaller_families`, `learning.parents_cut`).
+        interval_level: of the intervals.
+    """
 
     estimator: str
-    prior_count: float
+    prior_count: float | None
     interval_level: float
 
 

@@ -456,11 +456,13 @@ def _families(study: Study, n: int | None) -> Iterator[Finding]:
         if parents and cells > n:
             worth = family_records(study, child, parents, n)
             exact = "" if math.isclose(worth, n) else f", worth {worth:,.0f} unrandomized ones"
+            cut = dag is None and study.model == "central" and study.parameters.prior_count is None
+            so = "parents are left out of such a table" if cut else "most of its probabilities would be guesses"
             yield _warning(
                 "few-records",
                 "structure",
                 f"the table of '{schema.names[child]}' with the parents {_names(schema.variables[v] for v in parents)} {may} "
-                f"{cells:,} cells, and {n:,} records are expected{exact}: most of its probabilities would be guesses",
+                f"{cells:,} cells, and {n:,} records are expected{exact}: {so}",
                 "allow fewer parents (max_parents, max_family_cells), merge categories, or find more common people",
             )
 

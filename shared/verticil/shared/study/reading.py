@@ -434,7 +434,7 @@ def _parameters(table: Table) -> ParameterRule:
     table.only("estimator", "prior_count", "interval_level")
     return ParameterRule(
         estimator=table.choice("estimator", rules.ESTIMATORS, "em"),
-        prior_count=table.value(float, "prior_count", 0.5),
+        prior_count=table.value(float, "prior_count") if table.has("prior_count") else None,
         interval_level=table.value(float, "interval_level", 0.95),
     )
 

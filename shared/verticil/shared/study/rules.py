@@ -400,7 +400,8 @@ class _Rules:
                 "expected em, clip or simplex",
                 hint="keep em; the inverse's estimate of every parameter is published beside it, with its interval",
             )
-        self.within("parameters.prior_count", parameters.prior_count, 1e-6, 1e6)
+        if parameters.prior_count is not None:
+            self.within("parameters.prior_count", parameters.prior_count, 1e-6, 1e6)
         self.within("parameters.interval_level", parameters.interval_level, 0.5, 0.9999)
         if study.release.synthetic_records is not None:
             self.within("release.synthetic_records", study.release.synthetic_records, 1, 100_000_000)

@@ -162,6 +162,7 @@ class SearchResult:
         dropped_edges: edges (parent, child) that the winner proposed and that were left out: of weight 0 (no significant
             information, or forbidden), or too many cells.
         seed: the seed.
+        cut_edges: edges that were found and then left out, because the records do not bear them (`learning.parents_cut`).
     """
 
     dag: Dag
@@ -169,6 +170,7 @@ class SearchResult:
     generations: int
     dropped_edges: tuple[tuple[int, int], ...]
     seed: int
+    cut_edges: tuple[tuple[int, int], ...] = ()
 
 
 class Searcher(Protocol[State]):

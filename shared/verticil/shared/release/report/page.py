@@ -190,7 +190,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "level": f"{100 * level:g}%",
         "structure_statement": STRUCTURE_STATEMENT,
         "configurations": probabilities.count_rows(content),
-        "remarks": remarks(content.study, network, content.marginals, content.n_common),
+        "remarks": remarks(content.study, network, content.marginals, content.n_common, content.search),
         "projection": projection.summarize(content),
         "files": content.files,
         "facts": _facts(content),

@@ -5,7 +5,9 @@
   that was not recognised goes to `other` or to missing, and a column never observed looks exactly so.
 - Categories that cannot be told from absent: declared and, as far as anybody can see, never reported. The miner sees randomized
   values only, so it cannot know more than that; without noise it is so.
-- A table with more cells than the records are worth: most of its probabilities are made by the prior.
+- A table with more cells than the records are worth: most of its probabilities are made by the prior, or come from tables with
+  fewer parents.
+- A parent that was found and left out, because the records do not bear the table with it.
 
 Nothing here is a data value beyond the published shares and counts.
 """
@@ -13,11 +15,13 @@ Nothing here is a data value beyond the published shares and counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
+from verticil.shared.formats.json_document import Json
 from verticil.shared.model.network import Marginal, Network
 from verticil.shared.study.document import Study
 from verticil.shared.study.readers import family_records
@@ -27,7 +31,13 @@ __all__ = ["remarks"]
 _SHOWN: Final = 5
 
 
-def remarks(study: Study, network: Network, marginals: Sequence[Marginal], n_common: int) -> tuple[str, ...]:
+def remarks(
+    study: Study,
+    network: Network,
+    marginals: Sequence[Marginal],
+    n_common: int,
+    search: Mapping[str, Json] = MappingProxyType({}),
+) -> tuple[str, ...]:
     """The warnings, one sentence or two each; empty when there is nothing to say.
 
     Args:
@@ -35,8 +45,9 @@ def remarks(study: Study, network: Network, marginals: Sequence[Marginal], n_com
         network: the model.
         marginals: its one-way shares.
         n_common: how many people it was estimated from.
+        search: how the structure was found, as the release says it.
     """
-    return (*_columns(study, marginals), *_families(study, network, n_common))
+    return (*_columns(study, marginals), *_families(study, network, n_common), *_cut(search))
 
 
 def _columns(study: Study, marginals: Sequence[Marginal]) -> Iterator[str]:
@@ -71,10 +82,24 @@ def _families(study: Study, network: Network, n_common: int) -> Iterator[str]:
         if cells > worth:
             of = f" with the parents {_listed(names[v] for v in parents)}" if parents else ""
             exact = "" if math.isclose(worth, n_common) else f", worth {worth:,.0f} unrandomized ones"
+            come = "are guesses" if study.parameters.prior_count is not None else "come from tables with fewer parents"
             yield (
                 f"The table of '{names[child]}'{of} has {cells:,} cells, and there are {n_common:,} records{exact}: most of its "
-                "probabilities are guesses."
+                f"probabilities {come}."
             )
+
+
+def _cut(search: Mapping[str, Json]) -> Iterator[str]:
+    rows = search.get("cut_edges")
+    for row in rows if isinstance(rows, Sequence) and not isinstance(rows, str) else ():
+        match row:
+            case [str(parent), str(child)]:
+                yield (
+                    f"'{parent}' tells about '{child}' and is not among its parents: there are too few records, or there is too "
+                    "much noise, for so large a table."
+                )
+            case _:
+                pass
 
 
 def _listed(names: Iterable[str]) -> str:
