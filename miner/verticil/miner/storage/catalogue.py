@@ -148,11 +148,8 @@ class Catalogue:
                 version = self._open()
         except sqlite3.DatabaseError as error:
             self._connection.close()
-            raise DataFault(
-                "STATE_CORRUPT",
-                f"{path}: cannot be used as the miner's catalogue",
-                hint="restore the state directory from a backup",
-            ) from error
+            problem = f"{path}: cannot be used as the miner's catalogue"
+            raise DataFault("STATE_CORRUPT", problem, hint="restore the state directory from a backup") from error
         except BaseException:
             self._connection.close()
             raise
@@ -184,13 +181,10 @@ class Catalogue:
             version = SCHEMA_VERSION
         return version
 
-    @classmethod
-    def tables(cls) -> frozenset[str]:
-        """The names of all tables of this version."""
-        with contextlib.closing(cls(Path(":memory:"))) as empty:
-            return frozenset(
-                row["name"] for row in empty._connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-            )
+    def tables(self) -> frozenset[str]:
+        """The names of all tables."""
+        named = self._connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        return frozenset(row["name"] for row in named)
 
     def close(self) -> None:
         """Close the file."""

@@ -35,7 +35,10 @@ def inspect_catalogue(directory: Path) -> int:
             said, tables = type(error).__name__, set()
             if (refused := unwritable(error, path)) is not None:
                 raise refused from None
-        absent = Catalogue.tables() - tables if version == SCHEMA_VERSION else set()
+        absent: frozenset[str] = frozenset()
+        if version == SCHEMA_VERSION:
+            with contextlib.closing(Catalogue(Path(":memory:"))) as empty:
+                absent = empty.tables() - tables
         if said != "ok" or absent:
             problem = "is damaged" if said != "ok" else f"has no table {min(absent)}"
             hint = "restore the state directory from a backup"
