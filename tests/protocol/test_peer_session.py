@@ -628,12 +628,15 @@ async def test_who_is_waited_for_is_named(make):
     await federation.run()
     assert federation.stage("north") == "waiting for 'south' to approve; waiting for 'west' to approve"
     strict = federation.root / "south" / "party.toml"
-    strict.write_text(strict.read_text() + "max_categories = 2\n")
-    federation.open("south")
+    text = strict.read_text()
+    strict.write_text(text.replace("[policy]\n", "[policy]\nmax_categories = 2\n"))
+    federation.reopen()
     await federation.run()
     stage = federation.stage("north")  # at once, whoever has looked there, and nothing of the table
     assert stage.startswith("waiting for 'south' to approve; its policy does not permit it: POLICY_REFUSED: variable '")
     assert "categories, expected at most 2" in stage
+    strict.write_text(text)
+    federation.reopen()
     assert {rpc for _, _, rpc, _ in federation.calls} == {
         "hello",
         "get_study_digest",

@@ -93,7 +93,7 @@ def publish(config: PartyConfig, at: dt.datetime) -> str:
         PeerFault: CERTIFICATE_INVALID. DataFault: SECRET_MISSING, there is no signing key.
     """
     statement = limits_of(config) | {"published_at": f"{at:%Y-%m-%dT%H:%M:%SZ}"}
-    body = rfc8785.dumps({**statement})  # type: ignore[arg-type]  # values are JSON
+    body = _body(statement)
     signed = SigningKey.load(config.signing_key, config.certificate).sign(body)
     document = {"statement": statement, "signature": signed.signature.hex(), "certificate": signed.certificate.hex()}
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
@@ -121,7 +121,7 @@ def read_limits(path: Path, authority: bytes, at: dt.datetime) -> Published:
         statement = cast("Mapping[str, object]", document["statement"])
         found = _read(statement)
         signed = common_pb2.Signed(
-            body=rfc8785.dumps({**statement}),  # type: ignore[arg-type]  # it was JSON
+            body=_body(statement),
             signature=bytes.fromhex(cast("str", document["signature"])),
             certificate=bytes.fromhex(cast("str", document["certificate"])),
         )
@@ -132,6 +132,11 @@ def read_limits(path: Path, authority: bytes, at: dt.datetime) -> Published:
     except VerticilError as error:
         raise from_code(error.code, f"{path}: {error.message}", hint=error.hint) from None
     return found
+
+
+def _body(statement: Mapping[str, object]) -> bytes:
+    """What is signed."""
+    return rfc8785.dumps(dict(statement))  # type: ignore[arg-type]  # values are JSON
 
 
 def _plain(value: object) -> object:
