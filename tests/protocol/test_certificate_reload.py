@@ -48,9 +48,10 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.parked, self.go_on = asyncio.Event(), asyncio.Event()
-        self.received = 0
+        self.begun = self.received = 0
 
     async def Hello(self, identity: Identity, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
+        self.begun += 1
         return common_pb2.HelloReply(protocol_version=1, federation=identity.federation)
 
     async def Poll(self, identity: Identity, request: coordinator_pb2.PollRequest) -> coordinator_pb2.PollReply:
@@ -59,6 +60,7 @@ class Coordinator:
         return coordinator_pb2.PollReply(lease_seconds=7)
 
     async def PutChunks(self, identity: Identity, requests: AsyncIterator[common_pb2.Chunk]) -> common_pb2.ChunkAck:
+        self.begun += 1
         async for _ in requests:
             self.received += 1
             self.parked.set()
@@ -291,7 +293,19 @@ async def test_feature_29_a_client_revoked_while_connected_is_refused(trial: Tri
         assert await code_of(alice.hello(HELLO)) == "CERTIFICATE_REVOKED"  # on the same connection
     async with serving(trial, trial.denied()) as (port, _), party(trial, port) as (alice, _):
         assert await code_of(alice.hello(HELLO)) == "CERTIFICATE_REVOKED"  # and on a new one
-    assert LOOK_SECONDS < 60
+
+
+async def test_a_revoked_callers_request_has_no_effect(trial: Trial) -> None:
+    """It never reaches the service: to refuse the reply alone would come after whatever the service does."""
+    denied = trial.denied()
+    async with serving(trial, denied) as (port, service), party(trial, port) as (alice, _):
+        await alice.hello(HELLO)
+        await alice.put_chunks([common_pb2.Chunk()])
+        assert service.begun == 2
+        trial.revoke("alice")
+        assert await code_of(alice.hello(HELLO)) == "CERTIFICATE_REVOKED"
+        assert await code_of(alice.put_chunks([common_pb2.Chunk()])) == "CERTIFICATE_REVOKED"
+        assert (service.begun, service.received) == (2, 1)
 
 
 async def test_feature_29_a_revoked_server_is_refused_by_its_clients(trial: Trial) -> None:
