@@ -117,7 +117,7 @@ def test_only_a_certificate_with_hosts_carries_the_name_that_peers_ask_for(home:
     fails("CERTIFICATE_INVALID", lambda: check_serves(replace(bob, identity=alice.identity)))
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="compares with the openssl command")
+@pytest.mark.machine
 @pytest.mark.parametrize(
     ("name", "purpose", "accepted"),
     [
@@ -127,20 +127,24 @@ def test_only_a_certificate_with_hosts_carries_the_name_that_peers_ask_for(home:
         ("alice", "sslserver", False),
     ],
 )
-def test_openssl_agrees_with_the_profiles(home: Path, name: str, purpose: str, accepted: bool) -> None:
-    command = ["openssl", "verify", "-x509_strict", "-attime", str(int(NOW.timestamp())), "-purpose", purpose]
+def test_openssl_agrees_with_the_profiles(
+    home: Path, program: Callable[[str], str], name: str, purpose: str, accepted: bool
+) -> None:
+    command = [program("openssl"), "verify", "-x509_strict", "-attime", str(int(NOW.timestamp())), "-purpose", purpose]
     done = subprocess.run(
         [*command, "-CAfile", home / "a" / "ca.crt", files(home, name).certificate], capture_output=True, check=False
     )
     assert (done.returncode == 0) is accepted, done.stderr
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="compares with the openssl command")
-def test_openssl_refuses_the_signing_certificate_for_tls(home: Path, tmp_path: Path) -> None:
+@pytest.mark.machine
+def test_openssl_refuses_the_signing_certificate_for_tls(
+    home: Path, tmp_path: Path, program: Callable[[str], str]
+) -> None:
     chain = files(home, "miner").certificate.read_bytes()
     (tmp_path / "signing.crt").write_bytes(b"-----BEGIN" + chain.split(b"-----BEGIN")[2])
     command = [
-        "openssl",
+        program("openssl"),
         "verify",
         "-x509_strict",
         "-attime",
