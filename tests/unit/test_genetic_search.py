@@ -110,6 +110,9 @@ def test_elitism_the_best_fitness_never_falls_and_the_elite_is_kept():
         np.testing.assert_array_equal(following.orders[:6], state.orders[fittest])
         np.testing.assert_array_equal(following.families[:6], state.families[fittest])
         assert following.fitness.max() >= state.fitness.max()
+        assert (
+            search.result(following).fitness == following.fitness.max()
+        )  # also where it is a child of this generation
         state = following
 
 
