@@ -376,7 +376,7 @@ def test_revoking_a_name_a_serial_or_a_certificate(home: Path, tmp_path: Path) -
 
 @pytest.mark.machine
 def test_openssl_reads_the_deny_list(home: Path, program: Callable[[str], str]) -> None:
-    path, _, _ = revoke(open_authority(home / "ca", at=NOW), "clinic", at=NOW)
+    path, _, _ = revoke(open_authority(home / "ca", at=NOW), "7", at=NOW)
     command = [program("openssl"), "crl", "-in", path, "-CAfile", home / "ca" / "ca.crt", "-noout"]
     done = subprocess.run(command, capture_output=True, check=False)
     assert b"verify OK" in done.stderr + done.stdout
