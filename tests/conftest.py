@@ -365,7 +365,6 @@ def _with_pyagrum(path: Path) -> ReadNetwork:
 @pytest.fixture(scope="session")
 def read_with_pgmpy() -> Callable[[Path], ReadNetwork]:
     """Reads a ``.bif`` or ``.bifxml`` file with pgmpy."""
-    pytest.importorskip("pgmpy")
     return _with_pgmpy
 
 
@@ -449,13 +448,26 @@ class SmallDisk:
         self._ballast.unlink(missing_ok=True)
 
 
+LEFT_OUT = "the tests that need it have the marker 'machine': .ci/run --core does without"
+
+
+@pytest.fixture(scope="session")
+def program() -> Callable[[str], str]:
+    """Finds a program of a package in ``.ci/packages``; for tests with the marker `machine`."""
+
+    def found(name: str) -> str:
+        return shutil.which(name) or pytest.fail(f"{name} is not installed, see .ci/packages; {LEFT_OUT}")
+
+    return found
+
+
 @contextlib.contextmanager
 def _mounted(path: Path) -> Iterator[SmallDisk]:
     path.mkdir(parents=True, exist_ok=True)
     options = f"size=8m,mode=0700,uid={os.getuid()},gid={os.getgid()}"
     command = ["mount", "-t", "tmpfs", "-o", options, "verticil-test", str(path)]
     if os.getuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("a disk of its own needs the right to mount")
+        pytest.fail(f"a disk of its own needs the right to mount; {LEFT_OUT}")
     try:
         yield SmallDisk(path)
     finally:
@@ -464,7 +476,7 @@ def _mounted(path: Path) -> Iterator[SmallDisk]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    """A small file system at ``tmp_path / "disk"``; skips where nothing can be mounted."""
+    """A small file system at ``tmp_path / "disk"``; for tests with the marker `machine`."""
     with _mounted(tmp_path / "disk") as disk:
         yield disk
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -26,7 +26,8 @@ from verticil.shared.channels.transition import quantize, symmetric
 N_RECORDS = 1_000_000
 N_STATES = (8, 2, 5, 4, 7, 6, 9, 15, 7, 4, 4, 2, 16, 3, 5)  # as in Adult, two more
 N_REFERENCE_PAIRS = 10
-TARGET = 50
+TARGET = 50  # times faster than scikit-learn, which also computes the information
+COUNT_TARGET = 5  # times faster than numpy, which only counts
 
 ON_DISK = tuple(2 + 18 * (v * 7 % 31) // 30 for v in range(31))  # 2 to 20 categories
 WIDEST = (20,) * 31
@@ -72,28 +73,29 @@ def in_memory() -> list[Figure]:
             ours=ours,
             reference=reference,
             ratio=reference / ours,
-            target=f">= {TARGET} times" if judged else "-",
+            target="-" if least is None else f">= {least} times",
             unit="CPU s",
-            met=reference / ours >= TARGET if judged else None,
+            met=None if least is None else reference / ours >= least,
             note=f"reference: {what}",
         )
-        for name, ours, reference, what, judged in (
+        for name, ours, reference, what, least in (
             (
                 "all pair tables, d=15, 1M records",
                 tables,
                 information,
                 f"sklearn.metrics.mutual_info_score, {note}",
-                True,
+                TARGET,
             ),
             (
                 "the same with information and tests",
                 scored,
                 information,
                 f"sklearn.metrics.mutual_info_score, {note}",
-                True,
+                TARGET,
             ),
-            ("all pair tables, d=15, 1M records", tables, counts, f"numpy.bincount of each pair, {note}", False),
-            ("the kernel against our plain counting", tables, plain, "method='plain', all pairs", False),
+            ("all pair tables, d=15, 1M records", tables, counts, f"numpy.bincount of each pair, {note}", COUNT_TARGET),
+            ("the same with information and tests", scored, counts, f"numpy.bincount of each pair, {note}", None),
+            ("the kernel against our plain counting", tables, plain, "method='plain', all pairs", None),
         )
     ]
 
@@ -164,9 +166,11 @@ def fitted(seconds: Mapping[float, float]) -> tuple[float, float, list[float]]:
     return float(slope), float(start), (took - (start + slope * at)).tolist()
 
 
-def figures() -> list[Figure]:
+def figures() -> Iterator[Figure]:
     """Every figure."""
-    return [*in_memory(), *on_disk(ON_DISK, "2 to 20 categories"), *on_disk(WIDEST, "all 20 categories")]
+    yield from in_memory()
+    yield from on_disk(ON_DISK, "2 to 20 categories")
+    yield from on_disk(WIDEST, "all 20 categories")
 
 
 def _mapped(folder: str, d: int, n: int) -> list[Codes]:

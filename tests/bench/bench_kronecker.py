@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import reduce
 
 import numpy as np
@@ -133,6 +134,7 @@ def family_figure() -> Figure:
     )
 
 
-def figures() -> list[Figure]:
+def figures() -> Iterator[Figure]:
     """Every figure of this part."""
-    return [inverse_figure(), variance_figure(), em_figure(), family_figure(), compound_figure()]
+    for made in (inverse_figure, variance_figure, em_figure, family_figure, compound_figure):
+        yield made()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from figure import Figure, cpu_seconds
 
@@ -38,16 +40,15 @@ def _fitness(problem: SearchProblem, individual: Individual) -> float:
     )
 
 
-def figures() -> list[Figure]:
+def figures() -> Iterator[Figure]:
     """P=200, S=10, e=400, k=3 from seed to network, compiled before; 15 and 31 variables."""
-    result: list[Figure] = []
     for d, limit in ((15, 1.0), (31, None)):
         problem = problem_of(d)
         run_search(GeneticSearch(generations=1), problem, seed=1)  # compiles
         ours = cpu_seconds(lambda problem=problem: run_search(GeneticSearch(), problem, seed=1))
         reference = cpu_seconds(lambda problem=problem: plain(problem, PLAIN_GENERATIONS), repeats=1)
         reference *= GENERATIONS / PLAIN_GENERATIONS
-        result.append(
+        yield (
             Figure(
                 name=f"genetic search, d={d}, e={GENERATIONS}, k=3",
                 ours=ours,
@@ -58,4 +59,3 @@ def figures() -> list[Figure]:
                 note=f"reference: our plain procedures, {PLAIN_GENERATIONS} generations timed in this run and scaled",
             )
         )
-    return result

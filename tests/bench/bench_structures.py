@@ -9,7 +9,7 @@ import datetime as dt
 import re
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -224,19 +224,17 @@ def trials(
     return found
 
 
-def figures() -> list[Figure]:
+def figures() -> Iterator[Figure]:
     """Skeleton F1 and distances."""
     child = read_bif(Path(__file__).parents[1] / "data" / "networks" / "child.bif")
     records = [child.sample(CHILD_RECORDS, np.random.default_rng(seed)) for seed in SEEDS]
-    result: list[Figure] = []
     for epsilon, target in F1_TARGETS.items():
         found = trials(child.names, child.n_states, records, epsilon, child.edges())
-        result += _structure_figures(found, f"CHILD, n=50,000, epsilon {epsilon:g}", target)
+        yield from _structure_figures(found, f"CHILD, n=50,000, epsilon {epsilon:g}", target)
     names, n_states, columns = adult()
     for epsilon, target in ADULT_TARGETS.items():
         found = trials(names, n_states, [columns], epsilon, set())
-        result += _distance_figures(found, f"Adult, 12 columns, n={len(columns[0]):,}, epsilon {epsilon:g}", target)
-    return result
+        yield from _distance_figures(found, f"Adult, 12 columns, n={len(columns[0]):,}, epsilon {epsilon:g}", target)
 
 
 def _structure_figures(found: dict[str, Trial], where: str, target: float) -> list[Figure]:

@@ -24,7 +24,7 @@ class Figure:
         ours: our number, in `unit`; None: it was not measured.
         reference: the same number of the reference in the same run; None when there is none.
         ratio: how many times better ours is than the reference; None when there is none.
-        target: what had to be reached, in words (``>= 50 times``).
+        target: what had to be reached, in words (``>= 50 times``); a dash when nothing had to.
         unit: ``CPU s``, ``M values / CPU s``, ...
         met: whether the target was reached; None when there is none, or where nothing was measured.
         at_least: the reference was broken off, so its number and the ratio are lower bounds.
@@ -40,6 +40,15 @@ class Figure:
     met: bool | None = None
     at_least: bool = False
     note: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.target or self.is_bounded == (self.met is None and self.ours is not None):
+            raise ValueError(f"{self.name}: target {self.target!r} and met {self.met} do not go together")
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether something had to be reached."""
+        return self.target != "-"
 
     @property
     def status(self) -> Status:

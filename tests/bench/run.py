@@ -1,7 +1,8 @@
-"""Run the benchmarks and print one table of every figure with its bound: ``python tests/bench/run.py [--only PART] [--json]``.
+"""Run the benchmarks and print each figure when it is there: ``python tests/bench/run.py [--only PART] [--json]``.
 
-Every ``bench_PART.py`` beside this file has a function ``figures() -> list[Figure]``. Exit code 0 when every bound is met, 1
-when one is missed or a part broke off. What cannot be measured here is named, counted as not run, and never as passed.
+Every ``bench_PART.py`` beside this file has a function ``figures() -> Iterable[Figure]``, which yields each as it is measured. At
+the end one table has them all. Exit code 0 when every bound is met, 1 when one is missed or a part broke off. What cannot be
+measured here is named, counted as not run, and never as passed.
 
 The comparison with DataSynthesizer needs an environment of its own: ``--datasynthesizer`` makes one on first use (``python -m
 venv`` and ``pip install``, in the user's cache), ``--datasynthesizer-python`` takes one that is there.
@@ -18,6 +19,7 @@ import os
 import platform
 import sys
 import traceback
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -87,8 +89,8 @@ def table(figures: list[Figure]) -> str:
 
 def report(figures: list[Figure]) -> str:
     """What has a bound, then what is told besides, then the notes, then the count."""
-    bounded = [figure for figure in figures if figure.target != "-"]
-    others = [figure for figure in figures if figure.target == "-"]
+    bounded = [figure for figure in figures if figure.is_bounded]
+    others = [figure for figure in figures if not figure.is_bounded]
     counts = [f"{sum(f.status == status for f in bounded)} {status}" for status in ("pass", "MISSED", "not run")]
     pieces = [table(bounded)] if bounded else []
     if others:
@@ -97,16 +99,19 @@ def report(figures: list[Figure]) -> str:
     return "\n\n".join([*pieces, f"{len(bounded)} figures with a bound: {', '.join(counts)}"])
 
 
-def measured(part: str) -> list[Figure]:
-    """The figures of one part; a part that breaks off is a missed figure of its own."""
+def measured(part: str) -> Iterator[Figure]:
+    """The figures of one part; one that breaks off ends with a missed figure of its own. Each is told to who waits."""
     print(f"running {part} ...", file=sys.stderr, flush=True)
     try:
-        found: list[Figure] = importlib.import_module(f"bench_{part}").figures()
+        for figure in importlib.import_module(f"bench_{part}").figures():
+            told = f"  {figure.name}: {number(figure.ours)} {figure.unit}"
+            bound = f", bound {figure.target}: {figure.status}" if figure.is_bounded else ""
+            print(told + bound, file=sys.stderr, flush=True)
+            yield figure
     except Exception as error:  # noqa: BLE001  # one broken part must not hide the others' figures
         traceback.print_exc()
         note = f"broke off: {type(error).__name__}"
-        return [Figure(name=f"part {part}", ours=0, target="runs", unit="", met=False, note=note)]
-    return found
+        yield Figure(name=f"part {part}", ours=0, target="runs", unit="", met=False, note=note)
 
 
 def main() -> int:

@@ -32,11 +32,8 @@ def named(program: Path, name: str) -> tuple[str, ...]:
 
 
 pytestmark = [
-    pytest.mark.faults,
+    pytest.mark.fuzz,
     pytest.mark.timeout(SECONDS + 400),
-    pytest.mark.skipif(
-        importlib.util.find_spec("atheris") is None, reason="atheris is not installed: pip install 'verticil[fuzz]'"
-    ),
 ]
 
 
@@ -73,6 +70,8 @@ class Fuzzer:
 
 @pytest.fixture(scope="module")
 def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fuzzer]:
+    if importlib.util.find_spec("atheris") is None:
+        pytest.fail("atheris is not installed: pip install 'verticil[fuzz]'")
     found = Fuzzer(tmp_path_factory.mktemp("guided"))
     yield found
     found.close()

@@ -183,7 +183,6 @@ def test_wide_columns_fall_back_from_triples_to_pairs(k, small_blocks):
     assert all(math.prod(n_states[c] for c in g) <= GROUP_CELLS or len(g) == 2 for g in pair_groups(n_states))
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs /proc")
 def test_columns_on_disk_do_not_stay_in_memory(tmp_path, small_blocks):
     """Memory of the maps, by the system's account, between blocks of 4096 records and at the end: a page or two a column.
 

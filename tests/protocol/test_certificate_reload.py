@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import datetime as dt
 import os
 from collections.abc import AsyncIterator
@@ -14,12 +15,20 @@ from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from verticil.miner.rules.certificates import Certificates
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.shared.config import Federation
 from verticil.shared.errors import VerticilError
-from verticil.shared.identity.authority import create_authority, issue, open_authority
+from verticil.shared.identity.authority import (
+    certify,
+    chain_pem,
+    create_authority,
+    issue,
+    open_authority,
+    private_pem,
+)
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import (
     Credentials,
@@ -48,9 +57,10 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.parked, self.go_on = asyncio.Event(), asyncio.Event()
-        self.received = 0
+        self.begun = self.received = 0
 
     async def Hello(self, identity: Identity, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
+        self.begun += 1
         return common_pb2.HelloReply(protocol_version=1, federation=identity.federation)
 
     async def Poll(self, identity: Identity, request: coordinator_pb2.PollRequest) -> coordinator_pb2.PollReply:
@@ -59,6 +69,7 @@ class Coordinator:
         return coordinator_pb2.PollReply(lease_seconds=7)
 
     async def PutChunks(self, identity: Identity, requests: AsyncIterator[common_pb2.Chunk]) -> common_pb2.ChunkAck:
+        self.begun += 1
         async for _ in requests:
             self.received += 1
             self.parked.set()
@@ -291,7 +302,19 @@ async def test_feature_29_a_client_revoked_while_connected_is_refused(trial: Tri
         assert await code_of(alice.hello(HELLO)) == "CERTIFICATE_REVOKED"  # on the same connection
     async with serving(trial, trial.denied()) as (port, _), party(trial, port) as (alice, _):
         assert await code_of(alice.hello(HELLO)) == "CERTIFICATE_REVOKED"  # and on a new one
-    assert LOOK_SECONDS < 60
+
+
+async def test_a_revoked_callers_request_has_no_effect(trial: Trial) -> None:
+    """It never reaches the service: to refuse the reply alone would come after whatever the service does."""
+    denied = trial.denied()
+    async with serving(trial, denied) as (port, service), party(trial, port) as (alice, _):
+        await alice.hello(HELLO)
+        await alice.put_chunks([common_pb2.Chunk()])
+        assert service.begun == 2
+        trial.revoke("alice")
+        assert await code_of(alice.hello(HELLO)) == "CERTIFICATE_REVOKED"
+        assert await code_of(alice.put_chunks([common_pb2.Chunk()])) == "CERTIFICATE_REVOKED"
+        assert (service.begun, service.received) == (2, 1)
 
 
 async def test_feature_29_a_revoked_server_is_refused_by_its_clients(trial: Trial) -> None:
@@ -327,3 +350,30 @@ async def test_a_certificate_of_another_node_is_not_taken_up(trial: Trial) -> No
         os.replace(trial.home / "bob" / f"bob{suffix}", trial.home / "alice" / f"alice{suffix}")
     trial.seconds += LOOK_SECONDS
     assert followed.current() is before
+
+
+def test_a_statement_is_never_signed_with_another_nodes_certificate(trial: Trial) -> None:
+    base = trial.home / "alice" / "alice"
+    signer = SigningKey.load(base.with_suffix(".sign"), base.with_suffix(".crt"))
+    signer._files._every = 0.0  # type: ignore[union-attr]
+    before = signer.sign(b"{}")
+    issue(trial.home / "ca", "bob", Role.PARTY, trial.home / "bob")
+    for suffix in (".crt", ".key", ".sign"):
+        os.replace(trial.home / "bob" / f"bob{suffix}", base.with_suffix(suffix))
+    assert signer.sign(b"{}") == before
+
+
+async def test_a_caller_of_another_federation_has_no_effect(trial: Trial) -> None:
+    """The same authority signed its certificate, which names another federation: TLS is content, the gate is not."""
+    authority = open_authority(trial.home / "ca")
+    stranger = dataclasses.replace(authority, federation="other")
+    key, signing = ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()
+    who = Identity(federation="other", role=Role.PARTY, name="alice")
+    certificates = certify(stranger, who, key.public_key(), signing.public_key())
+    for suffix, data in ((".crt", chain_pem(certificates)), (".key", private_pem(key))):
+        (trial.home / "alice" / f"alice{suffix}").write_bytes(data)
+    async with serving(trial) as (port, service):
+        trial.federation = dataclasses.replace(trial.federation, name="other")
+        async with party(trial, port) as (alice, _):
+            assert await code_of(alice.hello(HELLO)) == "IDENTITY_REFUSED"
+        assert service.begun == 0

@@ -678,7 +678,7 @@ async def test_a_reader_that_stalls_holds_the_miner_back_and_is_then_given_up(no
         contextlib.aclosing(alice.get_alignment(coordinator_pb2.GetAlignmentRequest())) as parts,
     ):
         await anext(parts)
-        await asyncio.wait_for(miner.cleaned_up.wait(), 5)
+        await asyncio.wait_for(miner.cleaned_up.wait(), 30)
         assert miner.sent_parts < 64  # gRPC's windows hold some 10 MiB of the 32 MiB
         with fails("DEADLINE"):
             async for _ in parts:
@@ -692,17 +692,17 @@ async def test_leaving_a_stream_early_ends_it_at_the_miner(nodes: Federations) -
             parts = coordinator.get_alignment(coordinator_pb2.GetAlignmentRequest())
             await anext(parts)
             await parts.aclose()  # type: ignore[attr-defined] # both are generators
-            await asyncio.wait_for(miner.cleaned_up.wait(), 5)
+            await asyncio.wait_for(miner.cleaned_up.wait(), 30)
 
 
 async def test_giving_up_a_call_cancels_it_at_the_miner(nodes: Federations) -> None:
     async with serving(nodes.credentials("miner")) as (port, miner), party(port, nodes.credentials("alice")) as alice:
         polling = asyncio.create_task(alice.poll(coordinator_pb2.PollRequest(wait_seconds=60)))
-        await asyncio.wait_for(miner.parked.wait(), 5)
+        await asyncio.wait_for(miner.parked.wait(), 30)
         polling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await polling
-        await asyncio.wait_for(miner.cleaned_up.wait(), 5)
+        await asyncio.wait_for(miner.cleaned_up.wait(), 30)
 
 
 async def test_a_call_has_a_deadline(nodes: Federations) -> None:
@@ -713,7 +713,7 @@ async def test_a_call_has_a_deadline(nodes: Federations) -> None:
             await connection.unary(
                 coordinator._stub.Poll, coordinator_pb2.PollRequest(wait_seconds=60), timeout_seconds=0.3
             )
-        await asyncio.wait_for(miner.cleaned_up.wait(), 5)
+        await asyncio.wait_for(miner.cleaned_up.wait(), 30)
         await connection.close()
 
 
@@ -734,7 +734,7 @@ async def test_more_calls_than_allowed_are_turned_away(nodes: Federations) -> No
         party(port, nodes.credentials("alice")) as alice,
     ):
         polling = asyncio.create_task(alice.poll(coordinator_pb2.PollRequest(wait_seconds=60)))
-        await asyncio.wait_for(miner.parked.wait(), 5)
+        await asyncio.wait_for(miner.parked.wait(), 30)
         with fails("RESOURCE_EXHAUSTED", "try again later"):
             await alice.hello(hello())
         polling.cancel()
@@ -749,7 +749,7 @@ async def test_one_caller_cannot_keep_the_others_out(nodes: Federations) -> None
     ):
         waiting = coordinator_pb2.PollRequest(wait_seconds=60)
         polls = [asyncio.create_task(alice.poll(waiting)) for _ in range(2)]
-        await asyncio.wait_for(miner.parked.wait(), 5)
+        await asyncio.wait_for(miner.parked.wait(), 30)
         for _ in range(20):
             with fails("RESOURCE_EXHAUSTED", "as many as allowed"):
                 await asyncio.gather(alice.poll(waiting), alice.poll(waiting))
@@ -785,7 +785,7 @@ async def test_a_parked_call_ends_when_either_side_closes(nodes: Federations, wh
     server = RpcServer("127.0.0.1:0", nodes.credentials("miner"), [bind_coordinator(miner)])
     async with party(await server.start(), nodes.credentials("alice")) as alice:
         polling = asyncio.create_task(alice.poll(coordinator_pb2.PollRequest(wait_seconds=60)))
-        await asyncio.wait_for(miner.parked.wait(), 5)
+        await asyncio.wait_for(miner.parked.wait(), 30)
         await (server.stop(grace_seconds=0.2) if who == "miner" else alice.close())
         with fails("UNREACHABLE"):
             await polling
@@ -798,7 +798,7 @@ async def test_a_call_under_way_may_end_while_the_server_stops(nodes: Federation
     server = RpcServer("127.0.0.1:0", nodes.credentials("miner"), [bind_coordinator(miner)])
     async with party(await server.start(), nodes.credentials("alice")) as alice:
         polling = asyncio.create_task(alice.poll(coordinator_pb2.PollRequest(wait_seconds=60)))
-        await asyncio.wait_for(miner.parked.wait(), 5)
+        await asyncio.wait_for(miner.parked.wait(), 30)
         watch = alice._connection.channel.unary_stream("/grpc.health.v1.Health/Watch")(b"")
         await watch.read()
         stopping = asyncio.create_task(server.stop())

@@ -9,7 +9,6 @@ import hashlib
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -111,7 +110,6 @@ def once(job: LearningJob | StructureJob, act: Callable[[], object], *, share: i
     return progress
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads the list of child processes from /proc")
 async def test_feature_26_killed_stopped_and_resumed_it_writes_what_it_would_have_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -751,7 +751,7 @@ def disturbed(make_module_nodes: Callable[..., Any], mounted: Callable[[Path], A
     """One study over gRPC: the miner and the insurer as processes, the clinic here; where one may mount, on small disks."""
     nodes, record, disks = make_module_nodes("disturbed", n=2500), Record(), {}
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(pytest.skip.Exception):
+        with contextlib.suppress(pytest.fail.Exception):
             disks["miner"] = stack.enter_context(mounted(nodes.made.miner / "state"))
             disks["party"] = stack.enter_context(mounted(nodes.made.parties["clinic"] / "state" / "spool"))
         record.disks = bool(disks)
@@ -794,9 +794,9 @@ def test_an_upload_that_is_not_one(name: str, disturbed: Record) -> None:
     assert error.hint
 
 
+@pytest.mark.machine
 def test_a_full_disk_at_the_miner(disturbed: Record) -> None:
-    if not disturbed.disks:
-        pytest.skip("a disk of its own needs the right to mount")
+    assert disturbed.disks, "a disk of its own needs the right to mount"
     error = disturbed.refused["the miner's disk is full"]
     assert (error.code, error.exit_code) == ("DISK_FULL", 1)
     assert "no space left on the miner's disk" in error.message

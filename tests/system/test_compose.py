@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
-import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,15 +108,17 @@ def test_every_container_has_limits_and_its_log_is_rotated(compose: dict[str, An
             assert service["healthcheck"]["test"] == ["CMD", "verticil-probe", f"/federation/{name}/state"]
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("where", ["shipped", "written by study run"])
-def test_compose_accepts_the_file(tmp_path: Path, where: str) -> None:
-    command = shutil.which("docker-compose")
-    if command is None:
-        pytest.skip("docker-compose is not installed")
+def test_compose_accepts_the_file(tmp_path: Path, where: str, program: Callable[[str], str]) -> None:
     path = DEPLOY / "compose.yaml"
     if where != "shipped":
         (path := tmp_path / "compose.yaml").write_text(_compose(PARTIES, seeded=False), encoding="utf-8")
     done = subprocess.run(
-        [command, "-f", str(path), "config", "-q"], capture_output=True, text=True, cwd=tmp_path, check=False
+        [program("docker-compose"), "-f", str(path), "config", "-q"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -38,7 +38,6 @@ def nothing_left(tmp_path: Path, marker: str) -> None:
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to see processes")
 def test_feature_1_demo_publishes_verifies_and_leaves_nothing_behind(tmp_path: Path) -> None:
     marker = f"run-{os.getpid()}-whole"
     done = subprocess.run(
@@ -62,7 +61,6 @@ def test_feature_1_demo_publishes_verifies_and_leaves_nothing_behind(tmp_path: P
     nothing_left(tmp_path, marker)
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to see processes")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
 def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, number: signal.Signals, code: int) -> None:
     marker = f"run-{os.getpid()}-{number.name}"

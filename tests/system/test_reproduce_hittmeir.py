@@ -58,18 +58,20 @@ def test_every_part_runs_and_is_written(capsys: pytest.CaptureFixture[str], tmp_
     for number in (2, 3, 4):
         rows = answer[f"table_{number}"]["rows"]
         assert {(row["method"], row["k"]) for row in rows} == {(m, k) for m in ("greedy", "genetic") for k in (1, 2)}
-        assert all(row["describe"] > 0 and row["generate"] > 0 and row["edges"] > 0 for row in rows)
+        d = {2: 10, 3: 13, 4: 31}[number]
+        assert [row["edges"] for row in rows] == [row["k"] * d - row["k"] * (row["k"] + 1) // 2 for row in rows]
     for number in (5, 6):
         original, *_ = answer[f"table_{number}"]["rows"]
         assert list(original["accuracy"]) == list(QUICK.classifiers)
         assert original["theirs"]["mean"]["average"] == {5: 49.8, 6: 81.8}[number]
-        assert 0 < original["majority"] < 100
+        tested = np.array(original["confusion"]["NB"]).sum(axis=1)  # of each class
+        assert original["majority"] == pytest.approx(100 * tested.max() / tested.sum())
         assert [row["epsilon"] for row in answer[f"table_{number}"]["randomized"]] == [None, 3.0]
     for number, baseline in ((9, 61.0), (10, 40.5)):
         rows = answer[f"table_{number}"]["rows"]
         assert [row["published"] for row in rows] == ["original", "ordinary", "custom", "ordinary"]
         assert answer[f"table_{number}"]["baseline_theirs"] == baseline
-        assert all(0 < row["others"] < 100 and 0 < row["members"] < 100 for row in rows)
+        assert rows[0]["members"] > rows[0]["others"]  # the original records tell more of those who are in them
     for number, repeated in (
         (11, 5),
         (12, 6),
@@ -85,7 +87,6 @@ def test_every_part_runs_and_is_written(capsys: pytest.CaptureFixture[str], tmp_
     found, fraud = answer["table_7"]["rows"][0], answer["table_7"]["rows"][0]["theirs"]["confusion"]
     assert np.array(found["confusion"]["NB"]).sum(axis=1).tolist()[1] > 5  # of 60 simulated frauds, a fifth is tested
     assert fraud["SV"] == [[56840, 10], [33, 79]]
-    assert answer["spent"]["cpu_seconds"] > 0
     columns = answer["figure_1"]["names"]
     custom = np.array(answer["figure_1"]["custom"])
     assert np.allclose(np.diag(custom), 1)

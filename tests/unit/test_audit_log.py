@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import rfc8785
 
 from verticil.party.control.database import Database
 from verticil.party.evidence.audit import FILE_NAME, AuditLog, Event, What
@@ -109,6 +111,23 @@ def test_a_history_that_was_written_anew_is_found(log: AuditLog, tmp_path: Path)
         assert forged.verify().n_lines == 5
         log.path.write_bytes(forged.path.read_bytes())
     assert "line 4: another line had been written here" in broken(log)
+
+
+@pytest.mark.parametrize("line", [1, 2, 4])
+def test_a_previous_that_was_rewritten_with_its_lines_own_hash_is_found(log: AuditLog, line: int) -> None:
+    """Every line holds by itself, also those behind it, and the anchor is not asked: only the chain can tell."""
+    lines = [json.loads(text) for text in log.path.read_bytes().splitlines()]
+    lines[line - 1]["previous"] = "07" * 32
+    for number, entry in enumerate(lines[line - 1 :]):
+        del entry["hash"]
+        if number:
+            entry["previous"] = lines[line + number - 2]["hash"]
+        entry["hash"] = hashlib.sha256(rfc8785.dumps(entry)).hexdigest()
+    data = b"".join(rfc8785.dumps(entry) + b"\n" for entry in lines)
+    with pytest.raises(
+        GateFailed, match=rf"^AUDIT_BROKEN: {FILE_NAME}: line {line}: it does not follow the line before"
+    ):
+        verify(data, anchor_number=0, anchor_hash=bytes(32), name=FILE_NAME)
 
 
 def test_a_torn_last_line_is_cut_off_and_told(log: AuditLog) -> None:

@@ -28,6 +28,35 @@ def test_cells_that_reach_the_minimum_together_need_no_other():
     assert replaced.tolist() == [True, True, False, False]
 
 
+def test_who_reaches_the_minimum_exactly_is_not_too_few():
+    """`minimum_count` people are enough: for a cell, for a pool of one distribution, for a row, and for a pool of a row."""
+    marginal = np.array([10.0, 90.0])
+    pooled, replaced = pooled_shares(marginal / 100, marginal, None, 10)
+    assert (pooled.tolist(), replaced.tolist()) == ([0.1, 0.9], [False, False])
+    assert pooled_shares(marginal / 100, marginal, None, 11)[1].tolist() == [True, True]
+    counts = np.array([4.0, 6.0, 30.0, 60.0])
+    assert pooled_shares(counts / 100, counts, None, 10)[1].tolist() == [True, True, False, False]
+    assert pooled_shares(counts / 100, counts, None, 11)[1].tolist() == [True, True, True, False]
+
+    def rows(*counted: list[float], minimum: int) -> tuple[list[list[float]], list[list[bool]]]:
+        table = np.array(counted)
+        shares = table / table.sum(axis=1, keepdims=True)
+        made, replaced, _ = pooled_rows(shares, table, np.array([1.0, 1.0, 2.0]), None, minimum)
+        return made.round(12).tolist(), replaced.tolist()
+
+    # The row has exactly ten people, the cells are no less: nothing of it is replaced. With eleven asked for, all is.
+    assert rows([0.0, 0.0, 10.0], [40.0, 40.0, 40.0], minimum=10)[1][0] == [True, True, False]
+    assert rows([0.0, 0.0, 10.0], [40.0, 40.0, 40.0], minimum=11)[1][0] == [True, True, True]
+    # A pool of exactly ten keeps its own probability, one of nine gets half the minimum's.
+    assert rows([4.0, 6.0, 90.0], [40.0, 40.0, 40.0], minimum=10)[0][0] == [0.05, 0.05, 0.9]
+    assert rows([4.0, 5.0, 91.0], [40.0, 40.0, 40.0], minimum=10)[0][0] == [0.025, 0.025, 0.95]
+    # Two pools of five and five are ten together: one rate for both.
+    assert (
+        rows([2.0, 3.0, 95.0], [1.0, 4.0, 195.0], minimum=10)[0]
+        == [[round(10 / 600, 12)] * 2 + [round(1 - 10 / 300, 12)]] * 2
+    )
+
+
 def test_nothing_is_replaced_where_all_are_large():
     shares = np.array([0.3, 0.7])
     pooled, replaced = pooled_shares(shares, 100 * shares, None, 30)

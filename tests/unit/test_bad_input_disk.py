@@ -149,6 +149,7 @@ WRITERS: dict[str, Callable[[Path], Callable[[], object]]] = {
 
 @pytest.mark.parametrize("pages", [0, 3, 20])
 @pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.machine
 def test_writers_on_a_full_disk(name: str, pages: int, small_disk: Any) -> None:
     act = WRITERS[name](small_disk.path)
     before = contents(small_disk.path)
@@ -164,6 +165,7 @@ def test_writers_on_a_full_disk(name: str, pages: int, small_disk: Any) -> None:
 
 
 @pytest.mark.parametrize("pages", [0, 3, 8])
+@pytest.mark.machine
 def test_a_release_on_a_full_disk(pages: int, small_disk: Any, release_content: Any) -> None:
     small_disk.fill(leave=pages * PAGE)
     with pytest.raises(DataFault) as caught:

@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from verticil.shared.formats import bif
 from verticil.shared.formats.bif import label_map, network_to_bif, token_for, write_label_map
@@ -62,7 +61,8 @@ def test_every_probability_is_read_back_to_1e_9(hard_network, read_elsewhere, di
 
 def test_without_rounding_single_precision_shows(make_network, tmp_path: Path):
     """Why published probabilities are multiples of 2^-24: pyAgrum reads BIF in single precision."""
-    pyagrum = pytest.importorskip("pyagrum")
+    import pyagrum
+
     network = make_network((Variable(name="x", owner="a", labels=("a", "b", "c")),), ((),), rounded=False)
     path = tmp_path / "network.bif"
     path.write_bytes(network_to_bif(network))

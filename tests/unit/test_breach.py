@@ -326,3 +326,8 @@ def test_party_status_shows_both_levels(folder, release_study, capsys):
     shown = " ".join(capsys.readouterr().out.split())
     assert "two-level: epsilon 1" in shown
     assert "the group is randomized too, nothing leaves exactly" in shown
+
+
+def test_a_gamma_that_reaches_the_limit_but_for_rounding_is_a_breach():
+    assert RULE.possible(Fraction(9) * (1 - Fraction(1, 10**12)))
+    assert not RULE.possible(Fraction(9) * (1 - Fraction(1, 10**6)))

@@ -15,7 +15,7 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.control.budget import Budget
+from verticil.party.control.budget import Budget, Charge
 from verticil.party.control.database import FILE_NAME, Database
 from verticil.party.control.ledger import Ledger
 from verticil.party.control.releases import Release
@@ -374,3 +374,23 @@ def test_what_a_study_shares_is_held_against_the_rest_of_the_budget_before_its_f
             randomize(site, peers)  # the columns alone would fit
         assert caught.value.code == "BUDGET_EXCEEDED"
         assert site.state.artifacts(peers, peers) == {}
+
+
+def test_a_study_keeps_room_for_its_shares_from_others_and_not_from_itself(folder: Path, release_study: Study) -> None:
+    """Epsilon and delta of the noise on what is shared; a column with infinite epsilon, which has no bound, keeps none."""
+    config = config_of(folder, max_epsilon_lifetime=3.0, max_delta_lifetime=1e-6)
+    endless = Release(
+        variables=("smoker",), dataset="habits", sources=("smoker",), codebook_digest=b"c" * 32,
+        transition_digest=b"t" * 32, secret_id=b"s" * 16, fingerprint=b"f" * 32, epsilon=math.inf,
+    )  # fmt: skip
+    policy = dataclasses.replace(config.policy, allow_infinite=("smoker",))
+    with Site.open(config) as site:
+        first, second = (approved(site, with_noise(release_study, name, 0.1)) for name in ("first", "second"))
+        shared = {"people": Charge(epsilon=1.0, delta=6e-7)}
+        site.ledger.reserve(first, {0: endless}, policy, shared=shared)
+        site.ledger.assess([], policy, study_digest=first, shared={"people": Charge(epsilon=2.5, delta=1e-6)})
+        with pytest.raises(Refusal, match=r"data set 'people': epsilon 2\.5 on top .* kept for studies under way"):
+            site.ledger.assess([], policy, study_digest=second, shared={"people": Charge(epsilon=2.5, delta=1e-7)})
+        with pytest.raises(Refusal, match=r"data set 'people': delta 6e-07 on top .* kept for studies under way"):
+            site.ledger.assess([], policy, study_digest=second, shared=shared)
+        site.ledger.assess([], policy, study_digest=second, shared={"habits": Charge(epsilon=3.0, delta=1e-6)})

@@ -124,6 +124,7 @@ def test_feature_38_a_bundle_counts_once_and_in_order(tmp_path: Path) -> None:
     assert grown.next_number == 3
 
 
+@pytest.mark.machine
 def test_feature_38_a_full_disk_leaves_no_part_of_a_file(ca: Path, tmp_path: Path, small_disk: object) -> None:
     del small_disk
     stick = tmp_path / "disk"

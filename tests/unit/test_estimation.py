@@ -122,3 +122,13 @@ def test_map_em_beats_clipping_where_noise_is_strong():
     means = {name: float(np.mean(values)) for name, values in losses.items()}
     assert means["map"] == pytest.approx(0.044, rel=0.35)
     assert means["clip"] > 10 * means["map"]
+
+
+def test_noise_on_released_counts_is_multiplied_as_the_inverse_multiplies_it():
+    transition = quantize(binary(0.1, 0.25))
+    observed = np.array([640.0, 360.0])
+    _, plain = marginal_estimate(observed, transition)
+    _, noisy = marginal_estimate(observed, transition, noise_variance=50.0)
+    gain = (transition.inverse**2).sum(axis=0)
+    np.testing.assert_allclose((1000 * noisy) ** 2 - (1000 * plain) ** 2, 50 * gain)
+    assert gain.min() > 1.2

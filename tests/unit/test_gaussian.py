@@ -13,7 +13,6 @@ import pytest
 from verticil.shared.channels import gaussian
 from verticil.shared.channels.gaussian import (
     LARGEST_SIGMA,
-    MAX_CELLS,
     ShareNoise,
     analytic_delta,
     analytic_sigma,
@@ -202,4 +201,20 @@ def test_what_cannot_be_promised_is_refused(make):
 
 
 def test_no_table_is_larger_than_what_the_slack_counts():
-    assert MAX_CELLS == 2**30  # `sampling_slack` and the statement in the documents rest on it
+    """Every cell adds its total variation: each of 2 b thresholds, and the tails, are off by less than 2^-128."""
+    per_cell = (1 + math.e) * 2 * math.ceil(13.5 * 100) * 2.0**-128
+    assert 2**30 * per_cell <= gaussian.sampling_slack(100.0, 1.0) < 2**30 * per_cell * 1.01
+    noise = ShareNoise(key=KEY, epsilon=1.0, delta=1e-9, n_tables=2**20)
+    with pytest.raises(ValueError, match="too large"):
+        noise.add(b"x", np.zeros(2**10 + 1))
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_the_variance_is_that_of_the_numbers_that_are_drawn(parts):
+    """By the weights themselves: sigma^2 and a twelfth of a squared step."""
+    noise = ShareNoise(key=KEY, epsilon=4.0, delta=1e-3, n_tables=1)
+    thresholds = rounded_gaussian_thresholds(noise.sigma * parts)
+    weights = np.diff(np.array([0, *thresholds, 2**128], dtype=object)) / 2**128
+    numbers = np.arange(len(weights)) - len(weights) // 2
+    exact = float((weights * numbers**2).sum()) / parts**2
+    assert exact == pytest.approx(noise.variance(parts), rel=1e-6)

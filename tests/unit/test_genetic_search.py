@@ -15,6 +15,7 @@ from verticil.miner.learning.search.protocol import (
     run_search,
     total_weight,
 )
+from verticil.shared.study.document import GeneticRule
 
 
 def problem_of(d: int, k: int, *, seed: int = 0, zeros: float = 0.0, cells: int = 10**6) -> SearchProblem:
@@ -109,7 +110,24 @@ def test_elitism_the_best_fitness_never_falls_and_the_elite_is_kept():
         np.testing.assert_array_equal(following.orders[:6], state.orders[fittest])
         np.testing.assert_array_equal(following.families[:6], state.families[fittest])
         assert following.fitness.max() >= state.fitness.max()
+        assert (
+            search.result(following).fitness == following.fitness.max()
+        )  # also where it is a child of this generation
         state = following
+
+
+def test_a_search_without_settings_makes_200_individuals_of_the_10_fittest():
+    """The paper's P and S, in the searcher and in what a study means that names none."""
+    rule = GeneticRule()
+    for search in (GeneticSearch(), GeneticSearch(population=rule.population, selected=rule.selected)):
+        state = search.start(problem_of(9, 2), 1)
+        assert len(state.fitness) == 200
+        fittest = np.argsort(-state.fitness, kind="stable")
+        following = search.step(state)
+        kept = (following.orders == state.orders[fittest]).all(axis=1)
+        kept &= (following.families == state.families[fittest]).all(axis=(1, 2))
+        assert kept[:10].all()
+        assert not kept[10:].any()
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import chi2_contingency
 
 from verticil.party.learner import MAX_TABLE_CELLS, NANONATS, learn_families, learn_scores, share_noise
 from verticil.shared.channels.subset import subset_selection
@@ -113,6 +114,18 @@ def test_noise_comes_before_the_inverse_and_shares_from_the_noisy_table(peer_cas
     exact, exact_marginals = _learn(case, "insurer")
     assert (claims.standard_error[~claims.unstable] > exact[0].standard_error[~claims.unstable]).all()
     assert (marginals[0].standard_error > exact_marginals[0].standard_error).all()
+
+
+def test_a_share_has_the_noise_of_all_cells_that_were_added_up_for_it(peer_case, peer_study):
+    """A share is summed over the four parent configurations of its noisy table: four times the noise of one cell."""
+    study = peer_study(share=ShareRule(epsilon=0.3, delta=1e-6))
+    noise = share_noise(KEY, study, "insurer")
+    (claims, _), (share, _) = _learn(peer_case(study), "insurer", noise=noise)
+    assert claims.probability.shape == (4, 3)
+    sampling = 3000 * share.estimate * (1 - share.estimate)
+    assert noise.variance() > 0.5 * sampling.max()
+    # The noisy number of records, by which the shares are taken, is within some percent of 3000.
+    np.testing.assert_allclose((3000 * share.standard_error) ** 2, sampling + 4 * noise.variance(), rtol=0.2)
 
 
 def test_everything_that_leaves_is_computed_from_noisy_tables(peer_case, peer_study):
@@ -254,6 +267,28 @@ def test_a_score_of_two_own_columns_is_the_information_of_their_counts(peer_case
     product = np.outer(joint.sum(axis=1), joint.sum(axis=0))
     information = float((joint * np.log(joint / product)).sum()) - 1 / (2 * 5000)
     assert score / NANONATS == pytest.approx(information, rel=1e-3)
+
+
+def test_a_score_is_0_where_it_is_not_significant_over_all_pairs_of_the_study(peer_case, peer_study):
+    """Fifteen pairs at .05 together: a pair at p = .01 scores nothing, one at p = .001 does."""
+    study = _learned(peer_study())
+    case = peer_case(study, n=4000)
+    own, remote = case.columns("registry", None)
+
+    def score(more: int) -> tuple[int, float]:
+        """Of two halves that agree in `more` records beyond half of them, and the p-value of their table."""
+        first = (np.arange(4000) % 2).astype(np.uint8)
+        agree = np.arange(4000) // 2 < 1000 + more // 2
+        columns = {2: first, 3: np.where(agree, first, 1 - first).astype(np.uint8)}
+        table = _cell_counts([columns[2], columns[3]], (2, 2)).reshape(2, 2)
+        chosen = learn_scores({**own, **columns}, remote, study, "registry", noise=None)
+        return chosen[0], float(chi2_contingency(table, correction=False).pvalue)
+
+    few, many = score(82), score(106)
+    assert 0.05 / 15 < few[1] < 0.05
+    assert many[1] < 0.05 / 15
+    assert few[0] == 0
+    assert many[0] > 0
 
 
 def test_noisy_scores_are_sticky_and_differ_from_exact_ones(peer_case, peer_study):

@@ -277,3 +277,12 @@ def test_a_newer_schema_is_refused(tmp_path):
         database.write("PRAGMA user_version = 99")
     with pytest.raises(DataFault, match="schema version 99, expected at most 5"):
         Database(tmp_path)
+
+
+def test_a_unit_with_infinite_epsilon_needs_every_one_of_its_variables_permitted(ledger):
+    both = replace(RELEASE, variables=("sex", "age"), sources=("SEX", "AGE"), epsilon=math.inf)
+    for permitted in ((), ("sex",), ("age",)):
+        with pytest.raises(Refusal, match="EPSILON_INFINITE"):
+            send(ledger, both, replace(POLICY, allow_infinite=permitted))
+    assert send(ledger, both, replace(POLICY, allow_infinite=("age", "sex"))) == math.inf
+    assert ledger.spent("people") == 0.0

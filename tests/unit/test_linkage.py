@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from verticil.party.records.keyfile import check_key, check_value, read_key, write_key
-from verticil.party.records.linkage import common_from_bitmap, linkage_context, normalise_ids, pseudonyms
+from verticil.party.records.linkage import (
+    check_common_size,
+    check_own_size,
+    common_from_bitmap,
+    linkage_context,
+    normalise_ids,
+    pseudonyms,
+)
 from verticil.shared.errors import DataFault, Misuse, PeerFault, Refusal
 
 KEY = bytes(range(32))
@@ -178,3 +185,11 @@ def test_arrays_of_foreign_bytes_are_not_needed_to_be_bytes():
         minimum=1,
     )
     assert np.array_equal(rows, order)
+
+
+def test_as_many_as_are_asked_for_are_enough():
+    check_own_size(100, 100)
+    check_common_size(100, 100)
+    for check in (check_own_size, check_common_size):
+        with pytest.raises(Refusal, match="LINKAGE_TOO_SMALL"):
+            check(99, 100)

@@ -11,6 +11,7 @@ import pytest
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.control import approval
 from verticil.party.control.holdings import origins
+from verticil.party.control.releases import Release
 from verticil.party.control.site import AUTOMATIC, Site, init_state
 from verticil.party.control.state import Task
 from verticil.shared.channels.transition import quantize, symmetric
@@ -264,3 +265,26 @@ def test_two_data_sets_are_joined_by_id_and_charged_apart(folder, release_study)
     (folder / "habits.csv").write_text("id,age\np1,3\n")
     with pytest.raises(Misuse, match="variable 'age': expected one of 2 data sets, people, habits have it"):
         origins(config, release_study)
+
+
+def test_another_partys_approval_binds_nobody_here(site, release_study):
+    given, digest = given_by(site), canonical.digest(release_study)
+    config = dataclasses.replace(site.config, name="registry")
+    with pytest.raises(Refusal, match="it is for another study or party"):
+        approval.check_binding(config, release_study, given, digest, NOW.date())
+
+
+def test_an_effective_study_with_its_own_digest_is_still_compared_with_what_was_approved(release_study):
+    told = dataclasses.replace(release_study, title="another")
+    with pytest.raises(PeerFault, match=r"STUDY_MISMATCH.*its 'title' is not what was approved"):
+        approval.check_effective(release_study, canonical.to_bytes(told), canonical.digest(told), "clinic")
+
+
+def test_the_same_data_under_two_units_have_two_seals():
+    release = Release(
+        variables=("age",), dataset="people", sources=("age",), codebook_digest=b"c" * 32, transition_digest=b"t" * 32,
+        secret_id=b"s" * 16, fingerprint=b"f" * 32, epsilon=1.0,
+    )  # fmt: skip
+    found = approval.seals({0: release, 1: release}, b"d" * 32, site_secret=b"k" * 32)
+    assert found[0] != found[1]
+    assert found == approval.seals({0: release, 1: release}, b"d" * 32, site_secret=b"k" * 32)

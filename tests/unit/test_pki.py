@@ -15,13 +15,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from verticil.shared.config import Federation
 from verticil.shared.errors import VerticilError
-from verticil.shared.identity.authority import IssuedFiles, create_authority, issue
+from verticil.shared.identity.authority import IssuedFiles, create_authority, issue, open_authority, private_pem
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import (
     DEMO_MARKER,
+    SIGNING_PURPOSE,
     check_serves,
     identity_of,
     is_demo_authority,
@@ -115,7 +117,7 @@ def test_only_a_certificate_with_hosts_carries_the_name_that_peers_ask_for(home:
     fails("CERTIFICATE_INVALID", lambda: check_serves(replace(bob, identity=alice.identity)))
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="compares with the openssl command")
+@pytest.mark.machine
 @pytest.mark.parametrize(
     ("name", "purpose", "accepted"),
     [
@@ -125,20 +127,24 @@ def test_only_a_certificate_with_hosts_carries_the_name_that_peers_ask_for(home:
         ("alice", "sslserver", False),
     ],
 )
-def test_openssl_agrees_with_the_profiles(home: Path, name: str, purpose: str, accepted: bool) -> None:
-    command = ["openssl", "verify", "-x509_strict", "-attime", str(int(NOW.timestamp())), "-purpose", purpose]
+def test_openssl_agrees_with_the_profiles(
+    home: Path, program: Callable[[str], str], name: str, purpose: str, accepted: bool
+) -> None:
+    command = [program("openssl"), "verify", "-x509_strict", "-attime", str(int(NOW.timestamp())), "-purpose", purpose]
     done = subprocess.run(
         [*command, "-CAfile", home / "a" / "ca.crt", files(home, name).certificate], capture_output=True, check=False
     )
     assert (done.returncode == 0) is accepted, done.stderr
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="compares with the openssl command")
-def test_openssl_refuses_the_signing_certificate_for_tls(home: Path, tmp_path: Path) -> None:
+@pytest.mark.machine
+def test_openssl_refuses_the_signing_certificate_for_tls(
+    home: Path, tmp_path: Path, program: Callable[[str], str]
+) -> None:
     chain = files(home, "miner").certificate.read_bytes()
     (tmp_path / "signing.crt").write_bytes(b"-----BEGIN" + chain.split(b"-----BEGIN")[2])
     command = [
-        "openssl",
+        program("openssl"),
         "verify",
         "-x509_strict",
         "-attime",
@@ -328,6 +334,75 @@ def test_statements_that_do_not_hold(home: Path, signer: SigningKey, ca: bytes) 
     fails("CERTIFICATE_INVALID", lambda: verify_signed(foreign, ca, role=Role.MINER))
     fails("IDENTITY_REFUSED", lambda: verify_signed(signed, ca, role=Role.PARTY))
     fails("IDENTITY_REFUSED", lambda: verify_signed(signed, ca, role=Role.MINER, name="other"))
+
+
+def _certified(
+    authority: Path, key: ed25519.Ed25519PrivateKey, *, uri: str, purpose: x509.ObjectIdentifier
+) -> SigningKey:
+    """What this authority's own key signs, valid for ten years, whatever it would refuse to sign as a program."""
+    issuer = open_authority(authority, at=NOW)
+    certificate = (
+        x509.CertificateBuilder(
+            issuer_name=issuer.certificate.subject,
+            subject_name=x509.Name([]),
+            public_key=key.public_key(),
+            serial_number=x509.random_serial_number(),
+            not_valid_before=NOW - DAY,
+            not_valid_after=NOW + 3650 * DAY,
+        )
+        .add_extension(x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri)]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        .sign(issuer.key, hashes.SHA256())
+    )
+    return SigningKey(key, certificate)
+
+
+def test_only_a_certificate_for_signing_signs_statements_of_its_own_federation_while_the_authority_holds(
+    home: Path, ca: bytes
+) -> None:
+    """Each of the four alone, all the rest in order: the purpose, the federation, the authority's end."""
+    key = ed25519.Ed25519PrivateKey.generate()
+    good = {"uri": "verticil://fed/miner/miner", "purpose": SIGNING_PURPOSE}
+
+    def verified(at: dt.datetime | None = NOW, **changes: object) -> Identity:
+        signed = _certified(home / "a", key, **{**good, **changes}).sign(b"body")  # type: ignore[arg-type]
+        return verify_signed(signed, ca, role=Role.MINER, at=at)
+
+    assert str(verified()) == good["uri"]
+    error = fails("CERTIFICATE_INVALID", lambda: verified(purpose=ExtendedKeyUsageOID.CLIENT_AUTH))
+    assert "not one for signing" in error.message
+    error = fails("IDENTITY_REFUSED", lambda: verified(uri="verticil://other/miner/miner"))
+    assert "federation is 'other', expected 'fed'" in error.message
+    assert verified(at=NOW + 364 * DAY)
+    error = fails("CERTIFICATE_INVALID", lambda: verified(at=NOW + 400 * DAY))
+    assert error.message.startswith("authority: expired at 2027-")
+
+
+def test_credentials_of_an_expired_authority_or_another_federation_are_refused(home: Path, tmp_path: Path) -> None:
+    """The node's own certificate is valid, and issued by the authority: it is the authority that ended, or another's name."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    issuer = open_authority(home / "a", at=NOW)
+
+    def load(uri: str, at: dt.datetime) -> Identity:
+        certificate = (
+            x509.CertificateBuilder(
+                issuer.certificate.subject, x509.Name([]), key.public_key(), 7, NOW - DAY, NOW + 3650 * DAY
+            )
+            .add_extension(x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri)]), critical=False)
+            .sign(issuer.key, hashes.SHA256())
+        )
+        (tmp_path / "node.crt").write_bytes(certificate.public_bytes(Encoding.PEM))
+        return load_credentials(
+            tmp_path / "node.crt", tmp_path / "node.key", federation(home / "a"), at=at
+        ).identity  # fmt: skip
+
+    (tmp_path / "node.key").write_bytes(private_pem(key))
+    ours = "verticil://fed/party/alice"
+    assert load(ours, NOW).uri == ours
+    error = fails("CERTIFICATE_INVALID", lambda: load(ours, NOW + 400 * DAY))
+    assert error.message.startswith(f"{home / 'a' / 'ca.crt'}: expired at ")
+    error = fails("IDENTITY_REFUSED", lambda: load("verticil://other/party/alice", NOW))
+    assert "federation is 'other', expected 'fed'" in error.message
 
 
 def test_a_party_cannot_sign_for_the_miner(home: Path, signer: SigningKey, ca: bytes) -> None:

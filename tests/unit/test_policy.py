@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import math
 
 import pytest
 
-from verticil.party.control.policy import Column, Policy, finite_total, objections, refuse
+from verticil.party.control.policy import Column, Policy, check_shared, finite_total, objections, refuse
 from verticil.party.control.session import Step, plan
 from verticil.party.control.state import StudyRecord, Task
 from verticil.shared.errors import InternalFault, Refusal
+from verticil.shared.study.document import ShareRule
 from verticil.shared.study.states import State
 
 OPEN = Policy(
@@ -186,3 +188,25 @@ def test_without_an_approval_nothing_is_ever_sent(state, automatic):
         step = plan(told, automatic=automatic, own_units={0}, spooled=spooled, receipted=set()).step
         assert step in {Step.REST, Step.CLEAR, Step.APPROVE}
         assert automatic or step is not Step.APPROVE
+
+
+def test_the_last_day_that_is_allowed_is_allowed(release_study):
+    today = release_study.expires - dt.timedelta(days=30)
+    for most, says in ((30, []), (29, ["valid for 30 more days, expected at most 29"])):
+        policy = dataclasses.replace(OPEN, max_days=most)
+        assert [o.message for o in objections(policy, release_study, "clinic", CLINIC, today=today)] == says
+
+
+@pytest.mark.parametrize(("delta", "permitted"), [(1e-6, True), (1.5e-6, False)])
+def test_the_delta_of_shared_noise_has_a_limit(peer_study, delta, permitted):
+    study = peer_study(share=ShareRule(epsilon=1.0, delta=delta))
+    said = found(study, recipients=("miner", "registry", "insurer"), max_share_delta=1e-6)
+    assert [code for code, _ in said] == ([] if permitted else ["BUDGET_EXCEEDED"])
+    assert all("delta 1.5e-06 of the noise on shared parameters" in message for _, message in said)
+
+
+def test_exact_statistics_leave_only_where_the_policy_permits_them():
+    with pytest.raises(Refusal, match="EPSILON_INFINITE"):
+        check_shared(OPEN, math.inf)
+    check_shared(dataclasses.replace(OPEN, allow_exact_parameters=True), math.inf)
+    check_shared(OPEN, 2.0)

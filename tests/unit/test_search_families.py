@@ -99,6 +99,24 @@ def test_greedy_is_the_loop_of_datasynthesizer(d, k, seed):
     )
 
 
+@pytest.mark.parametrize(("d", "k"), [(5, 1), (6, 2), (6, 3)])
+@pytest.mark.parametrize("levels", [1, 3])
+def test_greedy_breaks_ties_as_the_loop_of_datasynthesizer(d, k, levels):
+    """Of equal information the smaller variable goes first, then the set whose members were placed first."""
+
+    def information(child: int, parents: tuple[int, ...]) -> float:
+        return 1.0 + (5 * child + 3 * sum(parents)) % levels
+
+    firsts = set()
+    for seed in range(12):
+        result = run_search(GreedySearch(information=information), problem_of(d, k), seed=seed)
+        (root,) = [child for child, parents in enumerate(result.dag.parents) if not parents]
+        expected = data_synthesizer(information, d, k, root)
+        assert [frozenset(parents) for parents in result.dag.parents] == [expected[child] for child in range(d)]
+        firsts.add(root)
+    assert len(firsts) > 2
+
+
 def test_greedy_asks_for_each_family_once():
     information = Information(sample(7, 200, 0))
     run_search(GreedySearch(information=information), problem_of(7, 2), seed=0)

@@ -155,3 +155,16 @@ def test_a_required_edge_of_weight_zero_stays_where_cells_are_short():
     result = run_search(GeneticSearch(population=20, selected=3, generations=20), problem, seed=0)
     assert result.dag.parents == ((2,), (), (1,))
     assert result.fitness == 5.0
+
+
+def test_a_problem_whose_tiers_say_the_same_edges_is_another_problem():
+    """Tiers also put whole variables in order: a checkpoint of the one search is not one of the other."""
+    d = 7
+    later = [[f"v{p}", f"v{c}"] for p in range(3, d) for c in range(3)]
+    tiers = problem_of({"tiers": [["v0", "v1", "v2"], ["v3", "v4", "v5", "v6"]]}, d=d)
+    forbidden = problem_of({"forbidden": later}, d=d)
+    assert tiers.constraints is not None
+    assert forbidden.constraints is not None
+    np.testing.assert_array_equal(tiers.constraints.allowed, forbidden.constraints.allowed)
+    np.testing.assert_array_equal(tiers.weights, forbidden.weights)
+    assert tiers.digest() != forbidden.digest()

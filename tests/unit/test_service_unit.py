@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -109,16 +109,17 @@ def own_site(tmp_path: Path) -> Path:
     return site
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-def test_systemd_understands_them_and_calls_them_safe(tmp_path: Path) -> None:
+@pytest.mark.machine
+def test_systemd_understands_them_and_calls_them_safe(tmp_path: Path, program: Callable[[str], str]) -> None:
+    analyze = program("systemd-analyze")
     for name, text in shipped().items():
         here = text.replace(PROGRAM, sys.executable).replace("User=verticil", "User=daemon")
         path = tmp_path / name.replace("@", "@clinic")
         path.write_text(here)
-        verified = subprocess.run(["systemd-analyze", "verify", str(path)], capture_output=True, text=True, check=False)
+        verified = subprocess.run([analyze, "verify", str(path)], capture_output=True, text=True, check=False)
         assert path.name not in verified.stderr, verified.stderr
         judged = subprocess.run(
-            ["systemd-analyze", "security", "--offline=true", "--threshold=25", str(path)],
+            [analyze, "security", "--offline=true", "--threshold=25", str(path)],
             capture_output=True,
             text=True,
             check=False,

@@ -10,9 +10,11 @@ import pytest
 
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.study import canonical
-from verticil.shared.study.document import QuorumRule
+from verticil.shared.study.approval import check_own_part
+from verticil.shared.study.document import LeftOut, QuorumRule
 from verticil.shared.study.quorum import check_quorum
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.sub_model import narrowed
 
 STUDY = """schema = 1
 id = "small"
@@ -78,3 +80,18 @@ def test_feature_32_between_peers_a_minimum_is_refused_with_the_reason(tmp_path)
         check_quorum(dataclasses.replace(study, model="peer"), source="study.toml")
     assert caught.value.code == "STUDY_UNSUPPORTED"
     assert "a deadline alone" in caught.value.hint
+
+
+def test_no_party_takes_a_sub_model_without_itself(tmp_path):
+    """It would else take the study of the others for its own, and go on without what it approved."""
+    text = STUDY.format(quorum='quorum = { deadline = "72h", min = 2 }')
+    text = text.replace('{ name = "insurer" }]', '{ name = "insurer" }, { name = "registry" }]')
+    text = text.replace(
+        "variable = [\n", 'variable = [\n  { party = "registry", name = "plan", categories = ["a", "b"] },\n'
+    )
+    (tmp_path / "study.toml").write_text(text)
+    approved = read_study(tmp_path / "study.toml")
+    without = narrowed(approved, (LeftOut(party="insurer", missing="approval"),))
+    check_own_part(approved, without, "clinic")
+    with pytest.raises(PeerFault, match="tells a sub-model without 'insurer' to it"):
+        check_own_part(approved, without, "insurer")

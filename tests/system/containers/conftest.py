@@ -242,13 +242,13 @@ def write_base(root: Path) -> None:
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     if reason := why_not():
-        pytest.skip(reason)
+        pytest.fail(reason)
     folder = tmp_path_factory.mktemp("engine")
     with contextlib.ExitStack() as stack:
         try:
             engine = stack.enter_context(engine_in(folder))
         except RuntimeError as error:
-            pytest.skip(f"no engine can be started here: {error}")
+            pytest.fail(f"no engine can be started here: {error}")
         yield engine
     shutil.rmtree(folder)
 

@@ -1,0 +1,63 @@
+"""The list of planted faults fits the tree: whoever moves a text that it names learns so here, and not when it is run whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import sys
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+PROGRAM = Path(__file__).resolve().parents[1] / "mutation" / "run.py"
+
+
+@pytest.fixture(scope="module")
+def run() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("mutation_run", PROGRAM)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_fault_can_be_planted_and_names_a_test(run: ModuleType) -> None:
+    faults = run.listed()
+    assert run.problems(faults) == []
+    assert len(faults) >= 100
+    parts = Counter(
+        part
+        for fault in faults
+        for part in ("channels", "estimation", "learning", "ledger", "approval", "linkage", "signing")
+        if f"/{part}" in fault.file
+    )
+    assert len(parts) == 7
+    assert sum(bool(fault.survives) for fault in faults) < len(faults) / 20
+
+
+def test_a_list_that_does_not_fit_is_told(run: ModuleType) -> None:
+    good = run.listed()[0]
+    for change, says in (
+        ({"was": "no such text"}, "stands 0 times"),
+        ({"was": "e"}, "times in the file, expected once"),
+        ({"file": "shared/none.py"}, "stands 0 times"),
+        ({"tests": ("tests/unit/test_none.py",)}, "there is no test"),
+        ({"tests": ("tests/unit/test_transition.py::test_none",)}, "there is no test"),
+        ({"tests": ()}, "no test is named"),
+        ({"becomes": good.was}, "nothing is changed"),
+    ):
+        (told,) = run.problems([dataclasses.replace(good, **change)])
+        assert says in told
+    assert "listed twice" in run.problems([good, good])[0]
+
+
+def test_a_survivor_that_is_not_listed_and_a_killed_one_that_is_are_told(run: ModuleType) -> None:
+    fault = run.listed()[0]
+    listed = dataclasses.replace(fault, survives="no test can notice")
+    assert [run.judged(fault, code) for code in (0, 1)] == ["SURVIVED", "killed"]
+    assert [run.judged(listed, code) for code in (0, 1)] == ["survived, as listed", "KILLED, BUT LISTED AS A SURVIVOR"]
+    assert run.judged(fault, 2).startswith("BROKEN")
