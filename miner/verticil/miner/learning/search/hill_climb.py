@@ -6,10 +6,11 @@ makes the best move that is not tabu, also where it loses, so that the search le
 was changed is tabu for `tabu_length` moves, unless the move leads to the best score so far. A climb ends when `patience` moves in
 a row have not done that, and gives the best network it saw.
 
-One climb among the `near` pairs is followed by one among all that the constraints allow. Then come `rounds` (iterated local search,
-Lourenço, Martin & Stützle 2003): of the network that is kept, a variable and a neighbour lose their edges, a short climb among the
-near pairs and the kept edges follows, and what it gives is kept where it is not worse. A last climb is among all pairs again, so
-no single move betters the end: never worse than the beginning, and no promise of the best of all.
+One climb among the `near` pairs is followed by one among all that the constraints allow. Then come `rounds` (iterated local
+search, Lourenço, Martin & Stützle 2003): in the network that is kept a variable and a neighbour lose their edges, or change
+places; a short climb among the near pairs and the kept edges follows, and what it gives is kept where it is not worse. A last
+climb is among all pairs again, so no single move betters the end: never worse than the beginning, and no promise of the best of
+all.
 
 Deterministic: the seed is not used; of equal moves deleting goes before adding before reversing, then the smaller parent,
 then the smaller child. After a move only the families that it changed are scored again.
@@ -61,7 +62,7 @@ class ClimbState:
         value: the score, with its memory.
         seed: the seed; not used.
         stage: which climb this is: 0 among the near pairs, 1 among all, then the rounds, the last among all.
-        kept_edges, kept_score: the network that this climb began with, or lost edges of.
+        kept_edges, kept_score: the best network of the climbs before.
         edges: (d, d), bool, ``[parent, child]``: the current network.
         score: its score, nats.
         best_edges, best_score: the best network of this climb.
@@ -103,7 +104,7 @@ class HillClimbSearch:
         initial: the network to begin with; None for the required edges.
         tabu_length: moves for which a changed pair stays as it is; at most half the pairs are held.
         patience: moves in a row without a new best score before a climb ends.
-        rounds: how often the kept network loses edges and is climbed from again; None: once for each variable, at most 64.
+        rounds: how often the kept network is changed and climbed from again; None: once for each variable, at most 64.
         near: (d, d), bool, symmetric: the pairs that are looked at first and in the rounds; None: all.
         ahead: is told a child and the sets of parents that `score` is about to be asked of, to count them in one pass.
     """
@@ -266,7 +267,8 @@ class HillClimbSearch:
         problem, d = state.problem, len(state.edges)
         parents, required = tuple(np.flatnonzero(state.edges[:, child]).tolist()), problem.required_parents(child)
         possible: list[tuple[int, int, tuple[int, ...]]] = []
-        for v in np.flatnonzero(self._open(problem, state.stage, state.kept_edges)[:, child]).tolist():
+        looked_at = self._open(problem, state.stage, state.kept_edges)[:, child] | state.edges[:, child]
+        for v in np.flatnonzero(looked_at).tolist():
             if v in required:
                 continue
             if v in parents:
@@ -291,14 +293,9 @@ class HillClimbSearch:
         problem, stage, d = state.problem, state.stage + 1, len(kept)
         if stage > self._last(d):
             return dataclasses.replace(state, finished=True)
-        edges = kept.copy()
+        edges = kept
         if self._is_round(stage, d):
-            first = (stage - 2) * d // (self._last(d) - 2)
-            neighbours = np.flatnonzero(kept[first] | kept[:, first])
-            losing = [first, *neighbours[np.argsort((neighbours - first) % d)][:1].tolist()]
-            edges[losing] = edges[:, losing] = False
-            if problem.constraints is not None:
-                edges |= kept & problem.constraints.required
+            edges = _changed(problem, kept, (stage - 2) * d // (self._last(d) - 2), trade=stage % 2 == 1)
         changed = edges != state.edges
         changed |= self._open(problem, stage, kept) != self._open(problem, state.stage, state.kept_edges)
         families = (tuple(np.flatnonzero(column).tolist()) for column in edges.T)
@@ -312,7 +309,7 @@ class HillClimbSearch:
             score=score_now,
             best_edges=edges,
             best_score=score_now,
-            stale=tuple(np.flatnonzero(changed.any(axis=0)).tolist()) or state.stale,
+            stale=tuple(sorted({*state.stale, *np.flatnonzero(changed.any(axis=0)).tolist()})),
             tabu_until=np.zeros((d, d), dtype=np.int64),
             idle=0,
         )
@@ -340,6 +337,27 @@ def _better(state: ClimbState) -> tuple[Bools, float]:
     if state.best_score >= state.kept_score:
         return state.best_edges, state.best_score
     return state.kept_edges, state.kept_score
+
+
+def _changed(problem: SearchProblem, kept: Bools, v: int, *, trade: bool) -> Bools:
+    """The network after a variable and the neighbour that follows it lost their edges, or traded places, as far as they may."""
+    d, constraints = len(kept), problem.constraints
+    required = np.zeros((d, d), dtype=np.bool_) if constraints is None else constraints.required
+    neighbours = np.flatnonzero(kept[v] | kept[:, v])
+    pair = [v, *neighbours[np.argsort((neighbours - v) % d)][:1].tolist()]
+    if not trade or required[pair].any() or required[:, pair].any():
+        edges = kept.copy()
+        edges[pair] = edges[:, pair] = False
+        return edges | (kept & required)
+    places = np.arange(d)
+    places[pair] = pair[::-1]
+    edges = kept[np.ix_(places, places)]
+    if constraints is not None:
+        edges &= constraints.allowed
+    for child in range(d):
+        if not problem.fits(child, np.flatnonzero(edges[:, child]).tolist()):
+            edges[:, child] = required[:, child]
+    return edges
 
 
 def _moves(edges: Bools, gains: NDArray[np.float64]) -> NDArray[np.float64]:
