@@ -217,11 +217,14 @@ def run_method(
         return run(GreedySearch(information=scores.information))
     if search.method == "hill-climb":
         near, within = _restricted(problem, study, pairs, scores.unrandomized)
+        # Under noise another local optimum of the score is no better a network, and its families cost the most.
+        plain = len(scores.unrandomized) == len(problem.n_states)
         climb = HillClimbSearch(
             score=scores.named(search.score),
             tabu_length=rule.hill_climb.tabu_length,
             patience=rule.hill_climb.patience,
-            near=near,
+            rounds=None if plain else 0,
+            near=near if scores.unrandomized else None,
             ahead=scores.count_ahead,
         )
         return run(climb, within)

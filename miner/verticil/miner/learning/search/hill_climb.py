@@ -326,7 +326,8 @@ class HillClimbSearch:
         return 1 < stage < self._last(d)
 
     def _last(self, d: int) -> int:
-        return 2 + (min(d, _MOST_ROUNDS) if self.rounds is None else self.rounds)
+        rounds = min(d, _MOST_ROUNDS) if self.rounds is None else self.rounds
+        return 2 + rounds if rounds or self.near is not None else 0
 
     def _patience(self, state: ClimbState) -> int:
         return min(self.patience, _SHORT) if self._is_round(state.stage, len(state.edges)) else self.patience
