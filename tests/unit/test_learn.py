@@ -354,7 +354,7 @@ def test_with_a_dirichlet_prior_the_probabilities_are_ma_and_sivakumar_s(rows):
     counts = (observed @ np.kron(*inverses)).reshape(3, 2)
     alpha = np.broadcast_to(1.5 if rows is None else np.array(rows), (3, 2))
     expected = (alpha + counts) / (alpha + counts).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(family.probability, expected, atol=1e-9)
+    np.testing.assert_allclose(family.probability, expected, atol=1e-7)  # rounded, as all that is published
 
 
 def test_with_a_dirichlet_prior_negative_counts_end_the_study_by_name():
