@@ -83,7 +83,11 @@ def check_prior(study: Study, fail: Fail) -> None:
     if rule.estimator != "inverse":
         fail("parameters.prior", f"with the estimator '{rule.estimator}', expected inverse", hint="leave the key out")
     if rule.prior_count is None:
-        fail("parameters.prior_count", "missing with a prior", hint="give its parameter alpha, for example prior_count = 1.0")
+        fail(
+            "parameters.prior_count",
+            "missing with a prior",
+            hint="give its parameter alpha, for example prior_count = 1.0",
+        )
     parents = None if study.structure.parents is None else dict(study.structure.parents)
     for name, rows in rule.prior_tables:
         where = f"parameters.prior_tables.{name}"
@@ -109,8 +113,9 @@ def estimator_of(rule: ParameterRule, child: str) -> Estimator:
         if isinstance(alpha, float):
             return inverse_estimate(observed, design, prior_count=alpha)
         counts = inverse_estimate(observed, design)
-        lifted = counts.reshape(-1, counts.shape[-1]) + alpha
-        return (lifted * (counts.sum() / lifted.sum())).reshape(counts.shape)
+        lifted: NDArray[np.float64] = counts.reshape(-1, counts.shape[-1]) + alpha
+        lifted *= float(counts.sum()) / float(lifted.sum())
+        return lifted.reshape(counts.shape)
 
     return posterior_mean
 
