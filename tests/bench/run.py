@@ -25,7 +25,7 @@ from pathlib import Path
 
 from figure import Figure
 
-PACKAGES = ("verticil", "numpy", "numba", "scipy", "pandas", "pyarrow", "scikit-learn")
+PACKAGES = ("verticil", "numpy", "numba", "scipy", "pandas", "pyarrow", "scikit-learn", "pyagrum")
 
 
 def parts() -> list[str]:

@@ -93,6 +93,19 @@ def test_every_part_runs_and_is_written(capsys: pytest.CaptureFixture[str], tmp_
     assert custom.shape == (len(columns), len(columns))
 
 
+def test_the_output_says_where_the_authors_program_is_not_followed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = ("reproduce", "hittmeir", "--quick", "--table", "12", "--out", str(tmp_path / "out"))
+    assert main(list(arguments)) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for text in (
+        "first k nodes of an order get all their predecessors", "crossover can be at place 0", "the paper is followed",
+        "all predictors, the hidden variable too",
+    ):  # fmt: skip
+        assert text in shown
+
+
 def test_contraceptive_attack_on_the_original_is_the_papers() -> None:
     """Whole table, all five keys. Table IX prints B 61.0 and NB 64.2; GCAP 77.8 makes its average of the original."""
     scale = dataclasses.replace(QUICK, rows=None, generations=5, keys=None, classifiers=("NB",), epsilons=())

@@ -333,3 +333,32 @@ def test_noise_cuts_parents_that_records_as_they_are_would_bear():
     assert parents(int(LEAST * 64 / 0.125), 0.5) == (0, 1)
     assert parents(int(LEAST * 64 / 0.125) - 1, 0.5) == (0,)
     assert parents(int(LEAST * 16 / 0.25) - 1, 0.5) == ()
+
+
+def dirichlet(epsilon: float, **prior: object) -> Study:
+    """The chain 0 -> 1 -> 2 and 3 alone, given; the paper's estimator."""
+    given = (("v0", ()), ("v1", ("v0",)), ("v2", ("v1",)), ("v3", ()))
+    study = study_of(epsilon, method="given", score="given", parents=given)
+    rule = ParameterRule(estimator="inverse", prior_count=1.5, interval_level=0.95, prior="dirichlet", **prior)  # type: ignore[arg-type]
+    return dataclasses.replace(study, parameters=rule)
+
+
+@pytest.mark.parametrize("rows", [None, ((2.0, 7.0),), ((2.0, 7.0), (1.0, 1.0), (0.5, 3.0))])
+def test_with_a_dirichlet_prior_the_probabilities_are_ma_and_sivakumar_s(rows):
+    """(alpha_ijk + N^_ijk) / (alpha_ij + N^_ij), with N^ from the Kronecker product of the inverses."""
+    study = dirichlet(3.0, prior_tables=() if rows is None else (("v1", rows),))
+    columns = released(chain(20_000), study)
+    family = learn(columns, study).network.families[1]
+    observed = np.bincount(columns[0] * 2 + columns[1], minlength=6)
+    inverses = [np.linalg.inv(study.units[v].transition.probabilities) for v in (0, 1)]
+    counts = (observed @ np.kron(*inverses)).reshape(3, 2)
+    alpha = np.broadcast_to(1.5 if rows is None else np.array(rows), (3, 2))
+    expected = (alpha + counts) / (alpha + counts).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(family.probability, expected, atol=1e-7)  # rounded, as all that is published
+
+
+def test_with_a_dirichlet_prior_negative_counts_end_the_study_by_name():
+    study = dirichlet(0.5)
+    with pytest.raises(DataFault, match=r"study 'test': variable 'v\d': an estimated count is negative") as caught:
+        learn(released(chain(60), study), study)
+    assert (caught.value.code, "'em'" in caught.value.hint) == ("LEARNING_FAILED", True)

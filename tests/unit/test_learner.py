@@ -366,3 +366,13 @@ def test_an_estimator_that_gives_no_probabilities_is_named(peer_case, peer_study
     with pytest.raises(DataFault, match=r"variable 'claims'.*negative") as caught:
         _learn(case, "insurer")
     assert caught.value.code == "LEARNING_FAILED"
+
+
+def test_a_party_between_peers_adds_the_study_s_dirichlet_prior(peer_case, peer_study):
+    """A huge alpha makes the probabilities its own, whatever was counted."""
+    study = peer_study()
+    rule = dataclasses.replace(study.parameters, estimator="inverse", prior="dirichlet", prior_count=1e6)
+    case = peer_case(dataclasses.replace(study, parameters=rule), n=40, seed=3)
+    families, _ = _learn(case, "insurer")
+    for family in families:
+        np.testing.assert_allclose(family.probability, 1 / family.probability.shape[1], atol=1e-3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import json
 import math
 import subprocess
 import sys
@@ -279,6 +280,43 @@ def test_a_study_with_the_inverse_is_not_taken_off_the_wire_either(tmp_path: Pat
     bad = dataclasses.replace(study, parameters=dataclasses.replace(study.parameters, estimator="inverse"))
     with pytest.raises(PeerFault, match="whose counts can be negative"):
         canonical.from_bytes(canonical.to_bytes(bad))
+
+
+DIRICHLET = '[parameters]\nestimator = "inverse"\nprior = "dirichlet"\nprior_count = 2.0\n'
+
+
+@pytest.mark.parametrize(("more", "tables"), [
+    ("", ()),
+    ("prior_tables = {ward = [[1, 0.5, 2]]}", (("ward", ((1.0, 0.5, 2.0),)),)),
+])  # fmt: skip
+def test_the_inverse_with_a_dirichlet_prior_is_accepted(tmp_path: Path, more: str, tables: object):
+    study = read(tmp_path, SMALL + DIRICHLET + more + "\n")
+    rule = study.parameters
+    assert (rule.estimator, rule.prior, rule.prior_count, rule.prior_tables) == ("inverse", "dirichlet", 2.0, tables)
+    assert canonical.from_bytes(canonical.to_bytes(study)) == study
+
+
+def test_a_study_without_a_prior_says_nothing_of_it(tmp_path: Path):
+    assert set(json.loads(canonical.to_bytes(read(tmp_path, SMALL)))["parameters"]) <= {
+        "estimator", "prior_count", "interval_level",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "words"), [
+    ('[parameters]\nprior = "dirichlet"\nprior_count = 1.0', "with the estimator 'em', expected inverse"),
+    ("[parameters]\nprior_tables = {ward = [[1, 1, 1]]}", "without a prior"),
+    (DIRICHLET + "prior_tables = {ward = [[1, 1]]}", "1 rows, expected 1 (the structure is not given), each of 3 numbers"),
+    (DIRICHLET + "prior_tables = {ward = [[1, 1, 1], [1, 1, 1]]}", "2 rows"),
+    (DIRICHLET + "prior_tables = {ward = [[1, 1, -1]]}", "expected numbers above 0"),
+    (DIRICHLET + 'prior_tables = {ward = [[1, 1, "x"]]}', "expected lists of numbers"),
+    (DIRICHLET + "prior_tables = {wart = [[1, 1, 1]]}", "unknown key"),
+    (DIRICHLET.replace("prior_count = 2.0", ""), "prior_count: missing with a prior"),
+    (DIRICHLET.replace("dirichlet", "uniform"), "got 'uniform', expected one of dirichlet"),
+])  # fmt: skip
+def test_a_prior_that_does_not_fit_is_refused(tmp_path: Path, more: str, words: str):
+    with pytest.raises(Misuse) as caught:
+        read(tmp_path, SMALL + more + "\n")
+    assert (caught.value.code, words in caught.value.message) == ("STUDY_INVALID", True), caught.value.message
 
 
 def test_a_column_without_a_scheme_is_refused(tmp_path: Path):

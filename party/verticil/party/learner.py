@@ -27,13 +27,14 @@ from numpy.typing import NDArray
 from verticil.shared.channels.gaussian import ShareNoise
 from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.estimation import estimators, parameters
+from verticil.shared.estimation import parameters
 from verticil.shared.estimation.contingency import family_counts
 from verticil.shared.estimation.design import ColumnUnit, FamilyDesign, family_design
 from verticil.shared.estimation.information import pair_information
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal
 from verticil.shared.study.document import Study
+from verticil.shared.study.prior import estimator_of, negative_counts
 from verticil.shared.study.readers import scored_pairs, shared_tables
 
 __all__ = ["MAX_TABLE_CELLS", "NANONATS", "learn_families", "learn_scores", "share_noise"]
@@ -168,19 +169,14 @@ def _family(table: _Table, study: Study, child: int, parents: tuple[int, ...], m
             parents,
             prior_count=rule.prior_count,
             level=rule.interval_level,
-            estimator=estimators.ESTIMATORS[rule.estimator],
+            estimator=estimator_of(rule, study.schema[child].name),
             noise_variance=table.noise_variance,
             minimum_count=minimum,
         )
     except ValueError:
         if rule.estimator != "inverse":
             raise
-        raise DataFault(
-            "LEARNING_FAILED",
-            f"study '{study.id}': variable '{study.schema[child].name}': an estimated count is negative, and the estimator "
-            "'inverse' leaves it so",
-            hint="parameters.estimator 'em' gives probabilities from any counts",
-        ) from None
+        raise negative_counts(study, study.schema[child].name) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from verticil.shared.estimation import contingency
 from verticil.shared.estimation.design import FamilyDesign
 
 __all__ = [
+    "KERNEL_FROM",
     "MAX_FAMILY_CELLS",
     "MAX_PAIR_CELLS",
     "Codes",
@@ -46,7 +47,9 @@ MAX_PAIR_CELLS: Final = 2**26
 MAX_FAMILY_CELLS: Final = 2**26
 """Most cells of one family's table: 512 MiB of counts."""
 
-_KERNEL_FROM: Final = 60_000_000  # increments; below, plain counting is done before the compiled kernel is loaded
+KERNEL_FROM: Final = 60_000_000
+"""Increments; below, plain counting is done before the compiled kernel is loaded."""
+
 _COVER_FROM: Final = 2**16  # records; below, finding groups takes longer than they save
 
 
@@ -117,7 +120,7 @@ def all_pair_tables(
         raise ValueError(f"the tables of all pairs have {cells} cells, expected at most {MAX_PAIR_CELLS}")
     pairs = list(itertools.combinations(range(d), 2))
     found: dict[tuple[int, int], NDArray[np.int64]] = {}
-    if method == "plain" or (method == "auto" and n * len(pairs) < _KERNEL_FROM):
+    if method == "plain" or (method == "auto" and n * len(pairs) < KERNEL_FROM):
         for a, b in pairs:
             if cancelled is not None:
                 cancelled()
@@ -181,7 +184,7 @@ def family_tables(
     wanted = [tuple(family) for family in families]
     for family in wanted:
         _check_family([states[c] for c in family])
-    if method == "kernel" or (method == "auto" and n * sum(map(len, wanted)) >= _KERNEL_FROM):
+    if method == "kernel" or (method == "auto" and n * sum(map(len, wanted)) >= KERNEL_FROM):
         return [table for _, table in count_groups(columns, states, wanted, threads=threads, cancelled=cancelled)]
     tables = []
     for family in wanted:

@@ -12,7 +12,8 @@ variable with the joint of its parents, debiased and tested as `verticil.shared.
 `bdeu` is exact for data that are not randomized and wrong for corrected counts, which it takes for data: independent variables
 become dependent with a posterior above .99 (methods.md section 5). So it is there for columns that are released as they are only.
 
-Every table is counted and corrected once, whichever of its variables is asked for as the child.
+Every table is counted and corrected once, whichever of its variables is asked for as the child. Where no column of a family is
+randomized there is nothing to correct.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def log_likelihood(table: Floats) -> float:
     return _plogp(table) - _plogp(table.sum(axis=-1))
 
 
-def _plogp(table: Floats) -> float:
+def _plogp(table: Counts) -> float:
     filled = table[table > 0]
     return float(filled @ np.log(filled))
 
@@ -58,10 +59,17 @@ class FamilyScores:
         tables: the released counts.
         level: of one test of independence, for `information`.
         steps: of the EM.
+
+    Attributes:
+        unrandomized: the variables whose columns are released as they are.
     """
 
     def __init__(self, tables: FamilyTables, *, level: float = 0.05, steps: int = EM_STEPS) -> None:
         self._tables, self._level, self._steps = tables, level, steps
+        self.unrandomized = frozenset(
+            unit.variables[0] for unit in tables.units if unit.domain is None and unit.channel.is_identity
+        )
+        self._sums: dict[tuple[int, ...], float] = {(): _plogp(np.array([tables.n_records]))}
         self._likelihoods: dict[tuple[int, ...], dict[int, float]] = {}
         self._factors: dict[tuple[int, ...], float] = {}
 
@@ -100,11 +108,23 @@ class FamilyScores:
     def likelihood(self, child: int, parents: tuple[int, ...]) -> float:
         """Of the EM-corrected counts, nats."""
         key = tuple(sorted((*parents, child)))
+        if self.unrandomized.issuperset(key):
+            rest = tuple(v for v in key if v != child)
+            if key not in self._sums or rest not in self._sums:
+                counts, _ = self._tables.counted(key)
+                remember(self._sums, key, _plogp(counts))
+                remember(self._sums, rest, _plogp(counts.sum(axis=key.index(child))))
+            return self._sums[key] - self._sums[rest]
         if key not in self._likelihoods:
             table = em_projection(*self._tables.counted(key), iterations=self._steps)
             joint = _plogp(table)
             remember(self._likelihoods, key, {v: joint - _plogp(table.sum(axis=place)) for place, v in enumerate(key)})
         return self._likelihoods[key][child]
+
+    def count_ahead(self, child: int, families: Sequence[tuple[int, ...]]) -> None:
+        """Count in one pass what the scores of a variable with each of these sets of parents will be asked for."""
+        keys = (tuple(sorted((*parents, child))) for parents in families)
+        self._tables.count_ahead(key for key in keys if key not in self._sums and key not in self._likelihoods)
 
     def penalty(self, child: int, parents: tuple[int, ...]) -> float:
         """Of `bic`: half the logarithm of n for each free probability."""

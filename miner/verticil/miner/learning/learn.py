@@ -23,11 +23,12 @@ from verticil.miner.learning.strength import edge_strengths
 from verticil.miner.learning.structure import Search
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.errors import DataFault
-from verticil.shared.estimation import estimators, parameters
+from verticil.shared.estimation import parameters
 from verticil.shared.model.network import Family, Marginal, Network
 from verticil.shared.model.rounding import round_network
 from verticil.shared.release.shares import model_shares
 from verticil.shared.study.document import Study
+from verticil.shared.study.prior import estimator_of, negative_counts
 from verticil.shared.study.readers import given_dag
 
 __all__ = ["LearnResult", "LearningCancelled", "learn"]
@@ -88,7 +89,7 @@ def learn(
     Raises:
         LearningCancelled: `cancelled` said so; it brings the checkpoint when it was searching.
         ForeignCheckpoint: the checkpoint is of another search.
-        DataFault: LEARNING_FAILED, no record or a number of categories that cannot be counted in memory.
+        DataFault: LEARNING_FAILED, no record, a number of categories that cannot be counted in memory, or negative counts.
         Misuse: STUDY_INVALID, the study contradicts itself.
         ValueError: the columns do not fit the study.
     """
@@ -125,17 +126,21 @@ def learn(
         check()
         report("parameters", 100 * child // len(schema))
         observed, design = tables.counted((*parents, child))
-        families.append(
-            parameters.family_parameters(
+        try:
+            family = parameters.family_parameters(
                 observed,
                 design,
                 child,
                 parents,
                 prior_count=study.parameters.prior_count,
                 level=study.parameters.interval_level,
-                estimator=estimators.ESTIMATORS[study.parameters.estimator],
+                estimator=estimator_of(study.parameters, schema.names[child]),
             )
-        )
+        except ValueError:
+            if study.parameters.prior is None:
+                raise
+            raise negative_counts(study, schema.names[child]) from None
+        families.append(family)
     network = round_network(Network(schema=schema, dag=result.dag, families=tuple(families)))
     models, exact = model_shares(network)
     marginals: list[Marginal] = []

@@ -16,7 +16,8 @@ from typing import Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.counting import MAX_PAIR_CELLS, Codes, Method, design_tables
+from verticil.miner.learning.counting import KERNEL_FROM, MAX_PAIR_CELLS, Codes, Method, design_tables
+from verticil.miner.learning.search.families import remember
 from verticil.miner.learning.sparse import SparseTable, sparse_family_table
 from verticil.shared.errors import DataFault
 from verticil.shared.estimation import contingency
@@ -28,6 +29,7 @@ Counts = NDArray[np.int64] | NDArray[np.float64]
 Axes = tuple[int, ...]
 
 _MAX_BYTES: Final = 2**28
+_MOST_DESIGNS: Final = 2**12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,7 +56,7 @@ class FamilyTables:
         names: of the variables, for messages; None: their positions.
         cancelled: called before a table is counted; may raise.
         max_bytes: of the tables that are remembered; those not asked for longest are forgotten first. 0: none is.
-        method, threads: see `counting.all_pair_tables`.
+        method, threads: see `counting.all_pair_tables`; how much work there is, is told by all tables so far together.
 
     >>> from verticil.shared.channels.transition import identity, quantize
     >>> units = [ColumnUnit(variables=(v,), domain=None, channel=quantize(identity(2))) for v in range(2)]
@@ -86,7 +88,8 @@ class FamilyTables:
             unit.variables[0] for unit in self.units if unit.domain is None and unit.channel.codes_per_record == 1
         }
         self._known: OrderedDict[Axes, Counts] = OrderedDict()
-        self._n_bytes = self._n_counted = 0
+        self._designs: dict[Axes, FamilyDesign] = {}
+        self._n_bytes = self._n_counted = self._n_increments = 0
         self._lock = RLock()
 
     @property
@@ -126,7 +129,11 @@ class FamilyTables:
 
     def design(self, axes: Sequence[int]) -> FamilyDesign:
         """The design of a family, see `family_design`."""
-        return family_design(self.units, self.n_states, axes)
+        wanted = tuple(axes)
+        if (found := self._designs.get(wanted)) is None:
+            found = family_design(self.units, self.n_states, wanted)
+            remember(self._designs, wanted, found, most=_MOST_DESIGNS)
+        return found
 
     def n_cells(self, axes: Sequence[int]) -> int:
         """Cells of the family's released table; nothing is counted."""
@@ -201,10 +208,12 @@ class FamilyTables:
         return tuple(sorted(axes)) if self._alone.issuperset(axes) else axes
 
     def _count(self, keys: Sequence[Axes], cancelled: Callable[[], None] | None) -> list[Counts]:
+        self._n_increments += self.n_records * sum(map(len, keys))
+        much = self._method == "auto" and self._n_increments >= KERNEL_FROM
         tables = design_tables(
             self._columns,
             [self.design(key) for key in keys],
-            method=self._method,
+            method="kernel" if much else self._method,
             threads=self._threads,
             cancelled=cancelled,
         )

@@ -46,6 +46,7 @@ from verticil.shared.model.network import Family, Network
 from verticil.shared.release.shares import model_shares
 from verticil.shared.release.synthetic import TABLES, read_records, unlikely_family
 from verticil.shared.study.document import Study
+from verticil.shared.study.prior import estimator_of, prior_mass
 
 __all__ = ["FALSE_ALARMS", "check_own_figures"]
 
@@ -154,7 +155,7 @@ def _check_family(own: _Own, family: Family) -> None:
             family.parents,
             prior_count=rule.prior_count,
             level=rule.interval_level,
-            estimator=estimators.ESTIMATORS[rule.estimator],
+            estimator=estimator_of(rule, own.study.schema[family.child].name),
         )
     except ValueError:
         _differs(f"column {own.name([family.child])}: what this party sent gives no probabilities for its family")
@@ -193,7 +194,7 @@ def _excess(own: _Own, family: Family, kept: tuple[int, ...], shares: Sequence[F
     if rule.prior_count is None:
         lent = len(family.probability) * own.row_weight(family)
     else:
-        lent = family.probability.size * rule.prior_count
+        lent = prior_mass(rule, own.study.schema[family.child].name, family.probability.shape)
     noise = float(np.sqrt((error**2).sum())) + z * float(error.max())
     distance = float(np.sqrt(((_nearest(family, kept, shares, ours) - ours) ** 2).sum()))
     return distance - noise - lent / (n + lent) - _MISFIT

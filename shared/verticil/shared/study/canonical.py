@@ -32,6 +32,7 @@ from verticil.shared.study.document import (
     Unit,
 )
 from verticil.shared.study.json_value import Json
+from verticil.shared.study.prior import prior_from, prior_to_json
 from verticil.shared.study.publication import publish_from, publish_to_json
 from verticil.shared.study.quorum import left_out_from, left_out_to_json, quorum_from_json, quorum_to_json
 from verticil.shared.study.structure_json import is_null, optional, structure_from, structure_to_json
@@ -180,6 +181,7 @@ def _to_json(study: Study) -> Json:
             "estimator": study.parameters.estimator,
             **({} if study.parameters.prior_count is None else {"prior_count": study.parameters.prior_count}),
             "interval_level": study.parameters.interval_level,
+            **prior_to_json(study.parameters),
         },
         "release": _release_to_json(study.release),
     }
@@ -277,6 +279,7 @@ def _study(table: Table) -> Study:
             estimator=parameters.choice("estimator", rules.ESTIMATORS),
             prior_count=parameters.value(float, "prior_count") if parameters.has("prior_count") else None,
             interval_level=parameters.value(float, "interval_level"),
+            **prior_from(parameters, schema.names),
         ),
         release=ReleaseRule(
             synthetic_records=optional(release, int, "synthetic_records"),

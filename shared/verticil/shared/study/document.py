@@ -200,6 +200,10 @@ class ParameterRule:
     estimator: str
     prior_count: float | None
     interval_level: float
+    prior: str | None = None
+    """``dirichlet``, with the estimator inverse only: `prior_count` is its parameter alpha in every cell (`study.prior`)."""
+    prior_tables: tuple[tuple[str, tuple[tuple[float, ...], ...]], ...] = ()
+    """Alpha of some variables' families, by name in schema order: a row for all configurations of parents, or one for each."""
 
 
 Sampling = Literal["systematic", "independent", "without-replacement"]

@@ -35,6 +35,7 @@ from verticil.shared.study.document import (
     Unit,
 )
 from verticil.shared.study.domain import Domain, compound, compound_of, single
+from verticil.shared.study.prior import prior_from
 from verticil.shared.study.publication import publish_from
 from verticil.shared.study.quorum import quorum_from
 from verticil.shared.study.unit_rules import column_text, subset_in_peer_study
@@ -79,7 +80,7 @@ def read_study(path: Path) -> Study:
         schema=schema,
         units=_units(table, schema),
         structure=_structure(table.table("structure", optional=True), schema),
-        parameters=_parameters(table.table("parameters", optional=True)),
+        parameters=_parameters(table.table("parameters", optional=True), schema.names),
         release=_release(table.table("release", optional=True)),
         breach=rules.breach_from(table, "breach"),
         share=_share(table, model),
@@ -430,12 +431,13 @@ def _share(table: Table, model: str) -> ShareRule | None:
     return ShareRule(epsilon=share.value(float, "epsilon"), delta=share.value(float, "delta"), minimum_count=minimum)
 
 
-def _parameters(table: Table) -> ParameterRule:
-    table.only("estimator", "prior_count", "interval_level")
+def _parameters(table: Table, names: Sequence[str]) -> ParameterRule:
+    table.only("estimator", "prior_count", "interval_level", "prior", "prior_tables")
     return ParameterRule(
         estimator=table.choice("estimator", rules.ESTIMATORS, "em"),
         prior_count=table.value(float, "prior_count") if table.has("prior_count") else None,
         interval_level=table.value(float, "interval_level", 0.95),
+        **prior_from(table, names),
     )
 
 

@@ -19,6 +19,7 @@ from verticil.shared.channels.privacy import Breach
 from verticil.shared.config import Table
 from verticil.shared.model.schema import MAX_STATES, Missing, Variable
 from verticil.shared.study.document import Study
+from verticil.shared.study.prior import check_prior
 from verticil.shared.study.publication import check_publish
 from verticil.shared.study.quorum import check_quorum
 from verticil.shared.study.structure_rules import check_share, check_structure, edge_text, near_hint
@@ -393,13 +394,7 @@ class _Rules:
                 "parameters.estimator",
                 f"got '{parameters.estimator[:MAX_TEXT]}', expected one of {', '.join(ESTIMATORS)}",
             )
-        if parameters.estimator == "inverse":
-            self.fail(
-                "parameters.estimator",
-                "got 'inverse', whose counts can be negative: no records can be drawn from such a model; "
-                "expected em, clip or simplex",
-                hint="keep em; the inverse's estimate of every parameter is published beside it, with its interval",
-            )
+        check_prior(study, self.fail)
         if parameters.prior_count is not None:
             self.within("parameters.prior_count", parameters.prior_count, 1e-6, 1e6)
         self.within("parameters.interval_level", parameters.interval_level, 0.5, 0.9999)

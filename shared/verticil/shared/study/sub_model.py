@@ -126,10 +126,13 @@ def narrowed(study: Study, left_out: tuple[LeftOut, ...]) -> Study:
         raise Misuse("STUDY_INVALID", f"{where}: these are not parties of it, each once and in its order")
     if (why := obstacle(study, absent)) is not None:
         raise Misuse("STUDY_INVALID", f"{where}: there is no such sub-model: {why}")
+    schema = Schema(variables=tuple(item for item in study.schema.variables if item.owner not in absent))
+    priors = tuple(item for item in study.parameters.prior_tables if item[0] in schema.names)
     found = dataclasses.replace(
         study,
         parties=tuple(party for party in study.parties if party not in absent),
-        schema=Schema(variables=tuple(item for item in study.schema.variables if item.owner not in absent)),
+        schema=schema,
+        parameters=dataclasses.replace(study.parameters, prior_tables=priors),
         units=tuple(unit for unit in study.units if unit.owner not in absent),
         left_out=left_out,
     )

@@ -1,9 +1,16 @@
 """Hill climbing with a tabu list, for any score that is a sum over families (Bouckaert 1995; methods.md section 2).
 
-A move adds, deletes or reverses one edge. Every step makes the best move that is not tabu, also where it loses, so that the
-search leaves local optima; a pair of variables whose edge was changed is tabu for `tabu_length` moves, unless the move leads to
-the best score so far. The search ends when `patience` moves in a row have not done that, and gives the best network it saw:
-never worse than the one it began with, and no promise of the best of all.
+A move adds, deletes or reverses one edge; where a variable has as many parents as the limits admit, the one that is missed least
+goes for the one that comes (a swap, without which the limits hold the climb where the first edges happened to point). Every step
+makes the best move that is not tabu, also where it loses, so that the search leaves local optima; a pair of variables whose edge
+was changed is tabu for `tabu_length` moves, unless the move leads to the best score so far. A climb ends when `patience` moves in
+a row have not done that, and gives the best network it saw.
+
+One climb among the `near` pairs is followed by one among all that the constraints allow. Then come `rounds` (iterated local
+search, Lourenço, Martin & Stützle 2003): in the network that is kept a variable and a neighbour lose their edges, or change
+places; a short climb among the near pairs and the kept edges follows, and what it gives is kept where it is not worse. A last
+climb is among all pairs again, so no single move betters the end: never worse than the beginning, and no promise of the best of
+all.
 
 Deterministic: the seed is not used; of equal moves deleting goes before adding before reversing, then the smaller parent,
 then the smaller child. After a move only the families that it changed are scored again.
@@ -12,6 +19,7 @@ then the smaller child. After a move only the families that it changed are score
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,7 +42,15 @@ __all__ = ["ClimbState", "HillClimbSearch"]
 _UNIT: Final = 2.0**-20
 """Nats. Far below what tells networks apart, and a sum of scores of ten million records is still exact."""
 
+_SHORT: Final = 5
+"""Most moves without a gain in a round."""
+
+_MOST_ROUNDS: Final = 64
+"""Of a search that does not say how many; with fewer variables one round for each."""
+
 _DELETE, _ADD, _REVERSE = range(3)
+
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,26 +61,33 @@ class ClimbState:
         problem: what is searched.
         value: the score, with its memory.
         seed: the seed; not used.
+        stage: which climb this is: 0 among the near pairs, 1 among all, then the rounds, the last among all.
+        kept_edges, kept_score: the best network of the climbs before.
         edges: (d, d), bool, ``[parent, child]``: the current network.
         score: its score, nats.
-        best_edges, best_score: the best network so far.
+        best_edges, best_score: the best network of this climb.
         gains: (d, d), float64, ``[v, child]``: what the child's score gains when v becomes its parent, or ceases to be;
             -inf where that must not be.
+        leaves: (d, d), int64, ``[v, child]``: the parent that goes when v becomes one; -1 for none.
         stale: children whose gains are not computed yet.
         tabu_until: (d, d), int64, symmetric: number of the move from which on the pair may be changed again.
         moves: moves made.
-        idle: moves since the best score rose.
+        idle: moves since the best score of this climb rose.
         finished: there is nothing left to do.
     """
 
     problem: SearchProblem
     value: Remembered
     seed: int
-    edges: NDArray[np.bool_]
+    stage: int
+    kept_edges: Bools
+    kept_score: float
+    edges: Bools
     score: float
-    best_edges: NDArray[np.bool_]
+    best_edges: Bools
     best_score: float
     gains: NDArray[np.float64]
+    leaves: NDArray[np.int64]
     stale: tuple[int, ...]
     tabu_until: NDArray[np.int64]
     moves: int
@@ -80,17 +103,26 @@ class HillClimbSearch:
         score: the score of a family, nats; larger is better.
         initial: the network to begin with; None for the required edges.
         tabu_length: moves for which a changed pair stays as it is; at most half the pairs are held.
-        patience: moves in a row without a new best score before the search ends.
+        patience: moves in a row without a new best score before a climb ends.
+        rounds: how often the kept network is changed and climbed from again; None: once for each variable, at most 64.
+        near: (d, d), bool, symmetric: the pairs that are looked at first and in the rounds; None: all.
+        ahead: is told a child and the sets of parents that `score` is about to be asked of, to count them in one pass.
     """
 
     score: FamilyValue = field(repr=False)
     initial: Dag | None = None
     tabu_length: int = 10
     patience: int = 15
+    rounds: int | None = None
+    near: Bools | None = field(default=None, repr=False)
+    ahead: Callable[[int, Sequence[tuple[int, ...]]], None] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.tabu_length < 0 or self.patience < 1:
-            raise ValueError(f"tabu_length {self.tabu_length}, patience {self.patience}: expected >= 0 and >= 1")
+        if self.tabu_length < 0 or self.patience < 1 or (self.rounds is not None and self.rounds < 0):
+            raise ValueError(
+                f"tabu_length {self.tabu_length}, patience {self.patience}, rounds {self.rounds}: "
+                "expected >= 0, >= 1 and >= 0"
+            )
 
     def start(self, problem: SearchProblem, seed: int) -> ClimbState:
         """The initial network, nothing compared yet.
@@ -113,11 +145,15 @@ class HillClimbSearch:
             problem=problem,
             value=value,
             seed=seed,
+            stage=0,
+            kept_edges=edges,
+            kept_score=score,
             edges=edges,
             score=score,
             best_edges=edges,
             best_score=score,
             gains=np.full((d, d), -np.inf),
+            leaves=np.full((d, d), -1),
             stale=tuple(range(d)),
             tabu_until=np.zeros((d, d), dtype=np.int64),
             moves=0,
@@ -126,31 +162,33 @@ class HillClimbSearch:
         )
 
     def step(self, state: ClimbState) -> ClimbState:
-        """Compute one child's gains where they are not known, else make the best move."""
+        """Compute one child's gains where they are not known, else make the best move, else begin the next climb."""
         if state.finished:
             return state
         if state.stale:
             child, *stale = state.stale
-            gains = state.gains.copy()
-            gains[:, child] = _gains(state, child)
-            return dataclasses.replace(state, gains=gains, stale=tuple(stale))
+            gains, leaves = state.gains.copy(), state.leaves.copy()
+            gains[:, child], leaves[:, child] = self._gains(state, child)
+            return dataclasses.replace(state, gains=gains, leaves=leaves, stale=tuple(stale))
         d = len(state.edges)
         gain = _moves(state.edges, state.gains)
         held = (state.tabu_until > state.moves) & ~(state.score + gain > state.best_score)
         gain[held] = -np.inf
         move, parent, child = (int(i) for i in np.unravel_index(int(np.argmax(gain)), gain.shape))
         if not np.isfinite(gain[move, parent, child]):
-            return dataclasses.replace(state, finished=True)
+            return self._following(state)
         edges, tabu_until = state.edges.copy(), state.tabu_until.copy()
+        until = state.moves + 1 + min(self.tabu_length, d * (d - 1) // 4)
         edges[parent, child] = move == _ADD
         edges[child, parent] = move == _REVERSE
-        tabu_until[parent, child] = tabu_until[child, parent] = (
-            state.moves + 1 + min(self.tabu_length, d * (d - 1) // 4)
-        )
+        tabu_until[parent, child] = tabu_until[child, parent] = until
+        gets, new = (parent, child) if move == _REVERSE else (child, parent)
+        if move != _DELETE and (old := int(state.leaves[new, gets])) >= 0:
+            edges[old, gets] = False
+            tabu_until[old, gets] = tabu_until[gets, old] = until
         score = state.score + float(gain[move, parent, child])
         better = score > state.best_score
-        idle = 0 if better else state.idle + 1
-        return dataclasses.replace(
+        moved = dataclasses.replace(
             state,
             edges=edges,
             score=score,
@@ -159,25 +197,25 @@ class HillClimbSearch:
             stale=(parent, child) if move == _REVERSE else (child,),
             tabu_until=tabu_until,
             moves=state.moves + 1,
-            idle=idle,
-            finished=idle >= self.patience,
+            idle=0 if better else state.idle + 1,
         )
+        return self._following(moved) if moved.idle >= self._patience(state) else moved
 
     def progress(self, state: ClimbState) -> float:
-        """An estimate, since nobody knows how many moves there will be: half for the first comparison, then towards 1."""
+        """An estimate, since nobody knows how many moves there will be: half for the first comparison, half for the climbs."""
         if state.finished:
             return 1.0
         d = len(state.edges)
-        if not state.moves:
+        if not state.moves and state.stage == 0:
             return 0.5 * (1 - len(state.stale) / d)
-        return 1 - 0.5 / (1 + state.moves / d)
+        return 0.5 + 0.5 * state.stage / (self._last(d) + 1)
 
     def result(self, state: ClimbState) -> SearchResult:
         """The best network so far."""
-        parents = tuple(tuple(np.flatnonzero(column).tolist()) for column in state.best_edges.T)
+        edges, score = _better(state)
         return SearchResult(
-            dag=Dag(parents=parents),
-            fitness=state.best_score,
+            dag=Dag(parents=tuple(tuple(np.flatnonzero(column).tolist()) for column in edges.T)),
+            fitness=score,
             generations=state.moves,
             dropped_edges=(),
             seed=state.seed,
@@ -188,30 +226,35 @@ class HillClimbSearch:
         return sealed(
             self,
             state.problem,
-            counts=np.array([state.seed, state.moves, state.idle, int(state.finished)]),
-            scores=np.array([state.score, state.best_score]),
-            edges=np.stack([state.edges, state.best_edges]),
+            counts=np.array([state.seed, state.stage, state.moves, state.idle, int(state.finished)]),
+            scores=np.array([state.score, state.best_score, state.kept_score]),
+            edges=np.stack([state.edges, state.best_edges, state.kept_edges]),
             gains=state.gains,
+            leaves=state.leaves,
             stale=np.array(state.stale, dtype=np.int64),
             tabu_until=state.tabu_until,
         )
 
     def resume(self, problem: SearchProblem, checkpoint: Checkpoint) -> ClimbState:
         """See `Searcher.resume`. Whether the score is the same function cannot be seen."""
-        counts, scores, edges, gains, stale, tabu_until = opened(
-            self, problem, checkpoint, "counts", "scores", "edges", "gains", "stale", "tabu_until"
+        counts, scores, edges, gains, leaves, stale, tabu_until = opened(
+            self, problem, checkpoint, "counts", "scores", "edges", "gains", "leaves", "stale", "tabu_until"
         )
-        seed, moves, idle, finished = (int(count) for count in counts)
-        current, best = edges.astype(np.bool_)
+        seed, stage, moves, idle, finished = (int(count) for count in counts)
+        current, best, kept = edges.astype(np.bool_)
         return ClimbState(
             problem=problem,
             value=Remembered(self.score, unit=_UNIT),
             seed=seed,
+            stage=stage,
+            kept_edges=kept,
+            kept_score=float(scores[2]),
             edges=current,
             score=float(scores[0]),
             best_edges=best,
             best_score=float(scores[1]),
             gains=gains.astype(np.float64),
+            leaves=leaves.astype(np.int64),
             stale=tuple(int(child) for child in stale),
             tabu_until=tabu_until.astype(np.int64),
             moves=moves,
@@ -219,21 +262,106 @@ class HillClimbSearch:
             finished=bool(finished),
         )
 
+    def _gains(self, state: ClimbState, child: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """What the child's score gains by one parent more, or less; and the parent that goes for the one that comes."""
+        problem, d = state.problem, len(state.edges)
+        parents, required = tuple(np.flatnonzero(state.edges[:, child]).tolist()), problem.required_parents(child)
+        possible: list[tuple[int, int, tuple[int, ...]]] = []
+        looked_at = self._open(problem, state.stage, state.kept_edges)[:, child] | state.edges[:, child]
+        for v in np.flatnonzero(looked_at).tolist():
+            if v in required:
+                continue
+            if v in parents:
+                possible.append((v, -1, tuple(p for p in parents if p != v)))
+            elif problem.fits(child, wider := tuple(sorted((*parents, v)))):
+                possible.append((v, -1, wider))
+            else:
+                swaps = ((old, tuple(p for p in wider if p != old)) for old in parents if old not in required)
+                possible += [(v, old, swapped) for old, swapped in swaps if problem.fits(child, swapped)]
+        if self.ahead is not None:
+            self.ahead(child, [changed for _, _, changed in possible])
+        gains, leaves = np.full(d, -np.inf), np.full(d, -1)
+        now = state.value(child, parents)
+        for v, old, changed in possible:
+            if (gain := state.value(child, changed) - now) > gains[v]:
+                gains[v], leaves[v] = gain, old
+        return gains, leaves
 
-def _gains(state: ClimbState, child: int) -> NDArray[np.float64]:
-    """What the child's score gains by one parent more, or less."""
-    problem = state.problem
-    parents = tuple(np.flatnonzero(state.edges[:, child]).tolist())
-    now, required = state.value(child, parents), problem.required_parents(child)
-    gains = np.full(len(state.edges), -np.inf)
-    for v in problem.may_have(child):
-        changed = tuple(p for p in parents if p != v) if v in parents else tuple(sorted((*parents, v)))
-        if v not in required and problem.fits(child, changed):
-            gains[v] = state.value(child, changed) - now
-    return gains
+    def _following(self, state: ClimbState) -> ClimbState:
+        """The next climb, which keeps this one's best network where it is not worse; or the end."""
+        kept, score = _better(state)
+        problem, stage, d = state.problem, state.stage + 1, len(kept)
+        if stage > self._last(d):
+            return dataclasses.replace(state, finished=True)
+        edges = kept
+        if self._is_round(stage, d):
+            edges = _changed(problem, kept, (stage - 2) * d // (self._last(d) - 2), trade=stage % 2 == 1)
+        changed = edges != state.edges
+        changed |= self._open(problem, stage, kept) != self._open(problem, state.stage, state.kept_edges)
+        families = (tuple(np.flatnonzero(column).tolist()) for column in edges.T)
+        score_now = sum(state.value(child, parents) for child, parents in enumerate(families))
+        return dataclasses.replace(
+            state,
+            stage=stage,
+            kept_edges=kept,
+            kept_score=score,
+            edges=edges,
+            score=score_now,
+            best_edges=edges,
+            best_score=score_now,
+            stale=tuple(sorted({*state.stale, *np.flatnonzero(changed.any(axis=0)).tolist()})),
+            tabu_until=np.zeros((d, d), dtype=np.int64),
+            idle=0,
+        )
+
+    def _open(self, problem: SearchProblem, stage: int, kept: Bools) -> Bools:
+        """``[parent, child]``: the edges that a climb may add or delete."""
+        d = len(kept)
+        allowed = ~np.eye(d, dtype=np.bool_) if problem.constraints is None else problem.constraints.allowed
+        if self.near is None or (stage > 0 and not self._is_round(stage, d)):
+            return allowed
+        return allowed & (self.near | kept | kept.T)
+
+    def _is_round(self, stage: int, d: int) -> bool:
+        return 1 < stage < self._last(d)
+
+    def _last(self, d: int) -> int:
+        rounds = min(d, _MOST_ROUNDS) if self.rounds is None else self.rounds
+        return 2 + rounds if rounds or self.near is not None else 0
+
+    def _patience(self, state: ClimbState) -> int:
+        return min(self.patience, _SHORT) if self._is_round(state.stage, len(state.edges)) else self.patience
 
 
-def _moves(edges: NDArray[np.bool_], gains: NDArray[np.float64]) -> NDArray[np.float64]:
+def _better(state: ClimbState) -> tuple[Bools, float]:
+    """Of the kept network and this climb's best the better one; of equals the latter, so that the rounds go on from there."""
+    if state.best_score >= state.kept_score:
+        return state.best_edges, state.best_score
+    return state.kept_edges, state.kept_score
+
+
+def _changed(problem: SearchProblem, kept: Bools, v: int, *, trade: bool) -> Bools:
+    """The network after a variable and the neighbour that follows it lost their edges, or traded places, as far as they may."""
+    d, constraints = len(kept), problem.constraints
+    required = np.zeros((d, d), dtype=np.bool_) if constraints is None else constraints.required
+    neighbours = np.flatnonzero(kept[v] | kept[:, v])
+    pair = [v, *neighbours[np.argsort((neighbours - v) % d)][:1].tolist()]
+    if not trade or required[pair].any() or required[:, pair].any():
+        edges = kept.copy()
+        edges[pair] = edges[:, pair] = False
+        return edges | (kept & required)
+    places = np.arange(d)
+    places[pair] = pair[::-1]
+    edges = kept[np.ix_(places, places)]
+    if constraints is not None:
+        edges &= constraints.allowed
+    for child in range(d):
+        if not problem.fits(child, np.flatnonzero(edges[:, child]).tolist()):
+            edges[:, child] = required[:, child]
+    return edges
+
+
+def _moves(edges: Bools, gains: NDArray[np.float64]) -> NDArray[np.float64]:
     """(3, d, d), float64: what deleting, adding and reversing parent -> child gains; -inf where there would be a cycle."""
     descends = _ancestors(edges)
     result = np.full((3, *edges.shape), -np.inf)
@@ -247,7 +375,7 @@ def _moves(edges: NDArray[np.bool_], gains: NDArray[np.float64]) -> NDArray[np.f
     return result
 
 
-def _ancestors(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _ancestors(edges: Bools) -> Bools:
     """``[a, v]``: a is v or an ancestor of it."""
     reach = edges | np.eye(len(edges), dtype=np.bool_)
     for via in range(len(edges)):
