@@ -443,7 +443,7 @@ def _parameters(table: Table) -> ParameterRule:
 
 
 def _release(table: Table) -> ReleaseRule:
-    table.only("synthetic_records", "sampling", "seed")
+    table.only("synthetic_records", "sampling", "seed", "pairs")
     records = table.raw("synthetic_records")
     if records in (None, "common"):
         records = None
@@ -453,4 +453,5 @@ def _release(table: Table) -> ReleaseRule:
         synthetic_records=records,
         sampling=cast("Sampling", table.choice("sampling", rules.SAMPLING, "systematic")),
         seed=table.value(int, "seed", 1),
+        pairs=rules.edges_from(table, "pairs", each='["one", "other"]'),
     )
