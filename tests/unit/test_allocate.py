@@ -12,8 +12,8 @@ from verticil.shared.channels.allocation import equal_contrast
 from verticil.shared.errors import Misuse
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.study.lint import study_table
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.study_table import study_table
 
 HEAD = """\
 schema = 1

@@ -20,8 +20,9 @@ from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, approval_body, check_approval, check_own_part, parse_approval
 from verticil.shared.study.document import Study, Unit
-from verticil.shared.study.lint import lint, study_table
+from verticil.shared.study.lint import lint
 from verticil.shared.study.reading import read_declarations, read_study
+from verticil.shared.study.study_table import study_table
 
 HEAD = """\
 schema = 1

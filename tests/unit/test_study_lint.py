@@ -15,8 +15,9 @@ from verticil.shared.channels.transition import binary, blocks, identity, quanti
 from verticil.shared.formats.artifact import pack
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.document import QuorumRule, Study, Unit
-from verticil.shared.study.lint import lint, study_table
+from verticil.shared.study.lint import lint
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.study_table import study_table
 
 EXAMPLE = read_study(Path(__file__).parents[1] / "vectors" / "study_example.toml")
 N = 30_647

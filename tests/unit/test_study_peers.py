@@ -21,8 +21,9 @@ from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.model.graph import Dag
 from verticil.shared.study import canonical, pairs
 from verticil.shared.study.document import ShareRule, Study
-from verticil.shared.study.lint import Finding, lint, study_table
+from verticil.shared.study.lint import Finding, lint
 from verticil.shared.study.reading import read_declarations, read_study
+from verticil.shared.study.study_table import study_table
 
 # clinic: age, smoker; bank: income, debt; town: district. income has the parents age (remote) and debt; smoker has income
 # (remote); debt has district (remote).

@@ -22,8 +22,9 @@ from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.study.lint import lint, study_table
+from verticil.shared.study.lint import lint
 from verticil.shared.study.reading import check_not_weaker, read_study
+from verticil.shared.study.study_table import study_table
 
 LABELS = ", ".join(f'"w{i}"' for i in range(10))
 HEAD = f"""\

@@ -22,8 +22,9 @@ from verticil.shared.model.schema import Schema
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study, TwoLevel
-from verticil.shared.study.lint import lint, study_table
+from verticil.shared.study.lint import lint
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.study_table import study_table
 
 # Recorded before any of these features existed, when bins said that a number outside is an error; a study that was submitted so,
 # and uses none of the features, keeps it.

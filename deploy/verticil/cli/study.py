@@ -24,7 +24,8 @@ from verticil.shared.study.states import State, is_final
 
 if TYPE_CHECKING:
     from verticil.shared.study.document import Study
-    from verticil.shared.study.lint import ColumnRow, Finding, StudyTable
+    from verticil.shared.study.lint import Finding
+    from verticil.shared.study.study_table import ColumnRow, StudyTable
     from verticil.wire.v1.control_pb2 import StudySummary
 
 __all__ = ["app", "require_withdrawn", "split_pairs"]
@@ -71,8 +72,9 @@ def check(
     anyone works. Reads no data."""
     from verticil.shared.identity.pki import utc_now
     from verticil.shared.study import canonical
-    from verticil.shared.study.lint import lint, study_table
+    from verticil.shared.study.lint import lint
     from verticil.shared.study.reading import read_study
+    from verticil.shared.study.study_table import study_table
 
     document = read_study(study)
     findings = [*lint(document, n=n, today=utc_now().date()), *_broken_limits(document, limits or (), federation, n)]

@@ -8,8 +8,9 @@ never sees a raw value, and does not know who sent a column.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,12 +20,13 @@ from verticil.miner.learning import counting
 from verticil.miner.learning.counting import Codes
 from verticil.miner.learning.search.protocol import Checkpoint, Keep, LearningCancelled, SearchResult
 from verticil.miner.learning.selection import Candidate, Found, search_columns
-from verticil.miner.learning.strength import edge_strengths
+from verticil.miner.learning.strength import EdgeStrength, edge_strengths
 from verticil.miner.learning.structure import Search
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.errors import DataFault
 from verticil.shared.estimation import parameters
-from verticil.shared.model.network import Family, Marginal, Network
+from verticil.shared.model.graph import Dag
+from verticil.shared.model.network import CONFIRMED, Family, Marginal, Network, PairEstimate
 from verticil.shared.model.rounding import round_network
 from verticil.shared.release.shares import model_shares
 from verticil.shared.study.document import Study
@@ -49,7 +51,9 @@ class LearnResult:
         search: how the structure was found; of a given one, no generation and no fitness.
         way: the method and score that found it; with the method auto the chosen ones, of a given structure None.
         candidates: what the method auto compared; else nothing.
-        edge_strength: (parent, child) -> 0 to 1, see `strength`.
+        pairs: what is known of each edge's pair and of those that the study names.
+        edge_strength: (parent, child) -> see `strength`.
+        weak_edges: those that were found and taken out, because the study asks for a minimum strength.
         n_records: number of common people.
     """
 
@@ -61,7 +65,9 @@ class LearnResult:
     search: SearchResult
     way: Search | None
     candidates: tuple[Candidate, ...]
-    edge_strength: Mapping[tuple[int, int], float]
+    pairs: tuple[PairEstimate, ...]
+    edge_strength: Mapping[tuple[int, int], EdgeStrength]
+    weak_edges: Mapping[tuple[int, int], EdgeStrength]
     n_records: int
 
 
@@ -119,6 +125,7 @@ def learn(
         units = [study.column_unit(index) for index in range(len(study.units))]
         tables = FamilyTables(columns, units, schema.n_states, schema.names, cancelled=check)
     check()
+    result, strengths, weak = _without_weak(result, tables, study, check)
     tables.count_ahead(((*parents, child) for child, parents in enumerate(result.dag.parents)), cancelled=check)
 
     families: list[Family] = []
@@ -148,7 +155,6 @@ def learn(
         observed, design = tables.counted((variable,))
         level = study.parameters.interval_level
         marginals.append(parameters.marginal_parameters(observed, design, variable=variable, model=model, level=level))
-    strengths = edge_strengths(result.dag, tables, seed=study.structure.seed, check=check)
     report("parameters", 100)
     nothing = np.zeros((len(schema), len(schema)))
     return LearnResult(
@@ -160,9 +166,39 @@ def learn(
         search=result,
         way=None if found is None else found.search,
         candidates=() if found is None else found.candidates,
-        edge_strength=strengths,
+        pairs=tuple(_pairs(tables, result.dag, study)),
+        edge_strength={edge: strengths[edge] for edge in result.dag.edges()},
+        weak_edges=weak,
         n_records=n,
     )
+
+
+def _without_weak(
+    result: SearchResult, tables: FamilyTables, study: Study, check: Callable[[], None]
+) -> tuple[SearchResult, Mapping[tuple[int, int], EdgeStrength], Mapping[tuple[int, int], EdgeStrength]]:
+    """The result without edges below the study's minimum, the strengths of all that were found, and of those left out."""
+    minimum = study.structure.minimum_strength or 0.0
+    strengths = edge_strengths(
+        result.dag, tables, seed=study.structure.seed, least=max(minimum, CONFIRMED), check=check
+    )
+    required = {(study.schema.index(parent), study.schema.index(child)) for parent, child in study.structure.required}
+    weak = {edge: told for edge, told in strengths.items() if told.strength < minimum and edge not in required}
+    if weak:
+        left = (tuple(p for p in of if (p, child) not in weak) for child, of in enumerate(result.dag.parents))
+        result = dataclasses.replace(result, dag=Dag(parents=tuple(left)))
+    return result, strengths, weak
+
+
+def _pairs(tables: FamilyTables, dag: Dag, study: Study) -> Iterator[PairEstimate]:
+    named = [(study.schema.index(first), study.schema.index(second)) for first, second in study.release.pairs]
+    edges = {frozenset(edge) for edge in dag.edges()}
+    wanted = (*dag.edges(), *(pair for pair in named if frozenset(pair) not in edges))
+    tables.count_ahead(wanted)
+    for first, second in wanted:
+        observed, design = tables.counted((first, second))
+        share, low, high = parameters.joint_shares(observed, design, level=study.parameters.interval_level)
+        exact = all(axis.channel.is_identity for axis in design.axes)
+        yield PairEstimate(first=first, second=second, estimate=share, low=low, high=high, exact=exact)
 
 
 def _check_pairs(study: Study) -> None:

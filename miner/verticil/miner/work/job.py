@@ -227,6 +227,7 @@ def learn_and_write(
             codes=codes,
             n_common=job.n_common,
             receipts=job.receipts,
+            pairs=learned.pairs,
             proposal=job.proposal,
             sub_model=job.sub_model,
             provenance={
@@ -240,6 +241,7 @@ def learn_and_write(
                 chosen=learned.way,
                 candidates=learned.candidates,
                 edge_strength=learned.edge_strength,
+                weak_edges=learned.weak_edges,
             ),
             simulation=job.simulation,
             seed_derived=job.seed_derived,

@@ -168,6 +168,7 @@ class StructureRule:
         tiers: variables by stages, earliest first; no edge leads from a later to an earlier one.
         custom: a custom network; None: not asked for.
         prefer: what ``auto`` chooses for: ``synthesis`` (pairs in the synthetic records) or ``structure`` (the right edges).
+        minimum_strength: edges that are found and are less sure than this are taken out; None: all stay. Model II only.
     """
 
     method: str
@@ -184,6 +185,7 @@ class StructureRule:
     prefer: str = "synthesis"
     order: OrderRule = OrderRule()
     hill_climb: HillClimbRule = HillClimbRule()
+    minimum_strength: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,11 +214,15 @@ Sampling = Literal["systematic", "independent", "without-replacement"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRule:
-    """How many synthetic records (None: as many as there are common people), how they are drawn, and with which seed."""
+    """How many synthetic records (None: as many as there are common people), how they are drawn, and with which seed.
+
+    `pairs` are shown with what is known of them, besides the pairs of edges; Model II only.
+    """
 
     synthetic_records: int | None
     sampling: Sampling = "systematic"
     seed: int
+    pairs: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,131 @@
+"""What each draw of a study promises and what can be learned from it, from the study and a number of records alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from verticil.shared.channels import privacy
+from verticil.shared.channels.subset import Subset
+from verticil.shared.formats.artifact import packed_size
+from verticil.shared.study.document import Study, TwoLevel
+from verticil.shared.study.readers import read_by
+
+__all__ = ["RECORDS_PER_CELL", "ColumnRow", "StudyTable", "study_table"]
+
+RECORDS_PER_CELL: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnRow:
+    """The promise and cost of one draw.
+
+    Attributes:
+        variable: its name; the names of a compound, joined by commas.
+        is_compound: whether several columns are randomized in the draw.
+        party: its owner.
+        scheme: as declared.
+        two_level: both numbers of a two-level scheme; None for any other.
+        subset_size: how many categories a released set has; None where one category is released.
+        impossible: how many combinations are removed from a compound.
+        read_by: between peers, the parties that read it; None: it goes to the miner.
+        n_states: K, or the number of a compound's combinations.
+        gamma, epsilon: infinite when the column, or a part of it, is sent as it is.
+        kept: probability of the true category, or that it is in the set; the smallest over the categories.
+        condition_number: of the matrix.
+        max_posterior: what a belief of 15 % can become at most.
+        half_width: of the 95 % interval of a share of 1/K, at n records.
+        effective_records: what n records are worth for a link with a like column.
+        too_noisy: see `lint`'s module.
+    """
+
+    variable: str
+    is_compound: bool
+    party: str
+    scheme: str
+    two_level: TwoLevel | None
+    subset_size: int | None
+    impossible: int
+    read_by: tuple[str, ...] | None
+    n_states: int
+    gamma: float
+    epsilon: float
+    kept: float
+    condition_number: float
+    max_posterior: float
+    half_width: float
+    effective_records: float
+    too_noisy: bool
+
+    @property
+    def sent(self) -> bool:
+        """Whether it leaves its party at all."""
+        return self.read_by is None or bool(self.read_by)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyTable:
+    """The table of a study.
+
+    Attributes:
+        n: the number of records that the figures are for.
+        rows: one for each unit of the study.
+        party_totals: (party, epsilon of all its columns of one person that are sent).
+        total_epsilon: of all columns of one person that are sent.
+        bytes_sent: of all columns to all who read them, packed; compressed on the line where that makes them smaller.
+    """
+
+    n: int
+    rows: tuple[ColumnRow, ...]
+    party_totals: tuple[tuple[str, float], ...]
+    total_epsilon: float
+    bytes_sent: int
+
+
+def study_table(study: Study, n: int | None = None) -> StudyTable:
+    """What each column promises and can be learned from, and the totals per person.
+
+    Args:
+        study: the study.
+        n: expected number of common people; default the study's minimum.
+
+    Raises:
+        ValueError: `n` is below 1.
+    """
+    n = study.linkage.minimum_common_records if n is None else n
+    rows: list[ColumnRow] = []
+    for index, unit in enumerate(study.units):
+        column = privacy.column_privacy(unit)
+        records = n * privacy.contrast_factor(unit.transition) ** 4  # `effective_records` of the column with itself
+        rows.append(
+            ColumnRow(
+                variable=", ".join(unit.variables),
+                is_compound=unit.is_compound,
+                party=unit.owner,
+                scheme=unit.scheme,
+                two_level=unit.two_level,
+                subset_size=unit.transition.size if isinstance(unit.transition, Subset) else None,
+                impossible=len(unit.impossible),
+                read_by=read_by(study, index) if study.model == "peer" else None,
+                n_states=column.n_states,
+                gamma=column.gamma,
+                epsilon=column.epsilon,
+                kept=column.kept,
+                condition_number=column.condition_number,
+                max_posterior=column.max_posterior,
+                half_width=privacy.half_width_of_share(unit.transition, n),
+                effective_records=records,
+                too_noisy=records < RECORDS_PER_CELL * column.n_states**2,
+            )
+        )
+    totals = tuple(
+        (party, privacy.total_epsilon(row.epsilon for row in rows if row.party == party and row.sent))
+        for party in study.parties
+    )
+    total = privacy.total_epsilon(row.epsilon for row in rows if row.sent)
+    size = sum(
+        (1 if row.read_by is None else len(row.read_by))
+        * packed_size(n, row.n_states, codes_per_record=row.subset_size or 1)
+        for row in rows
+    )
+    return StudyTable(n=n, rows=tuple(rows), party_totals=totals, total_epsilon=total, bytes_sent=size)
