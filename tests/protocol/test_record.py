@@ -286,8 +286,9 @@ async def test_features_2_5_6_and_19_the_ledger_and_the_log_of_a_study(
     ):
         assert sent["sha256"] == receipt["sha256"]
         assert sent["recipient"] == "miner"
-        stored = federation.node.catalogue.column(bytes.fromhex(sent["study"]), 0 if sent["columns"] == ["sex"] else 1)
-        assert stored is not None
+        record = federation.node.catalogue.study(bytes.fromhex(sent["study"]))
+        assert record is not None
+        stored = record.columns[0 if sent["columns"] == ["sex"] else 1]
         assert stored.artifact_sha256.hex() == sent["sha256"]
         assert receipt["peer_event"] == _sha256(stored.receipt.body)
 

@@ -483,13 +483,6 @@ class Catalogue:
             connection.execute("UPDATE study SET learning = NULL WHERE digest = ?", (study,))
             self._grow(connection, study)
 
-    def column(self, study: bytes, unit: int) -> StoredColumn | None:
-        """A stored column; None while it is not."""
-        with self._lock:
-            query = "SELECT * FROM stored_column WHERE study = ? AND unit = ? AND column_sha256 <> x''"
-            row = self._connection.execute(query, (study, unit)).fetchone()
-        return None if row is None else _column(row)
-
     def finished_upload(self, upload_id: str) -> tuple[bytes, StoredColumn] | None:
         """Study and column that an upload ended in; None when it has not."""
         with self._lock:
