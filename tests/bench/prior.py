@@ -80,7 +80,7 @@ FITS = {
 CHOSEN = "row 10 lambda^1"
 CUTS = {
     f"least {least:g} lambda^{power}": (least, power)
-    for least, power in ((1, 1), (3, 1), (10, 1), (0.3, 2), (1, 2), (3, 2))
+    for least, power in ((1, 1), (3, 1), (0.03, 2), (0.1, 2), (0.3, 2), (1, 2))
 }
 
 
@@ -111,7 +111,10 @@ def cut(found: Found, net: Bif, scores: FamilyScores, study_problem: object, lea
     parents_cut.LEAST = least
     try:
         return parents_cut.cut_parents(
-            found.result, study_problem, n_records=found.tables.n_records, noise=lambda m: scores.noise(m) ** power
+            found.result,
+            study_problem,
+            n_records=found.tables.n_records,
+            noise=lambda m: scores.noise(m) ** (power / 2),
         ).dag
     finally:
         parents_cut.LEAST = chosen
