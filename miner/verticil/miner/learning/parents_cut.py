@@ -1,15 +1,16 @@
 """As many parents as the records are worth: `max_parents` is the most that a study allows, not what every table can bear.
 
-A family of c cells keeps its parents where each cell rests on at least `LEAST` effective records,
+A family of c cells keeps its parents where
 
-    n prod lambda >= LEAST c,
+    n prod lambda^2 >= LEAST c,
 
-lambda the contrast factor of a randomized column of the family (`unit_axis.contrast_factor`; 1 without randomization). Else the
-parent with the least information about the child goes, again and again, until that holds; required parents stay. A table with
-fewer records a cell follows the noise, and what is sampled from it is further from the truth than with fewer parents.
+n the records, lambda the contrast factor of a randomized column of the family (`unit_axis.contrast_factor`; 1 without
+randomization), so that the left side is what the records are worth. Else the parent with the least information about the child
+goes, again and again, until that holds. Required parents stay, and so does the last one: a test has shown that it tells
+something. Estimates of a larger table follow the noise, and what is sampled from them is further from the truth than with fewer
+parents; without noise leaning on smaller tables (`smaller_families`) is enough, unless cells are many times the records.
 
-The constant and the power of lambda were chosen on networks whose truth is known: ``tests/bench/prior.py`` has the figures. With
-the square of lambda, which is what variances grow by, links go that tests have shown to be there.
+The constant was chosen on networks whose truth is known: ``tests/bench/prior.py`` has the figures.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from verticil.shared.model.graph import Dag
 
 __all__ = ["LEAST", "cut_parents"]
 
-LEAST: Final = 3.0
-"""Effective records of one cell."""
+LEAST: Final = 0.1
+"""Effective records a cell."""
 
 
 def cut_parents(
@@ -59,9 +60,9 @@ def _borne(
     required = problem.required_parents(child)
     # The last goes first; of equals the one with the larger number.
     kept = sorted(parents, key=lambda p: (p not in required, -problem.weights[p, child], p))
-    while kept and kept[-1] not in required:
+    while len(kept) > 1 and kept[-1] not in required:
         members = (*kept, child)
-        if LEAST * math.prod(problem.n_states[v] for v in members) * noise(members) <= n_records:
+        if LEAST * math.prod(problem.n_states[v] for v in members) * noise(members) ** 2 <= n_records:
             break
         kept.pop()
     return tuple(sorted(kept))
