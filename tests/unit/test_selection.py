@@ -154,7 +154,7 @@ def test_the_exact_search_over_orders_keeps_the_promise_and_its_mask_is_what_kee
 @pytest.mark.parametrize("method", ["genetic", "greedy", "auto"])
 def test_the_network_is_the_same_on_one_and_on_two_threads(method, monkeypatch):
     """Small blocks and no threshold, so that the compiled kernel counts everything and has something to share out."""
-    monkeypatch.setattr("verticil.miner.learning.counting._KERNEL_FROM", 0)
+    monkeypatch.setattr("verticil.miner.learning.counting.KERNEL_FROM", 0)
     monkeypatch.setattr("verticil.miner.learning.groups._THREADED_FROM", 0)
     monkeypatch.setattr("verticil.miner.learning.groups.BLOCK_RECORDS", 4096)
     study = study_of(2.0, method=method, score="auto" if method == "auto" else "mutual-information")

@@ -95,3 +95,18 @@ def test_no_party_takes_a_sub_model_without_itself(tmp_path):
     check_own_part(approved, without, "clinic")
     with pytest.raises(PeerFault, match="tells a sub-model without 'insurer' to it"):
         check_own_part(approved, without, "insurer")
+
+
+def test_a_prior_s_table_goes_with_the_party_that_is_left_out(tmp_path):
+    text = STUDY.format(quorum='quorum = { deadline = "72h", min = 2 }') + (
+        '[parameters]\nestimator = "inverse"\nprior = "dirichlet"\nprior_count = 1.0\n'
+        "prior_tables = { ward = [[1, 2]], claims = [[3, 4]] }\n"
+    )
+    text = text.replace('{ name = "insurer" }]', '{ name = "insurer" }, { name = "registry" }]')
+    text = text.replace(
+        "variable = [\n", 'variable = [\n  { party = "registry", name = "plan", categories = ["a", "b"] },\n'
+    )
+    (tmp_path / "study.toml").write_text(text)
+    without = narrowed(read_study(tmp_path / "study.toml"), (LeftOut(party="insurer", missing="approval"),))
+    assert without.parameters.prior_tables == (("ward", ((1.0, 2.0),)),)
+    assert canonical.from_bytes(canonical.to_bytes(without)) == without
