@@ -47,8 +47,8 @@ def test_who_reaches_the_minimum_exactly_is_not_too_few():
     # The row has exactly ten people, the cells are no less: nothing of it is replaced. With eleven asked for, all is.
     assert rows([0.0, 0.0, 10.0], [40.0, 40.0, 40.0], minimum=10)[1][0] == [True, True, False]
     assert rows([0.0, 0.0, 10.0], [40.0, 40.0, 40.0], minimum=11)[1][0] == [True, True, True]
-    # A pool of exactly ten keeps its own probability, one of nine gets half the minimum's.
-    assert rows([4.0, 6.0, 90.0], [40.0, 40.0, 40.0], minimum=10)[0][0] == [0.05, 0.05, 0.9]
+    # A pool of exactly ten keeps its own probability, also beside one of four; one of nine gets half the minimum's.
+    assert rows([4.0, 6.0, 90.0], [1.0, 3.0, 196.0], minimum=10)[0] == [[0.05, 0.05, 0.9], [0.0125, 0.0125, 0.975]]
     assert rows([4.0, 5.0, 91.0], [40.0, 40.0, 40.0], minimum=10)[0][0] == [0.025, 0.025, 0.95]
     # Two pools of five and five are ten together: one rate for both.
     assert (
