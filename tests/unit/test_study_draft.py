@@ -12,9 +12,9 @@ from verticil.party.config import load_party
 from verticil.party.control.policy import Column, objections
 from verticil.party.office import init_party
 from verticil.shared.channels import privacy
+from verticil.party.records.draft import REVIEW, draft
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.study.document import Study
-from verticil.shared.study.draft import REVIEW, draft
 from verticil.shared.study.reading import read_study
 
 TODAY = dt.date(2026, 11, 21)
