@@ -1,0 +1,57 @@
+"""Numbers from the draft to the release: bins and means of last year's table, numbers in both files, null where one lacks."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from verticil.party.records.draft import draft
+from verticil.simulation import simulate
+
+DATA = Path(__file__).parents[1] / "data"
+PARTIES = {"registry": ["AGEP", "SEX"], "tax": ["PINCP", "EDU"]}
+
+
+def halves(folder: Path, year: int) -> dict[str, Path]:
+    with gzip.open(DATA / f"ma{year}.csv.gz", "rt", encoding="utf-8") as file:
+        table = pd.read_csv(file, dtype=str, keep_default_na=False)
+    table["id"] = [f"{row}" for row in range(len(table))]
+    paths = {}
+    for party, columns in PARTIES.items():
+        paths[party] = folder / f"{party}-{year}.csv"
+        table[["id", *columns]].to_csv(paths[party], index=False)
+    return paths
+
+
+def exactly(text: str, path: Path) -> Path:
+    """The drafted study with nothing randomized and a given structure."""
+    head, _, rest = text.partition("[structure]")
+    release = rest[rest.index("[release]") :]
+    head = head.replace('scheme = "symmetric"\nepsilon = 3.0', 'scheme = "none"')
+    path.write_text(
+        f'{head}[structure]\nmethod = "given"\n[structure.parents]\nPINCP = ["AGEP"]\n\n{release}', encoding="utf-8"
+    )
+    return path
+
+
+def test_the_mean_income_of_a_year_is_near_with_the_study_drafted_from_the_year_before(tmp_path: Path) -> None:
+    text = draft(halves(tmp_path, 2018))
+    tables = halves(tmp_path, 2019)
+    simulate(exactly(text, tmp_path / "study.toml"), tables, seed=1, out=tmp_path / "release")
+    real = pd.to_numeric(pd.read_csv(tables["tax"])["PINCP"], errors="coerce")
+    assert real.mean() == pytest.approx(66_616, abs=1)
+    file = parquet.read_table(tmp_path / "release" / "synthetic.parquet")
+    assert file.schema.field("PINCP").type == pa.int64()
+    assert file.schema.field("AGEP").type == pa.int64()
+    of_csv = pd.read_csv(tmp_path / "release" / "synthetic.csv", dtype={"PINCP": "Int64"})["PINCP"]
+    of_parquet = file["PINCP"].to_pandas()
+    for released in (of_csv, of_parquet):
+        assert released.mean() == pytest.approx(real.mean(), rel=0.15)
+        assert released.isna().mean() == pytest.approx(real.isna().mean(), abs=0.01)
+    assert np.array_equal(of_csv.astype("float64").to_numpy(na_value=np.nan), of_parquet.to_numpy(), equal_nan=True)
