@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from verticil.cli.main import main
 from verticil.party.records.draft import draft
+from verticil.shared.errors import DataFault
 from verticil.simulation import simulate
 
 DATA = Path(__file__).parents[1] / "data"
@@ -55,3 +57,60 @@ def test_the_mean_income_of_a_year_is_near_with_the_study_drafted_from_the_year_
         assert released.mean() == pytest.approx(real.mean(), rel=0.15)
         assert released.isna().mean() == pytest.approx(real.isna().mean(), abs=0.01)
     assert np.array_equal(of_csv.astype("float64").to_numpy(na_value=np.nan), of_parquet.to_numpy(), equal_nan=True)
+
+
+STUDY = """schema = 1
+id = "s"
+purpose = "p"
+expires = 2099-12-31
+[[party]]
+name = "a"
+[[party]]
+name = "b"
+[linkage]
+minimum_common_records = 100
+[[variable]]
+party = "a"
+name = "x"
+categories = ["n", "y"]
+[[variable]]
+party = "b"
+name = "z"
+categories = ["n", "y"]
+[randomization_default]
+scheme = "symmetric"
+epsilon = 2.0
+[structure]
+method = "given"
+[structure.parents]
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    rows = [f"{row};{'ny'[row % 2]}\n" for row in range(200)]
+    (tmp_path / "a.csv").write_bytes(("id;x\n" + "".join(rows)).encode("utf-16"))
+    (tmp_path / "b.csv").write_text("id,z,z\n" + "".join(f"{row},n,y\n" for row in range(200)), encoding="utf-8")
+    return tmp_path / "study.toml"
+
+
+def test_a_simulation_names_the_party_whose_table_is_wrong_and_not_the_one_that_was_told(study: Path) -> None:
+    with pytest.raises(DataFault) as caught:
+        simulate(study, {"a": study.with_name("a.csv"), "b": study.with_name("b.csv")}, seed=1)
+    assert (caught.value.code, caught.value.message) == (
+        "DATA_UNREADABLE",
+        "party 'b': b.csv: column 'z' occurs 2 times, expected once",
+    )
+
+
+def test_a_simulation_tells_its_steps_and_raises_no_alarm(
+    study: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    study.with_name("b.csv").write_text("id|z\n" + "".join(f"{row}|{'ny'[row % 3 % 2]}\n" for row in range(200)))
+    tables = [text for name in "ab" for text in ("--data", f"{name}={study.with_name(name + '.csv')}")]
+    assert main(["simulate", str(study), *tables, "--seed", "1", "--out", str(study.parent / "out")]) == 0
+    steps = capsys.readouterr().err.split("\n")
+    assert steps[0] == "awaiting approval"
+    assert steps[-2:] == ["published", ""]
+    assert [record for record in caplog.records if "certificate" in record.getMessage()] == []
