@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ def exactly(text: str, path: Path) -> Path:
     """The drafted study with nothing randomized and a given structure."""
     head, _, rest = text.partition("[structure]")
     release = rest[rest.index("[release]") :]
-    head = head.replace('scheme = "symmetric"\nepsilon = 3.0', 'scheme = "none"')
+    head = re.sub(r'scheme = "symmetric"\nepsilon = .*', 'scheme = "none"', head)
     path.write_text(
         f'{head}[structure]\nmethod = "given"\n[structure.parents]\nPINCP = ["AGEP"]\n\n{release}', encoding="utf-8"
     )

@@ -68,7 +68,7 @@ def synthetic_codes(column: pd.Series, variable: Variable) -> NDArray[np.uint16]
     edges = np.asarray(variable.bins)
 
     def of(value: object) -> int:
-        found = variable.n_bins if pd.isna(value) else code.get(str(value))
+        found = variable.n_bins if value is None or value is pd.NA or str(value) == "nan" else code.get(str(value))
         return found if found is not None else int(np.searchsorted(edges, float(str(value)), side="right")) - 1
 
     places, distinct = pd.factorize(column, use_na_sentinel=False)

@@ -57,8 +57,8 @@ def datapackage(
     Returns:
         The document; write it with `json_document.to_text`.
     """
-    fields = [_field(variable, labelled=study.labels_missing_numbers) for variable in schema.variables]
-    table = {
+    fields: list[Any] = [_field(variable, labelled=study.labels_missing_numbers) for variable in schema.variables]
+    table: dict[str, Json] = {
         "$schema": f"{_PROFILE}/tableschema.json",
         "fields": fields,
         "fieldsMatch": "exact",
@@ -99,7 +99,7 @@ def datapackage(
     }
 
 
-def _field(variable: Variable, *, labelled: bool) -> dict[str, Any]:
+def _field(variable: Variable, *, labelled: bool) -> dict[str, Json]:
     owner = {"verticil:owner": variable.owner}
     if variable.bins is None:
         labels = list(variable.labels)
@@ -111,7 +111,7 @@ def _field(variable: Variable, *, labelled: bool) -> dict[str, Any]:
             **owner,
         }
     low, high = variable.bins[0], variable.bins[-1]
-    bins = {"verticil:bins": list(variable.bins)}
+    bins: dict[str, Json] = {"verticil:bins": list(variable.bins)}
     words = list(variable.labels[variable.n_bins :])
     if len(words) > 1 or (words and labelled):
         kind = "whole numbers" if variable.integer else "numbers"
