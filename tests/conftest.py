@@ -184,7 +184,7 @@ def _release_content(study: Study) -> ReleaseContent:
     for variable, code in zip(schema.variables, codes, strict=True):
         labels = pd.Categorical.from_codes(code.astype(np.int8), list(variable.labels))
         columns[variable.name] = np.array([5, 40, 80])[code] if variable.name == "age" else labels
-    columns["weight"] = np.array(["42.5", "77.1", "unknown"])[codes[3]]
+    columns["weight"] = np.array([42.5, 77.1, np.nan])[codes[3]]
     marginals = []
     for position, variable in enumerate(schema.variables):
         share = np.bincount(codes[position], minlength=variable.n_states) / n

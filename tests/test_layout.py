@@ -40,7 +40,6 @@ LAYERS = {
     "verticil.shared.study": 2,
     "verticil.shared.study.reading": 3,
     "verticil.shared.study.codebook": 3,
-    "verticil.shared.study.draft": 3,
     "verticil.shared.formats": 2,
     "verticil.shared.formats.tables": 3,
     "verticil.shared.identity.identity": 2,

@@ -58,6 +58,12 @@ def test_help_has_an_example_that_the_command_accepts(
     context.close()
 
 
+def test_help_keeps_the_names_of_tables_in_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, table in (("party ui", "[ui]"), ("simulate", "[simulation]"), ("study run", "[simulation]")):
+        assert main([*command.split(), "--help"]) == 0
+        assert table in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_a_wrong_option_is_one_json_error_and_exit_2(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*path, "--nonsense", "--format", "json"]) == 2

@@ -42,7 +42,10 @@ def test_fields_say_categories_limits_and_owners(package: Path):
     }  # fmt: skip
     assert fields["age"]["type"] == "integer"
     assert fields["age"]["constraints"] == {"required": True, "minimum": 0, "maximum": 119}
-    assert fields["weight"]["type"] == "string"  # numbers and the category "unknown" in one column
+    assert fields["weight"]["type"] == "number"
+    assert fields["weight"]["description"] == "null: unknown"
+    assert fields["weight"]["constraints"] == {"minimum": 0, "maximum": 300}
+    assert document["resources"][0]["schema"]["missingValues"] == [""]
     assert [field["verticil:owner"] for field in fields.values()] == [
         "clinic",
         "clinic",

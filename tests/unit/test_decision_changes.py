@@ -267,6 +267,22 @@ def test_a_study_of_the_same_id_is_not_approved_by_the_earlier_approval(folder, 
     assert named in line["changed"]
 
 
+def test_an_expired_study_says_so_where_it_waits_and_when_it_is_decided(folder, release_study):
+    """Before the miner has told it, from its day; afterwards from the miner's word."""
+    with Site.open(config_of(folder)) as site:
+        digest = offer(site, release_study)
+    later = NOW.replace(year=release_study.expires.year + 1)
+    said = f"its last day was {release_study.expires.isoformat()}"
+    (line,) = inbox(config_of(folder), at=later)["waiting"]
+    assert line["objections"][0] == f"it expired: {said}"
+    assert inbox(config_of(folder), at=NOW)["waiting"][0]["objections"] == []
+    with Site.open(config_of(folder)) as site:
+        site.state.move(digest, State.EXPIRED)
+        with pytest.raises(Refusal, match=said) as caught:
+            site.approve(site.state.study(digest), "officer", NOW)
+    assert caught.value.code == "STUDY_EXPIRED"
+
+
 def change_declaration(folder: Path) -> None:
     text = '[[randomization]]\nvariables = ["smoker"]\nscheme = "symmetric"\nkeep = 0.75\n[policy]'
     (folder / "party.toml").write_text(PARTY.replace("[policy]", text))

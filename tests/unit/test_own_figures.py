@@ -65,7 +65,7 @@ class Learned:
 
     def write(self, folder: Path, network: Network, rows: Sequence[int] | None = None) -> Path:
         """A release of this network; `rows` of the records that it draws instead of all."""
-        codes, frame = released_records(network, self.study.release, N_PEOPLE)
+        codes, frame = released_records(network, self.study, N_PEOPLE)
         if rows is not None:
             codes, frame = tuple(column[rows] for column in codes), frame.iloc[list(rows)].reset_index(drop=True)
         shares, _ = model_shares(network)
@@ -219,8 +219,8 @@ def test_records_that_do_not_come_from_the_network_are_refused(demonstration: Le
     assert said.endswith("the synthetic records were not drawn from the network")
 
     folder = demonstration.write(tmp_path / "other", network)
-    other, _ = released_records(_changed(network, network.schema.index("sex"), _reversed), study.release, N_PEOPLE)
-    codes, _ = released_records(network, study.release, N_PEOPLE)
+    other, _ = released_records(_changed(network, network.schema.index("sex"), _reversed), study, N_PEOPLE)
+    codes, _ = released_records(network, study, N_PEOPLE)
     shuffled = [column.copy() for column in codes]
     np.random.default_rng(0).shuffle(shuffled[network.schema.index("education")])
     for records, name in ((other, "'sex'"), (shuffled, "'education'")):

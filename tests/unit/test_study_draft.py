@@ -11,10 +11,11 @@ import pytest
 from verticil.party.config import load_party
 from verticil.party.control.policy import Column, objections
 from verticil.party.office import init_party
+from verticil.party.records.draft import NOTE, REVIEW, draft
+from verticil.party.records.source import ColumnRule, DatasetRule, check_records, read_records
 from verticil.shared.channels import privacy
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.study.document import Study
-from verticil.shared.study.draft import REVIEW, draft
 from verticil.shared.study.reading import read_study
 
 TODAY = dt.date(2026, 11, 21)
@@ -116,8 +117,8 @@ def test_identifying_and_constant_columns_are_left_out(folder: Path):
     text, _ = drafted(folder, clinic="clinic.csv", insurer="insurer.parquet")
     assert "Person" not in text
     assert "p001" not in text
-    assert '# "name" of clinic is left out: 60 distinct texts in 60 rows look identifying' in text
-    assert '# "country" of clinic is left out: 1 distinct value' in text
+    assert '"name" of clinic is left out: 60 distinct texts in 60 rows look identifying' in text
+    assert '"country" of clinic is left out: 1 distinct value' in text
 
 
 def test_many_categories_get_an_other(tmp_path: Path):
@@ -152,15 +153,17 @@ def test_bad_tables_are_refused(tmp_path: Path):
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "header.csv").write_text("id,a\n")
     (tmp_path / "ragged.csv").write_text("id,a\n1,2\n3,4,secret\n")
+    (tmp_path / "twice.csv").write_text("id,a,a\n1,2,3\n3,4,5\n")
     (tmp_path / "one.csv").write_text("id,a\n1,x\n1,y\n")
     (tmp_path / "two.csv").write_text("id,b\n1,x\n2,y\n")
     (tmp_path / "nothing.csv").write_text("id,a\n1,x\n2,x\n")
     (tmp_path / "not.parquet").write_text("secret")
     cases = [
         (["absent.csv"], "DATA_FILE_MISSING"),
-        (["empty.csv"], "DATA_UNREADABLE"),
+        (["empty.csv"], "DATA_EMPTY"),
         (["header.csv"], "DATA_EMPTY"),
-        (["ragged.csv"], "DATA_UNREADABLE"),
+        (["ragged.csv"], "DATA_EMPTY"),
+        (["twice.csv"], "DATA_UNREADABLE"),
         (["not.parquet"], "DATA_UNREADABLE"),
         (["one.csv", "two.csv"], "DATA_ID_MISSING"),
         (["nothing.csv"], "DATA_EMPTY"),
@@ -177,3 +180,105 @@ def test_usage_errors(tmp_path: Path):
         draft({})
     with pytest.raises(Misuse, match="party name"):
         draft({"a b": tmp_path / "t.csv"})
+
+
+CODED = [str(20 + i * 13 % 60) for i in range(90)]
+
+
+def column(tmp_path: Path, texts: list[str], *, encoding: str = "utf-8", delimiter: str = ",") -> tuple[str, Study]:
+    lines = [delimiter.join(("id", "Größe", "sex"))]
+    lines += [delimiter.join((str(i), text, "fm"[i * i % 2])) for i, text in enumerate(texts)]
+    (tmp_path / "t.csv").write_bytes("\n".join(lines).encode(encoding))
+    return drafted(tmp_path, clinic="t.csv")
+
+
+@pytest.mark.parametrize(
+    ("texts", "spellings"),
+    [
+        ([*CODED, *["N"] * 30], ("N",)),
+        ([*CODED, *["?"] * 3], ("?",)),
+        ([*CODED, "NA", ""], ("", "NA")),
+        ([*CODED, "inf"], ()),
+        ([*CODED, "-Infinity", "1e999"], ()),
+        ([*CODED, "unclear"], ()),
+    ],
+)
+def test_numbers_with_a_code_or_an_infinite_one_are_still_numbers(
+    tmp_path: Path, texts: list[str], spellings: tuple[str, ...]
+):
+    text, study = column(tmp_path, texts)
+    variable = study.schema[study.schema.index("Größe")]
+    assert variable.bins is not None
+    assert (variable.bins[0], variable.bins[-1]) == (20, 80)
+    assert variable.integer
+    assert variable.other == "unknown"
+    assert (variable.missing.spellings if variable.missing else ()) == spellings
+    assert "unclear" not in text
+    assert (f'{NOTE}"Größe" of clinic: ' in text) is not (set(spellings) & {"?", "NA"} != set())
+
+
+@pytest.mark.parametrize(
+    ("written", "texts", "edges"),
+    [
+        ("decimal-comma", [f"{i},5" for i in range(60)], (0, 60)),
+        ("YYYY-MM-DD", [f"{1950 + i}-03-{1 + i % 28:02d}" for i in range(50)], (1950, 2000)),
+        ("DD.MM.YYYY", [f"{1 + i % 28}.12.{1950 + i}" for i in range(50)], (1950, 2000)),
+        ("MM/DD/YYYY", [f"12/{1 + i % 28}/{1950 + i}" for i in range(50)], (1950, 2000)),
+    ],
+)
+def test_decimal_commas_and_dates_are_numbers_and_the_node_reads_them(
+    tmp_path: Path, written: str, texts: list[str], edges: tuple[float, float]
+):
+    text, study = column(tmp_path, texts, delimiter=";")
+    assert f'[dataset.NAME.columns."Größe"]: written = "{written}"' in text
+    assert 'party.toml: delimiter = ";"' in text
+    variable = study.schema[study.schema.index("Größe")]
+    assert variable.bins is not None
+    assert (variable.bins[0], variable.bins[-1]) == edges
+    rule = DatasetRule(
+        path=tmp_path / "t.csv", format="csv", id="id", delimiter=";",
+        columns={"Größe": ColumnRule(source="Größe", written=written)},
+    )  # fmt: skip
+    report = check_records(rule, [variable], ())
+    assert report.remarks == ()
+    codes = read_records(rule, [variable], ()).codes["Größe"]
+    assert (codes[0], codes[-1]) == (0, variable.n_bins - 1)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [("latin-1", "latin-1"), ("cp1252", "cp1252"), ("utf-16", "utf-16"), ("utf-16-le", "utf-16-le")],
+)
+def test_a_file_in_another_encoding_is_drafted_and_the_encoding_named(tmp_path: Path, encoding: str, said: str):
+    towns = ["Köln", "Málaga" if encoding != "cp1252" else "Preis in €"] * 30
+    text, study = column(tmp_path, towns, encoding=encoding)
+    assert f'party.toml: encoding = "{said}"' in text
+    assert study.schema[study.schema.index("Größe")].labels == tuple(sorted(set(towns)))
+
+
+def test_ragged_rows_and_functions_are_named(tmp_path: Path):
+    rows = [f"{i},{i % 6},{i % 6 // 2},{i % 2},same" for i in range(60)]
+    rows[10] += ",more"
+    (tmp_path / "t.csv").write_text("\n".join(["id,district,region,sex,year", *rows]))
+    text, study = drafted(tmp_path, only="t.csv")
+    assert f"{NOTE}1 rows have too many or too few fields and are left out, the first is row 12" in text
+    assert f'{NOTE}"region" is a function of "district" in all rows' in text
+    assert f'{NOTE}"district" is a function of' not in text
+    assert f'{NOTE}"year" of only is left out: 1 distinct value, expected at least 2' in text
+    assert study.schema.names == ("district", "region", "sex")
+
+
+def test_the_mean_of_a_bin_is_declared_and_that_of_few_rows_is_not_told(tmp_path: Path):
+    texts = [str(10 * i) for i in range(100)] * 3 + ["987654"]
+    text, study = column(tmp_path, texts)
+    variable = study.schema[study.schema.index("Größe")]
+    assert variable.bins is not None
+    assert variable.means is not None
+    assert text.count("which tells something about these rows") == 1
+    for low, high, mean in zip(variable.bins[:-2], variable.bins[1:-1], variable.means[:-1], strict=True):
+        rows = [int(value) for value in texts if low <= int(value) < high]
+        assert mean == pytest.approx(sum(rows) / len(rows), abs=(high - low) / 20)
+    assert f"{variable.labels[variable.n_bins - 1]} is much wider than the bins beside" in text
+    few, _ = column(tmp_path, [*map(str, range(0, 38, 2)), "500000"])
+    assert "means = [" in few
+    assert "500000" not in few.partition("means")[2]

@@ -44,12 +44,24 @@ def with_variable(n_states: int, epsilon: float) -> Study:
     )
 
 
+WIDE = {("bin-wide", "variable 'capital-gain'")}
+
+
 def codes(study: Study, n: int = N, today: dt.date | None = None) -> set[tuple[str, str]]:
     return {(finding.code, finding.where) for finding in lint(study, n=n, today=today)}
 
 
-def test_the_example_is_clean_at_its_size():
-    assert lint(EXAMPLE, n=N, today=dt.date(2026, 11, 21)) == []
+def test_the_example_has_one_wide_bin_and_nothing_else_at_its_size():
+    assert codes(EXAMPLE, today=dt.date(2026, 11, 21)) == WIDE
+
+
+def test_a_bin_much_wider_than_its_neighbours_is_a_warning_until_its_mean_is_declared():
+    (found,) = lint(EXAMPLE, n=N, today=dt.date(2026, 11, 21))
+    assert (found.severity, found.message[:15]) == ("warning", "[10000,100000):")
+    place = EXAMPLE.schema.index("capital-gain")
+    variables = list(EXAMPLE.schema.variables)
+    variables[place] = dataclasses.replace(variables[place], means=variables[place].bins[:-1])
+    assert codes(dataclasses.replace(EXAMPLE, schema=Schema(variables=tuple(variables)))) == set()
 
 
 @pytest.mark.parametrize(
@@ -188,7 +200,7 @@ def test_labels_that_look_alike():
     study = dataclasses.replace(
         EXAMPLE, schema=Schema(variables=(EXAMPLE.schema[0], variable, *EXAMPLE.schema.variables[2:]))
     )
-    assert codes(study) == {("labels-alike", "variable 'sex'")}
+    assert codes(study) == {("labels-alike", "variable 'sex'")} | WIDE
 
 
 def test_every_finding_says_what_to_do():

@@ -114,8 +114,9 @@ def test_the_model_file_keeps_them(release_content):
 
 @pytest.mark.parametrize("sampling", ["systematic", "independent", "without-replacement"])
 def test_the_release_is_drawn_as_the_study_says(release_content, sampling, monkeypatch):
-    network, rule = release_content.network, dataclasses.replace(release_content.study.release, sampling=sampling)
-    codes, table = released_records(network, rule, 5000)
+    network, study = release_content.network, release_content.study
+    study = dataclasses.replace(study, release=dataclasses.replace(study.release, sampling=sampling))
+    codes, table = released_records(network, study, 5000)
     assert len(table) == 5000
     counts = np.bincount(codes[0], minlength=network.schema.n_states[0])
     rounded = np.abs(counts - 5000 * network.families[0].probability[0]).max() < 1
@@ -123,7 +124,7 @@ def test_the_release_is_drawn_as_the_study_says(release_content, sampling, monke
     monkeypatch.setattr(elimination, "MAX_CLIQUE_CELLS", 3)
     if sampling == "without-replacement":
         with pytest.raises(DataFault, match=r"release\.sampling = 'without-replacement'") as caught:
-            released_records(network, rule, 5000)
+            released_records(network, study, 5000)
         assert "systematic" in caught.value.hint
     else:
-        assert released_records(network, rule, 5000)[1].equals(table)
+        assert released_records(network, study, 5000)[1].equals(table)

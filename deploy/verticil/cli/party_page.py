@@ -22,7 +22,7 @@ def ui(
     listen: Annotated[
         str | None,
         typer.Option(
-            help="Loopback address, host:port; port 0 takes a free one. Default: [ui] listen, 127.0.0.1:8899."
+            help="Loopback address, host:port; port 0 takes a free one. Default: \\[ui] listen, 127.0.0.1:8899."
         ),
     ] = None,
     config: ConfigOption = Path("party.toml"),

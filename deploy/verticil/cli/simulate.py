@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,10 @@ from verticil.cli.study import split_pairs
 from verticil.shared.errors import Misuse
 
 __all__ = ["simulate_command"]
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def simulate_command(
@@ -30,7 +35,7 @@ def simulate_command(
         int | None,
         typer.Option(
             min=0,
-            help="Derive the sites' secrets from it, for a repeatable run; default: [simulation] seed of the study.",
+            help="Derive the sites' secrets from it, for a repeatable run; default: \\[simulation] seed of the study.",
         ),
     ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Report the distance to the real joint data.")] = False,
@@ -49,7 +54,9 @@ def simulate_command(
     seed = seed if seed is not None else study_seed(study)
     folder = new_folder(out)
     try:
-        result = simulate(study, tables, out=folder / "release", id_column=id_column, seed=seed, compare=compare)
+        result = simulate(
+            study, tables, out=folder / "release", id_column=id_column, seed=seed, compare=compare, step=_tell
+        )
     except BaseException:
         if not any(folder.iterdir()):
             folder.rmdir()

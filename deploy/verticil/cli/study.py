@@ -252,7 +252,7 @@ def draft(
     """Draft a study from tables at hand, with proposed categories and bins. Everything in it is to be reviewed: what stands
     there was seen in data, and categories must be public knowledge."""
     from verticil.cli.files import write_new
-    from verticil.shared.study.draft import draft as draft_study
+    from verticil.party.records.draft import draft as draft_study
 
     text = draft_study(split_pairs(tables, option="NAME=TABLE"))
     if out is not None:

@@ -70,7 +70,7 @@ def run(
     id_column: Annotated[str, typer.Option("--id", help="local, compose: name of the id column.")] = "id",
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="local, compose: for a repeatable run; default: [simulation] seed of the study."),
+        typer.Option(min=0, help="local, compose: for a repeatable run; default: \\[simulation] seed of the study."),
     ] = None,
     prepare: Annotated[bool, typer.Option("--prepare", help="compose: write the files, and start nothing.")] = False,
     federation: FederationOption = Path("federation.toml"),

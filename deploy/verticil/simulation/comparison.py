@@ -60,6 +60,7 @@ def real_codes(made: Provisioned, study: Study) -> list[NDArray[np.uint8] | NDAr
 def synthetic_codes(column: pd.Series, variable: Variable) -> NDArray[np.uint16]:
     """The codes of a column of synthetic.parquet: labels by name, values of a binned variable by bin."""
     import numpy as np
+    import pandas as pd
 
     code = {label: position for position, label in enumerate(variable.labels)}
     if not variable.bins:
@@ -67,8 +68,8 @@ def synthetic_codes(column: pd.Series, variable: Variable) -> NDArray[np.uint16]
     edges = np.asarray(variable.bins)
 
     def of(value: object) -> int:
-        found = code.get(str(value))
+        found = variable.n_bins if value is None or value is pd.NA or str(value) == "nan" else code.get(str(value))
         return found if found is not None else int(np.searchsorted(edges, float(str(value)), side="right")) - 1
 
-    codes = {value: of(value) for value in column.unique()}
-    return np.asarray(column.map(codes), dtype=np.uint16)
+    places, distinct = pd.factorize(column, use_na_sentinel=False)
+    return np.array([of(value) for value in distinct], dtype=np.uint16)[places]

@@ -75,6 +75,7 @@ def simulate(
     wrap: Callable[[str, Coordinator], Coordinator] | None = None,
     wrap_peer: WrapPeer | None = None,
     relay: bool = False,
+    step: Callable[[str], None] = lambda _line: None,
 ) -> Simulated:
     """Run a study on tables at hand.
 
@@ -89,6 +90,7 @@ def simulate(
         wrap: for tests: put something between each party and the miner, given the party's name and its connection.
         wrap_peer: for tests: put something between two parties of a study between peers, see `WrapPeer`.
         relay: of a study between peers: the parties reach each other through a miner, sealed, as where nobody can be dialled.
+        step: told of every change, in words.
 
     Returns:
         Network, synthetic records and figures.
@@ -112,10 +114,10 @@ def simulate(
             from verticil.simulation.in_process_peers import run_peers
 
             run: Callable[[], Coroutine[object, object, int]] = partial(
-                run_peers, made, document, folder, seeded=seed is not None, wrap=wrap, wrap_peer=wrap_peer
+                run_peers, made, document, folder, seeded=seed is not None, wrap=wrap, wrap_peer=wrap_peer, step=step
             )
         else:
-            run = partial(run_federation, made, document, folder, seeded=seed is not None, wrap=wrap)
+            run = partial(run_federation, made, document, folder, seeded=seed is not None, wrap=wrap, step=step)
         n_common = _in_own_loop(run)
         result = _result(made, folder, document, n_common=n_common, compare=compare, seed=seed)
         if target is None:
@@ -195,6 +197,7 @@ async def run_federation(
     seeded: bool,
     wrap: Callable[[str, Coordinator], Coordinator] | None = None,
     clock: Callable[[], dt.datetime] | None = None,
+    step: Callable[[str], None] = lambda _line: None,
 ) -> int:
     """Serve miner and parties of provisioned folders in this event loop until the study is published and fetched.
 
@@ -203,7 +206,7 @@ async def run_federation(
         study: the proposal.
         release: folder to make.
         seeded: the secrets come from a seed; the manifest says so.
-        wrap: as for `simulate`.
+        wrap, step: as for `simulate`.
         clock: UTC now, for tests; the machine's when absent.
 
     Returns:
@@ -265,9 +268,9 @@ async def run_federation(
                         task.result()  # raises what ended the party
 
             try:
-                summary = await follow_study(control, digest, check=check)
+                summary = await follow_study(control, digest, step=step, check=check)
             except VerticilError as error:
-                raise _in_full(made, digest, error) from None
+                raise _in_full(made, study, digest, error) from None
             await fetch_release(control, digest, release)
         finally:
             stop.set()
@@ -277,18 +280,21 @@ async def run_federation(
     return summary.n_common
 
 
-def _in_full(made: Provisioned, digest: bytes, error: VerticilError) -> VerticilError:
-    """The error as the party that met it wrote it down: a real miner is not told this much, whoever simulates owns the tables."""
+def _in_full(made: Provisioned, study: Study, digest: bytes, error: VerticilError) -> VerticilError:
+    """The error as the party that met it wrote it down: a real miner is not told this much, whoever simulates owns the tables.
+
+    Others wrote down, with the same code, that they were told of it.
+    """
+    from verticil.miner.rules.standing import reporting_party
+    from verticil.miner.storage.records import Failure
     from verticil.party.config import load_party
     from verticil.party.control.site import Site
 
-    for name, folder in made.parties.items():
-        with Site.open(load_party(folder / "party.toml")) as site:
-            met = [study.failure for study in site.state.studies() if study.digest == digest]
-        for failure in met:
-            if failure is not None and failure.code == error.code:
-                return from_code(failure.code, f"party '{name}': {failure.message}", hint=failure.hint)
-    return error
+    if (name := reporting_party(study, Failure(code=error.code, message=error.message, hint=error.hint))) is None:
+        return error
+    with Site.open(load_party(made.parties[name] / "party.toml")) as site:
+        met = site.state.study(digest).failure
+    return error if met is None else from_code(met.code, f"party '{name}': {met.message}", hint=met.hint)
 
 
 def _result(

@@ -66,6 +66,7 @@ async def run_peers(
     wrap: Callable[[str, Coordinator], Coordinator] | None = None,
     wrap_peer: WrapPeer | None = None,
     clock: Callable[[], dt.datetime] | None = None,
+    step: Callable[[str], None] = lambda _line: None,
 ) -> int:
     """Serve the parties of provisioned folders in this event loop until every one of them has published.
 
@@ -74,7 +75,7 @@ async def run_peers(
         study: the proposal.
         release: folder to make: the parties' releases are equal, and this is one of them.
         seeded: the secrets come from a seed; the manifest says so.
-        wrap: as for `simulate`.
+        wrap, step: as for `simulate`.
         wrap_peer: see `WrapPeer`.
         clock: UTC now, for tests; the machine's when absent.
 
@@ -97,8 +98,13 @@ async def run_peers(
         if study.structure.parents is None or RELAY in made.peers.values():
             miner = await stack.enter_async_context(serving_miner(made, now))
         tasks = _parties(made, miner, stop, seeded=seeded, wrap=wrap, wrap_peer=wrap_peer, clock=now)
+        told: dict[str, str] = {}
         try:
-            while not (await asyncio.to_thread(standing, made.parties, digest)).published:
+            while not (stands := await asyncio.to_thread(standing, made.parties, digest)).published:
+                for name, stage in stands.stages.items():
+                    if stage and told.get(name) != stage:
+                        told[name] = stage
+                        step(f"{name}: {stage}")
                 for task in tasks:
                     if task.done():
                         task.result()  # raises what ended the party

@@ -22,6 +22,7 @@ from typing import Final
 from verticil.cli.files import quoted, write_federation, write_new, write_secret
 from verticil.party.control.site import init_state
 from verticil.party.decision.approvers import ApproverKey, public_key_text
+from verticil.party.records.table import ColumnRule
 from verticil.shared.config import RELAY, read_toml
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
@@ -83,6 +84,8 @@ class Site:
     id_column: str
     format: str = "csv"
     delimiter: str = ","
+    encoding: str = "utf-8"
+    columns: Mapping[str, ColumnRule] = field(default_factory=dict)
     allow_infinite: tuple[str, ...] = ()
 
 
@@ -177,6 +180,10 @@ def _party_toml(site: Site, node: Path, limits: Limits, peers: Mapping[str, str]
     peer = f"\n[peer]\nlisten = {quoted(address)}\nadvertise = {quoted(address)}\n" if address else ""
     if address == RELAY:
         peer = "\n[peer]\nrelay = true\n"
+    columns = "".join(
+        f"\n[dataset.people.columns.{quoted(name)}]\nsource = {quoted(rule.source)}\nwritten = {quoted(rule.written)}\n"
+        for name, rule in site.columns.items()
+    )
     exact = "true" if limits.allow_exact_parameters else "false"
     return f"""schema = 1
 name = {quoted(site.name)}
@@ -194,9 +201,9 @@ key = "secrets/linkage.key"
 path = {quoted(table)}
 format = {quoted(site.format)}
 delimiter = {quoted(site.delimiter)}
-encoding = "utf-8"
+encoding = {quoted(site.encoding)}
 id = {quoted(site.id_column)}
-
+{columns}
 [policy]
 approval = "auto"                # accepted only under the marked authority of a demonstration
 approvers_needed = 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from verticil.party.records.guess import dataset_rule, numbers_of
+from verticil.party.records.table import ColumnRule, DatasetRule, header, missing_columns, read_parts
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.study.document import Study
 from verticil.simulation.provision import Site
@@ -53,7 +54,7 @@ def lay_out(folder: Path, study: Study, tables: Tables, *, id_column: str) -> li
                 "DATA_COLUMN_MISSING",
                 f"{tables.name if isinstance(tables, Path) else 'table'}: no column {', '.join(map(repr, absent))}; "
                 f"the table has {len(whole.columns)} columns",
-                hint="is the first row a header with the study's names, and is the delimiter a comma?",
+                hint="is the first row a header with the study's names, and is the delimiter right?",
             )
         sites.append(_site(study, name, whole[[id_column, *columns]], folder, id_column))
     return sites
@@ -66,12 +67,12 @@ def _read(table: Path | str | pd.DataFrame) -> pd.DataFrame:
         return table
     path = Path(table)
     _require_file(path)
-    with contextlib.suppress(ValueError, OSError):  # of pandas, pyarrow and the decoder: their texts quote rows
-        if path.suffix == ".parquet":
-            return pd.read_parquet(path)
-        return pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    expected = "a Parquet file" if path.suffix == ".parquet" else "a UTF-8 table with commas"
-    raise DataFault("DATA_UNREADABLE", f"{path}: cannot be read, expected {expected}", hint="convert the table first")
+    rule = dataset_rule(path, "")
+    names = header(rule)
+    if (fault := missing_columns(rule, names, names)) is not None:
+        raise fault
+    parts = [{name: column.texts() for name, column in part.columns.items()} for part in read_parts(rule, names)]
+    return pd.DataFrame({name: [text for part in parts for text in part.get(name, ())] for name in names}, dtype=str)
 
 
 def _require_file(path: Path) -> None:
@@ -85,8 +86,36 @@ def _site(study: Study, name: str, table: Path | str | pd.DataFrame, folder: Pat
     allowed = tuple(study.schema[position].name for position in study.schema.owned_by(name))
     if isinstance(table, str | Path):
         _require_file(path := Path(table))
-        form = "parquet" if path.suffix == ".parquet" else "csv"
-        return Site(name=name, table=path, id_column=id_column, format=form, allow_infinite=allowed)
-    path = folder / f"{name}.parquet"
-    table.to_parquet(path, index=False)
-    return Site(name=name, table=path, id_column=id_column, format="parquet", allow_infinite=allowed)
+    else:
+        path = folder / f"{name}.parquet"
+        table.to_parquet(path, index=False)
+    rule = dataset_rule(path, id_column)
+    return Site(
+        name=name,
+        table=path,
+        id_column=id_column,
+        format=rule.format,
+        delimiter=rule.delimiter,
+        encoding=rule.encoding,
+        columns=_columns(study, name, rule),
+        allow_infinite=allowed,
+    )
+
+
+def _columns(study: Study, party: str, rule: DatasetRule) -> dict[str, ColumnRule]:
+    """Columns that the table has under the name that a draft gives to a column of two parties, or whose numbers need a way of
+    writing. Columns that are not there are for the party to name."""
+    names = set(header(rule))
+    own = [study.schema[position] for position in study.schema.owned_by(party)]
+    sources = {v.name: v.name if v.name in names else v.name.removeprefix(f"{party} ") for v in own}
+    numbers = [v.name for v in own if v.bins is not None and sources[v.name] in names]
+    texts: dict[str, set[str]] = {sources[name]: set() for name in numbers}
+    for part in read_parts(rule, list(texts)) if texts else ():
+        for source, column in part.columns.items():
+            texts[source].update(column.distinct)
+    rules = {
+        name: ColumnRule(source=source, written=numbers_of(texts[source])[0] if name in numbers else "plain")
+        for name, source in sources.items()
+        if source in names
+    }
+    return {name: rule for name, rule in rules.items() if rule != ColumnRule(source=name)}

@@ -24,6 +24,7 @@ from verticil.party.control.policy import (
 from verticil.party.decision.approvers import public_key_from
 from verticil.party.decision.codebooks import Known
 from verticil.party.decision.rules import Rule
+from verticil.party.records.encoding import WRITTEN
 from verticil.party.records.source import ColumnRule, DatasetRule
 from verticil.shared.config import RELAY, Federation, Table, load_federation, read_toml
 from verticil.shared.errors import Misuse
@@ -196,7 +197,11 @@ def _column(table: Table, variable: str) -> ColumnRule:
     pairs = cast("dict[str, object]", recode)
     if not all(isinstance(value, str) for value in pairs.values()):
         table.fail("recode", 'expected texts on both sides, { "M" = "Male" }')
-    rule = ColumnRule(source=table.value(str, "source", variable), recode=cast("dict[str, str]", pairs))
+    rule = ColumnRule(
+        source=table.value(str, "source", variable),
+        recode=cast("dict[str, str]", pairs),
+        written=table.choice("written", WRITTEN, "plain"),
+    )
     table.finish()
     return rule
 

@@ -213,7 +213,7 @@ def learn_and_write(
         seconds=job.checkpoint_seconds,
     )
     progress("sampling", 0)
-    codes, synthetic = released_records(learned.network, study.release, job.n_common)
+    codes, synthetic = released_records(learned.network, study, job.n_common)
     progress("writing", 0)
     write_release(
         job.target,

@@ -65,6 +65,7 @@ class Origin:
     dataset: str
     source: str
     recode: Mapping[str, str]
+    written: str = "plain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -202,7 +203,7 @@ def _origin(dataset: str, rule: DatasetRule, variable: Variable) -> Origin:
             f"variable '{variable.name}': its column is the id of data set '{dataset}'",
             hint="the column that names the person is never released",
         )
-    return Origin(dataset=dataset, source=column.source, recode=column.recode)
+    return Origin(dataset=dataset, source=column.source, recode=column.recode, written=column.written)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -274,7 +275,7 @@ def _declared(
     for variable in variables:
         if variable.other is None:
             place = places[variable.name]
-            key = _substitute_key(site_secret, [place], perturb.codebook_digest(variable, place.recode))
+            key = _substitute_key(site_secret, [place], perturb.codebook_digest(variable, place.recode, place.written))
             drawn = substitutes.draw(key, tags, variable.n_states)
             column: Codes = np.where(records.undeclared[variable.name], drawn, codes[variable.name])
             column.setflags(write=False)
@@ -385,7 +386,8 @@ def _unit_codebook(study: Study, index: int, places: Mapping[str, Origin]) -> by
     """What decides which code a record gets in a unit: `perturb.codebook_digest`, or `perturb.compound_digest`."""
     unit = study.units[index]
     codebooks = [
-        perturb.codebook_digest(study.schema[study.schema.index(name)], places[name].recode) for name in unit.variables
+        perturb.codebook_digest(study.schema[study.schema.index(name)], places[name].recode, places[name].written)
+        for name in unit.variables
     ]
     return perturb.compound_digest(codebooks, unit.impossible) if unit.is_compound else codebooks[0]
 

@@ -469,6 +469,8 @@ class Site:
 def _ended(record: StudyRecord, state: State) -> VerticilError:
     codes = {State.DENIED: "STUDY_DENIED", State.EXPIRED: "STUDY_EXPIRED"}
     message = f"study '{record.study_id}': it ended, {state.name.lower()}"
+    if state is State.EXPIRED:
+        message += f"; its last day was {approval.parsed(record.task.proposal).expires.isoformat()}"
     return Refusal(codes.get(state, "STUDY_WITHDRAWN"), message, hint="nothing can be decided any more")
 
 

@@ -33,6 +33,12 @@ def variable_words(variable: Variable) -> tuple[str, ...]:
     """
     bins = variable.labels[: variable.n_bins]
     found = [f"bins {', '.join(bins)}; a number outside goes to the nearest bin"] if bins else []
+    for numbers, what in (
+        (variable.representatives, "a synthetic number is its bin's declared one"),
+        (variable.means, "synthetic numbers have their bin's declared mean"),
+    ):
+        if numbers is not None:
+            found.append(f"{what}: {', '.join(f'{number:.15g}' for number in numbers)}")
     if categories := variable.labels[variable.n_bins :]:
         found.append(f"categories {_quoted(categories)}")
     empty_is_else = True

@@ -171,7 +171,8 @@ def _recipients(config: PartyConfig, study: Study) -> list[str]:
 
 def _objections(config: PartyConfig, study: Study, now: dt.datetime) -> list[str]:
     found = policy.objections(config.policy, study, config.name, columns_of(config, study), today=now.date())
-    return [item.message for item in found]
+    over = [f"it expired: its last day was {study.expires.isoformat()}"] if study.expired(now.date()) else []
+    return over + [item.message for item in found]
 
 
 def _share_words(study: Study) -> str | None:

@@ -8,12 +8,14 @@ is a fault: whether a table has certain texts decides nothing. A text that is no
 Does not: read files, trim, change case or guess. What would have matched after such a repair is only counted, for the hint.
 
 How a text becomes a code, in this order: the column's `recode`; the spellings of missing values; the categories (with bins:
-a plain decimal number is put into its bin, or into the nearest one, whatever the study says of `outside`; the categories behind
-the bins are accepted as written); `other`; an empty text as `missing`.
+a number, as `number_of` reads it, is put into its bin, or into the nearest one, whatever the study says of `outside`; categories
+behind the bins are accepted as written); `other`; an empty text as `missing`.
 """
 
 from __future__ import annotations
 
+import calendar
+import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
@@ -25,9 +27,18 @@ from numpy.typing import NDArray
 from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Variable
 
-__all__ = ["Codebook", "Outcome"]
+__all__ = ["WRITTEN", "Codebook", "Outcome", "number_of"]
 
 _NUMBER: Final = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
+_COMMA: Final = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)[ \t]*")
+_DATES: Final = {
+    "YYYY-MM-DD": re.compile(r"(?P<y>[0-9]{4})-(?P<m>[0-9]{2})-(?P<d>[0-9]{2})(?:[T ].*)?"),
+    "DD.MM.YYYY": re.compile(r"(?P<d>[0-9]{1,2})\.(?P<m>[0-9]{1,2})\.(?P<y>[0-9]{4})"),
+    "DD/MM/YYYY": re.compile(r"(?P<d>[0-9]{1,2})/(?P<m>[0-9]{1,2})/(?P<y>[0-9]{4})"),
+    "MM/DD/YYYY": re.compile(r"(?P<m>[0-9]{1,2})/(?P<d>[0-9]{1,2})/(?P<y>[0-9]{4})"),
+}
+WRITTEN: Final = ("plain", "decimal-comma", *_DATES)
+"""How a table can write the numbers of a column with bins. A date is its year and the part of that year that has gone by."""
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+\.0*")
 
 
@@ -46,22 +57,44 @@ class Outcome(IntEnum):
     DECIMAL_POINT = 8
 
 
+def number_of(text: str, written: str = "plain") -> float | None:
+    """The number that a text is in one of the ways of `WRITTEN`; None: it is none.
+
+    >>> number_of("1.5e3"), number_of("1,5", "decimal-comma"), number_of("02.07.2019", "DD.MM.YYYY"), number_of("inf")
+    (1500.0, 1.5, 2019.4986301369863, None)
+    """
+    if written in _DATES:
+        if (found := _DATES[written].fullmatch(text.strip())) is None:
+            return None
+        try:
+            day = dt.date(int(found["y"]), int(found["m"]), int(found["d"]))
+        except ValueError:
+            return None
+        start = dt.date(day.year, 1, 1)
+        return day.year + (day - start).days / (366 if calendar.isleap(day.year) else 365)
+    if written == "decimal-comma":
+        return float(text.replace(",", ".")) if _COMMA.fullmatch(text) else None
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
 class Codebook:
     """Texts of one column to codes of one variable.
 
     Args:
         variable: the declared categories or bins.
         recode: local spelling -> declared spelling, of the column rule.
+        written: how the column's numbers are written, one of `WRITTEN`.
         where: what messages start with, as in ``people.csv: column 'sex'``.
 
     Raises:
         Misuse: CONFIG_INVALID, a recode leads to a text that is no category of a variable without `other`.
     """
 
-    __slots__ = ("_categories", "_edges", "_folded", "_missing", "_recode", "variable")
+    __slots__ = ("_categories", "_edges", "_folded", "_missing", "_recode", "_written", "variable")
 
-    def __init__(self, variable: Variable, recode: Mapping[str, str], *, where: str) -> None:
+    def __init__(self, variable: Variable, recode: Mapping[str, str], *, written: str = "plain", where: str) -> None:
         self.variable = variable
+        self._written = written
         self._recode = dict(recode)
         n_bins = variable.n_bins
         # The bins' own labels are names for people; a table holds numbers.
@@ -103,8 +136,8 @@ class Codebook:
             return self._missing[text], Outcome.MISSING
         if text in self._categories:
             return self._categories[text], Outcome.CATEGORY
-        if self._edges.size and _NUMBER.fullmatch(text):
-            return self._bin(float(text))
+        if self._edges.size and (number := number_of(text, self._written)) is not None:
+            return self._bin(number)
         if self.variable.other is not None:
             return self._categories[self.variable.other], Outcome.OTHER
         if not text.strip():

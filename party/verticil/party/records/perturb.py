@@ -85,11 +85,12 @@ def record_tags(tag_key: bytes, ids: Iterable[str]) -> NDArray[np.uint8]:
     return np.frombuffer(b"".join([tag(record_id) for record_id in ids]), dtype=np.uint8).reshape(-1, TAG_BYTES)
 
 
-def codebook_digest(variable: Variable, recode: Mapping[str, str]) -> bytes:
+def codebook_digest(variable: Variable, recode: Mapping[str, str], written: str = "plain") -> bytes:
     """SHA-256 of what decides which code a text of the local column gets: 32 bytes.
 
-    RFC 8785 JSON of the categories in order, bins, `outside`, `other`, the missing spellings and the column's recode. Not the
-    study's name for the variable, its owner, or `integer` and `representatives`, which only say how synthetic values are written.
+    RFC 8785 JSON of the categories in order, bins, `outside`, `other`, the missing spellings, the column's recode, and
+    how its numbers are written unless plainly. Not the study's name for the variable, its owner, or `integer`,
+    `representatives` and `means`, which only say how synthetic values are written.
     """
     missing = variable.missing
     meaning: dict[str, object] = {
@@ -99,6 +100,7 @@ def codebook_digest(variable: Variable, recode: Mapping[str, str]) -> bytes:
         "other": variable.other,
         "missing": None if missing is None else [missing.category, sorted(missing.spellings)],
         "recode": dict(recode),
+        **({} if written == "plain" else {"written": written}),
     }
     return hashlib.sha256(rfc8785.dumps(meaning)).digest()  # type: ignore[arg-type]  # values are JSON; dict is invariant
 

@@ -251,7 +251,7 @@ class _Column:
     def __init__(self, variable: Variable, rule: ColumnRule, *, file: str) -> None:
         self.variable = variable
         self.source = rule.source
-        self._codebook = Codebook(variable, rule.recode, where=f"{file}: column '{rule.source}'")
+        self._codebook = Codebook(variable, rule.recode, written=rule.written, where=f"{file}: column '{rule.source}'")
         self._codes: list[Codes] = []
         self._outcomes: list[NDArray[np.uint8]] = []
 

@@ -32,13 +32,16 @@ from pyarrow import parquet
 
 from verticil.shared.errors import DataFault, Misuse
 
-__all__ = ["ColumnRule", "DatasetRule", "TablePart", "TextColumn", "header", "missing_columns", "read_parts"]
+__all__ = [
+    "DELIMITERS", "ColumnRule", "DatasetRule", "TablePart", "TextColumn", "header", "missing_columns", "read_parts",
+    "undecodable",
+]  # fmt: skip
 
 T = TypeVar("T")
 
 _BLOCK_BYTES: Final = 4 << 20  # a CSV part; also the longest row
 _PARQUET_ROWS: Final = 65_536
-_DELIMITERS: Final = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
+DELIMITERS: Final = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 _SIGNATURES: Final = {b"PAR1": "Parquet", b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
@@ -49,10 +52,12 @@ class ColumnRule:
     Attributes:
         source: the local column.
         recode: local spelling -> declared spelling.
+        written: how numbers are written; see `encoding.WRITTEN`.
     """
 
     source: str
     recode: Mapping[str, str] = field(default_factory=dict)
+    written: str = "plain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,11 +235,11 @@ def _first_rows(rule: DatasetRule, delimiter: str, n_rows: int) -> list[list[str
 
 
 def _check_delimiter(rule: DatasetRule, wanted: Sequence[str]) -> None:
-    for delimiter, spoken in _DELIMITERS.items():
+    for delimiter, spoken in DELIMITERS.items():
         found = len(set(wanted) & set(_csv_header(rule, delimiter)))
         if found and delimiter != rule.delimiter:
             written = '"\\t"' if delimiter == "\t" else f'"{delimiter}"'
-            got = _DELIMITERS.get(rule.delimiter, f"'{rule.delimiter}'")
+            got = DELIMITERS.get(rule.delimiter, f"'{rule.delimiter}'")
             raise _unreadable(
                 rule,
                 f"wrong delimiter: with {got} none of {len(set(wanted))} expected columns is found, with {spoken} {found}",
@@ -295,7 +300,7 @@ def _next_of(items: Iterator[T]) -> list[T]:
 
 
 def _why_unreadable(rule: DatasetRule) -> DataFault:
-    position = _undecodable(rule)
+    position = undecodable(rule)
     if position is not None:
         return _unreadable(
             rule,
@@ -309,7 +314,7 @@ def _why_unreadable(rule: DatasetRule) -> DataFault:
     )
 
 
-def _undecodable(rule: DatasetRule) -> int | None:
+def undecodable(rule: DatasetRule) -> int | None:
     """Position of the first byte that is not in the declared encoding."""
     decoder = codecs.getincrementaldecoder(rule.encoding)()
     consumed = 0

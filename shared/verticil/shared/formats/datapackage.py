@@ -2,8 +2,8 @@
 
 Categories are written twice: as `categories`, which version 2 of the standard knows, and as `constraints.enum`, which readers
 enforce (frictionless-py 5.21 accepts `categories` without checking them). A variable with bins is a number inside the outer
-edges; when it also has a category for other or missing values, the column holds both and is text. The owner of each variable
-travels as `verticil:owner`.
+edges, and null where the value is missing; when it has more categories besides (`Study.labels_missing_numbers`), the column holds
+both and is text. The owner of each variable travels as `verticil:owner`.
 
 Standard: Data Package 2.0, Frictionless Standards, 2024.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from verticil.shared.formats.json_document import Json
 from verticil.shared.model.schema import Schema, Variable
@@ -56,11 +57,13 @@ def datapackage(
     Returns:
         The document; write it with `json_document.to_text`.
     """
-    table = {
+    fields: list[Any] = [_field(variable, labelled=study.labels_missing_numbers) for variable in schema.variables]
+    table: dict[str, Json] = {
         "$schema": f"{_PROFILE}/tableschema.json",
-        "fields": [_field(variable) for variable in schema.variables],
+        "fields": fields,
         "fieldsMatch": "exact",
-        "missingValues": [],  # nothing is missing: missing values are a category of their own
+        # Among categories nothing is missing: missing values are one of their own.
+        "missingValues": [] if all(field["constraints"].get("required") for field in fields) else [""],
     }
     return {
         "$schema": f"{_PROFILE}/datapackage.json",
@@ -96,7 +99,7 @@ def datapackage(
     }
 
 
-def _field(variable: Variable) -> Json:
+def _field(variable: Variable, *, labelled: bool) -> dict[str, Json]:
     owner = {"verticil:owner": variable.owner}
     if variable.bins is None:
         labels = list(variable.labels)
@@ -108,9 +111,9 @@ def _field(variable: Variable) -> Json:
             **owner,
         }
     low, high = variable.bins[0], variable.bins[-1]
-    bins = {"verticil:bins": list(variable.bins)}
+    bins: dict[str, Json] = {"verticil:bins": list(variable.bins)}
     words = list(variable.labels[variable.n_bins :])
-    if words:
+    if len(words) > 1 or (words and labelled):
         kind = "whole numbers" if variable.integer else "numbers"
         description = f"{kind} from {low:.15g} to below {high:.15g}, or one of: {', '.join(words)}"
         return {
@@ -121,9 +124,12 @@ def _field(variable: Variable) -> Json:
             **bins,
             **owner,
         }
+    needed: dict[str, Json] = {} if words else {"required": True}
+    if words:
+        bins = {"description": f"null: {words[0]}", **bins}
     if variable.integer:
-        limits: Json = {"required": True, "minimum": math.ceil(low), "maximum": math.ceil(high) - 1}
+        limits: Json = {**needed, "minimum": math.ceil(low), "maximum": math.ceil(high) - 1}
         return {"name": variable.name, "type": "integer", "constraints": limits, **bins, **owner}
     # `maximum` besides `exclusiveMaximum`, for readers of version 1: rounding can make a value equal to the upper edge
-    limits = {"required": True, "minimum": low, "maximum": high}
+    limits = {**needed, "minimum": low, "maximum": high}
     return {"name": variable.name, "type": "number", "constraints": limits, **bins, **owner}

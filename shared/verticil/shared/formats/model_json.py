@@ -238,12 +238,14 @@ def _variable(variable: Variable) -> Json:
     }
     if variable.representatives is not None:
         document["representatives"] = list(variable.representatives)
+    if variable.means is not None:
+        document["means"] = list(variable.means)
     return document
 
 
 def _read_variable(node: Node) -> Variable:
     bins, other, missing = node.get("bins"), node.get("other"), node.get("missing")
-    representatives = node.get("representatives")
+    representatives, means = node.get("representatives"), node.get("means")
     outside = node["outside"].text()
     if outside not in ("error", "clamp"):
         node["outside"].fail(f"got '{outside}', expected error or clamp")
@@ -254,6 +256,7 @@ def _read_variable(node: Node) -> Variable:
         bins=None if bins is None else bins.floats(),
         integer=node["integer"].boolean(),
         representatives=None if representatives is None else representatives.floats(),
+        means=None if means is None else means.floats(),
         outside="clamp" if outside == "clamp" else "error",
         other=None if other is None else other.text(),
         missing=None

@@ -6,6 +6,7 @@ Categories are declared in the study and never discovered from data. A code is t
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,6 +17,8 @@ __all__ = ["MAX_STATES", "Missing", "Schema", "Variable"]
 
 MAX_STATES = 65_536
 """Codes are uint8 or uint16."""
+
+_WIDE = 5.0
 
 _UNWRITABLE = frozenset(
     map(chr, (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0xD800, 0xE000), 0xFFFE, 0xFFFF))
@@ -42,6 +45,7 @@ class Variable:
         bins: finite, increasing edges; bin b is [edge_b, edge_b+1); None for a categorical variable.
         integer: synthetic values are whole numbers inside the bin.
         representatives: the synthetic value of each bin, inside it; None: values are spread over the bin.
+        means: the mean of each bin's synthetic values, inside it, in place of an even spread; None: none is declared.
         outside: a number outside the bins goes into the nearest one, whatever this says: "clamp" beside bins, "error" beside
             categories and in older studies, whose digests it keeps.
         other: the category that an unseen value becomes; None: the site draws a declared category in its place.
@@ -54,6 +58,7 @@ class Variable:
     bins: tuple[float, ...] | None = None
     integer: bool = False
     representatives: tuple[float, ...] | None = None
+    means: tuple[float, ...] | None = None
     outside: Literal["error", "clamp"] = "error"
     other: str | None = None
     missing: Missing | None = None
@@ -63,10 +68,9 @@ class Variable:
             raise ValueError(f"variable '{self.name}': {len(self.labels)} categories, expected 2 to {MAX_STATES}")
         if len(set(self.labels)) != len(self.labels):
             raise ValueError(f"variable '{self.name}': categories are not distinct")
-        if self.representatives is not None and len(self.representatives) != self.n_bins:
-            raise ValueError(
-                f"variable '{self.name}': {len(self.representatives)} representatives of {self.n_bins} bins"
-            )
+        for word, numbers in (("representatives", self.representatives), ("means", self.means)):
+            if numbers is not None and len(numbers) != self.n_bins:
+                raise ValueError(f"variable '{self.name}': {len(numbers)} {word} of {self.n_bins} bins")
         for what, text in (
             ("its name", self.name),
             ("its owner", self.owner),
@@ -86,6 +90,21 @@ class Variable:
     def n_bins(self) -> int:
         """Number of bins; 0 for a categorical variable. The bins are the first categories."""
         return len(self.bins) - 1 if self.bins else 0
+
+    @property
+    def wide_bins(self) -> tuple[int, ...]:
+        """Bins more than `_WIDE` times as wide as the widest of their neighbours, two on each side, ascending.
+
+        >>> income = (0.0, 1.0, 10.0, 20.0, 30.0, 900.0)
+        >>> Variable(name="x", owner="a", labels=tuple("abcde"), bins=income).wide_bins
+        (4,)
+        """
+        widths = [high - low for low, high in itertools.pairwise(self.bins or ())]
+        return tuple(
+            place
+            for place, width in enumerate(widths)
+            if width > _WIDE * max([*widths[max(place - 2, 0) : place], *widths[place + 1 : place + 3]], default=width)
+        )
 
     @property
     def code_dtype(self) -> DTypeLike:

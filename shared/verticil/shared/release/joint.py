@@ -84,7 +84,7 @@ def assemble(
     check_statements(study, structure, statements)
     network, marginals, exact = joint_model(study, structure.dag, statements)
     n_common = statements[0].n_common
-    codes, synthetic = released_records(network, study.release, n_common)
+    codes, synthetic = released_records(network, study, n_common)
     return ReleaseContent(
         study=study,
         study_digest=proposal_digest.hex(),

@@ -25,7 +25,7 @@ from verticil.shared.model.elimination import ConditionalStep, condition, config
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release import dealing
-from verticil.shared.study.document import ReleaseRule, Sampling
+from verticil.shared.study.document import Sampling, Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,12 +109,13 @@ class _Plan:
     shares: Sequence[Floats | None]
 
 
-def released_records(network: Network, rule: ReleaseRule, n_common: int) -> tuple[tuple[Codes, ...], pd.DataFrame]:
-    """The synthetic records of a release, in codes and as a table: the same for the same network and rule.
+def released_records(network: Network, study: Study, n_common: int) -> tuple[tuple[Codes, ...], pd.DataFrame]:
+    """The synthetic records of a release, in codes and as a table: the same for the same network and study.
 
     Raises:
         DataFault: LEARNING_FAILED, the network is too wide to be sampled without replacement.
     """
+    rule = study.release
     generator = np.random.Generator(np.random.Philox(rule.seed))
     try:
         codes = sample_codes(network, rule.synthetic_records or n_common, generator=generator, method=rule.sampling)
@@ -124,7 +125,7 @@ def released_records(network: Network, rule: ReleaseRule, n_common: int) -> tupl
             f"release.sampling = '{rule.sampling}': {error}",
             hint='allow fewer parents, or keep sampling = "systematic", which needs no such table',
         ) from None
-    return tuple(codes), decode(network.schema, codes, generator)
+    return tuple(codes), decode(network.schema, codes, generator, labelled=study.labels_missing_numbers)
 
 
 def _planned(network: Network, given: Mapping[int, int] | None, method: Sampling) -> _Plan:
@@ -213,19 +214,23 @@ def _independent(group: NDArray[np.uint32], cumulative: Floats, generator: np.ra
     return result
 
 
-def decode(schema: Schema, codes: Sequence[Codes], generator: np.random.Generator) -> pd.DataFrame:
+def decode(
+    schema: Schema, codes: Sequence[Codes], generator: np.random.Generator, *, labelled: bool = False
+) -> pd.DataFrame:
     """Codes to a table that looks like the parties' own.
 
     A variable with categories becomes a pandas categorical of all its labels. A binned variable becomes numbers, uniform
     within the bin: whole numbers from the bin's lower edge (rounded up) to below its upper edge where `integer` is set, else
     decimals fine enough for 1,000 steps in the narrowest bin. Where the variable declares representatives, every record of a
-    bin has the bin's. A binned variable that also has an `other` or a `missing` category becomes text: numbers as written above,
-    and that category's label.
+    bin has the bin's; where it declares means, numbers are uniform below the bin's and uniform above it, so often that it is
+    their mean. Where a binned variable has one more category, of missing or other values, such a record is null; with two, or
+    with `labelled`, the column is text: numbers as written above, and these categories' labels.
 
     Args:
         schema: the variables.
         codes: one array (n,) for each.
         generator: places values within bins; advanced.
+        labelled: see above.
 
     Raises:
         ValueError: not one array for each variable, or a bin of an integer variable holds no whole number.
@@ -244,6 +249,9 @@ def decode(schema: Schema, codes: Sequence[Codes], generator: np.random.Generato
         numbers, decimals = _numbers(variable, column, generator)
         if variable.n_states == variable.n_bins:
             columns[variable.name] = pd.Series(numbers)
+        elif variable.n_states == variable.n_bins + 1 and not labelled:
+            whole = pd.Series(numbers, dtype="Int64" if variable.integer else "float64")
+            columns[variable.name] = whole.mask(column == variable.n_bins)
         else:
             columns[variable.name] = pd.Series(_texts(variable, column, numbers, decimals), dtype="str")
     return pd.DataFrame(columns)
@@ -258,16 +266,42 @@ def _numbers(
     if variable.representatives is not None:
         declared = np.array(variable.representatives, dtype=np.float64)
         return (declared.astype(np.int64)[bins], 0) if variable.integer else (declared[bins], _decimals(declared))
+    if variable.means is not None:
+        return _around_means(edges, np.array(variable.means), bins, generator, integer=variable.integer)
     if variable.integer:
         whole = np.ceil(edges).astype(np.int64)
         if (np.diff(whole) < 1).any():
             raise ValueError(f"variable '{variable.name}': a bin holds no whole number")
         return generator.integers(whole[bins], whole[bins + 1]), 0
+    low, high = edges[bins], edges[bins + 1]
+    return _in_steps(edges, low + (high - low) * generator.random(len(column)), low, high)
+
+
+def _in_steps(edges: Floats, drawn: Floats, low: Floats, high: Floats) -> tuple[Floats, int]:
     decimals = max(_decimals(edges), math.ceil(3 - math.log10(float(np.diff(edges).min()))))
     step = 10.0**-decimals
-    low, high = edges[bins], edges[bins + 1]
-    drawn = np.round(np.floor((low + (high - low) * generator.random(len(column))) / step) * step, decimals)
-    return np.clip(drawn, low, np.nextafter(high, -np.inf)), decimals
+    cut = np.round(np.floor(drawn / step) * step, decimals)
+    return np.clip(cut, low, np.nextafter(high, -np.inf)), decimals
+
+
+def _around_means(
+    edges: Floats, means: Floats, bins: NDArray[np.intp], generator: np.random.Generator, *, integer: bool
+) -> tuple[NDArray[np.int64] | Floats, int]:
+    """Numbers with the declared mean of each bin: uniform below it with probability `share`, else uniform from it on."""
+    low, high = edges[:-1], edges[1:]
+    if integer:  # of whole numbers `cut` is the first of the upper part; either part has one at least
+        cut = np.clip(np.floor(means) + 1, low + 1, np.maximum(high - 1, low + 1))
+        share = np.where(high - low > 1, (cut + high - 1 - 2 * means) / (high - low), 1.0)
+    else:
+        cut, share = means, (high - means) / (high - low)
+    drawn, share = generator.random(len(bins)), share[bins]
+    below = drawn < share
+    start, stop = np.where(below, low[bins], cut[bins]), np.where(below, cut[bins], high[bins])
+    place = np.where(below, drawn, drawn - share) / np.where(below, share, 1 - share)
+    values = start + (stop - start) * place
+    if integer:
+        return np.minimum(np.floor(values), stop - 1).astype(np.int64), 0
+    return _in_steps(edges, values, low[bins], high[bins])
 
 
 def _decimals(edges: Floats) -> int:

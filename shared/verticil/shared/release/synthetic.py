@@ -116,15 +116,17 @@ def _codes(path: Path, variable: Variable, column: pa.Array) -> Codes:
     """The codes behind what `synthesis.decode` wrote."""
     import pyarrow as pa
 
-    if column.null_count:
-        raise _invalid(path, f"column '{variable.name}' has an empty entry")
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     places = {label: code for code, label in enumerate(variable.labels) if code >= variable.n_bins}
     edges = () if variable.bins is None else variable.bins
-    meaning = np.array([_code(value, places, edges) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
+    if edges and len(places) == 1:
+        places[""] = variable.n_bins  # the number that is none
+    values = [*encoded.dictionary.to_pylist(), ""]  # the last one is null's
+    meaning = np.array([_code(value, places, edges) for value in values], dtype=np.int64)
     if not len(column):
         return np.empty(0, dtype=np.uint16)
-    index = np.from_dlpack(encoded.indices.cast(pa.int64())).view(np.int64)  # to_numpy would import pandas
+    index = encoded.indices.cast(pa.int64()).fill_null(len(values) - 1)
+    index = np.from_dlpack(index).view(np.int64)  # to_numpy would import pandas
     codes = meaning[index]
     if (codes < 0).any():
         raise _invalid(path, f"column '{variable.name}' has an entry that is none of its categories or bins")
@@ -135,7 +137,7 @@ def _code(value: object, places: dict[str, int], edges: Sequence[float]) -> int:
     """The code of one written value; -1: none."""
     if isinstance(value, str) and value in places:
         return places[value]
-    if not edges or not isinstance(value, str | int | float):
+    if not edges or value == "" or not isinstance(value, str | int | float):
         return -1
     number = float(value)  # a ValueError is the reader's to tell
     if not edges[0] <= number <= edges[-1]:

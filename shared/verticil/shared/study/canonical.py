@@ -222,6 +222,8 @@ def _variable_to_json(variable: Variable) -> Json:
     }
     if variable.representatives is not None:
         document["representatives"] = list(variable.representatives)
+    if variable.means is not None:
+        document["means"] = list(variable.means)
     return document
 
 
@@ -309,6 +311,7 @@ def _variable(table: Table) -> Variable:
         bins=bins,
         integer=table.value(bool, "integer"),
         representatives=table.numbers("representatives") if table.has("representatives") else None,
+        means=table.numbers("means") if table.has("means") else None,
         outside=cast("Literal['error', 'clamp']", table.choice("outside", ("error", "clamp"))),
         other=optional(table, str, "other"),
         missing=None if is_null(table, "missing") else _missing(table.table("missing")),

@@ -11,7 +11,7 @@ from verticil.shared.study.vocabulary import starts_a_formula
 
 __all__ = ["CODEBOOK_KEYS", "codebook_from", "variable_from"]
 
-CODEBOOK_KEYS: Final = ("categories", "bins", "integer", "representatives", "outside", "other", "missing")
+CODEBOOK_KEYS: Final = ("categories", "bins", "integer", "representatives", "means", "outside", "other", "missing")
 
 
 def variable_from(table: Table) -> Variable:
@@ -49,16 +49,16 @@ def codebook_from(table: Table, *, name: str, owner: str) -> Variable:
         )
     other = table.value(str, "other") if table.has("other") else None
     missing = _missing(table.table("missing")) if table.has("missing") else None
-    bins, representatives = (
+    bins, representatives, means = (
         tuple(number + 0.0 for number in table.numbers(key)) if table.has(key) else None  # -0.0 is 0
-        for key in ("bins", "representatives")
+        for key in ("bins", "representatives", "means")
     )
     if bins is not None:
         appended = [category for category in (other, missing.category if missing else None) if category is not None]
         labels = rules.bin_labels(bins) + tuple(dict.fromkeys(appended))
     else:
         labels = table.strings("categories")
-        for key in ("integer", "representatives", "outside"):
+        for key in ("integer", "representatives", "means", "outside"):
             if table.has(key):
                 table.fail(key, f"'{name}' has categories; this key goes with bins")
         for key, category in (("other", other), ("missing.category", missing.category if missing else None)):
@@ -73,6 +73,7 @@ def codebook_from(table: Table, *, name: str, owner: str) -> Variable:
         bins=bins,
         integer=table.value(bool, "integer", False),
         representatives=representatives,
+        means=means,
         outside=rules.outside_from(table, "outside") if bins is not None else "error",
         other=other,
         missing=missing,

@@ -323,6 +323,14 @@ class Study:
             return 0
         return len(self.parties) if self.publish.quorum is None else self.publish.quorum
 
+    @property
+    def labels_missing_numbers(self) -> bool:
+        """Whether a missing number is its category's label in the synthetic table, which makes its column text, and not null.
+
+        Where parties countersign, one of them may run a version that reads no null; with `means` none does.
+        """
+        return self.publish is not None and all(variable.means is None for variable in self.schema.variables)
+
     def units_of(self, party: str) -> tuple[int, ...]:
         """Indices of the units that `party` owns."""
         return tuple(index for index, unit in enumerate(self.units) if unit.owner == party)

@@ -294,6 +294,15 @@ def _labels(study: Study) -> Iterator[Finding]:
                     "merge them; a party can recode its own spelling",
                 )
 
+        if variable.means is None and variable.representatives is None and variable.wide_bins:
+            yield _warning(
+                "bin-wide",
+                f"variable '{variable.name}'",
+                f"{', '.join(variable.labels[place] for place in variable.wide_bins)}: much wider than the bins beside, and "
+                "synthetic numbers are spread evenly over it",
+                "divide it, or declare each bin's mean (means)",
+            )
+
 
 def _structure(study: Study) -> Iterator[Finding]:
     rule = study.structure

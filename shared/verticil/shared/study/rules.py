@@ -218,6 +218,7 @@ def make_variable(
     other: str | None,
     missing: Missing | None,
     representatives: tuple[float, ...] | None = None,
+    means: tuple[float, ...] | None = None,
     where: str,
 ) -> Variable:
     """A `Variable`, after checking what it needs: distinct categories of readable text and usable bin edges.
@@ -228,7 +229,14 @@ def make_variable(
     if bins is not None:
         _check_bins(bins, integer=integer, where=where)
     if representatives is not None:
-        _check_representatives(representatives, bins or (), integer=integer, where=where)
+        _check_inside(representatives, bins or (), where=f"{where}: representatives")
+        if integer and (broken := [value for value in representatives if not value.is_integer()]):
+            problem = f"number {representatives.index(broken[0]) + 1} is {broken[0]:g}"
+            fail(f"{where}: representatives", f"{problem}, expected a whole number with integer = true")
+    if means is not None:
+        if representatives is not None:
+            fail(f"{where}: means", "stands beside 'representatives', expected one of the two")
+        _check_inside(means, bins or (), last=1.0 if integer else 0.0, where=f"{where}: means")
     twice = [label for label, count in Counter(labels).items() if count > 1]
     if twice:
         fail(where, f"category '{twice[0][:MAX_TEXT]}' is declared twice")
@@ -245,24 +253,25 @@ def make_variable(
         bins=bins,
         integer=integer,
         representatives=representatives,
+        means=means,
         outside=outside,
         other=other,
         missing=missing,
     )
 
 
-def _check_representatives(
-    representatives: tuple[float, ...], bins: tuple[float, ...], *, integer: bool, where: str
-) -> None:
-    where = f"{where}: representatives"
+def _check_inside(numbers: tuple[float, ...], bins: tuple[float, ...], *, last: float = 0.0, where: str) -> None:
+    """One number for each bin, inside it; `last`: how far below its upper edge the bin's largest value lies."""
     n_bins = max(len(bins) - 1, 0)
-    if len(representatives) != n_bins:
-        fail(where, f"{len(representatives)} numbers, expected one for each of the {n_bins} bins")
-    for number, (value, (low, high)) in enumerate(zip(representatives, itertools.pairwise(bins), strict=True), 1):
+    if len(numbers) != n_bins:
+        fail(where, f"{len(numbers)} numbers, expected one for each of the {n_bins} bins")
+    for number, (value, (low, high)) in enumerate(zip(numbers, itertools.pairwise(bins), strict=True), 1):
         if not low <= value < high:
             fail(where, f"number {number} is {value:g}, expected one from {low:g} to below {high:g}, its bin")
-        if integer and not value.is_integer():
-            fail(where, f"number {number} is {value:g}, expected a whole number with integer = true")
+        if value > high - last:
+            fail(
+                where, f"number {number} is {value:g}, expected at most {high - last:g}, the bin's largest whole number"
+            )
 
 
 def _check_bins(bins: tuple[float, ...], *, integer: bool, where: str) -> None:
