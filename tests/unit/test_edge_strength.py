@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from verticil.miner.learning import strength
 from verticil.miner.learning.family_scores import FamilyScores
-from verticil.miner.learning.strength import edge_strengths, without_member
+from verticil.miner.learning.strength import edge_strengths, without_member, without_weak
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import Transition, identity, quantize, symmetric
 from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
+from verticil.shared.formats.model_json import CONFIRMED
 from verticil.shared.model.graph import Dag
+
+NETWORKS = Path(__file__).parents[1] / "data" / "networks"
 
 
 def randomized(column: np.ndarray, channel: Transition, generator: np.random.Generator) -> np.ndarray:
@@ -43,8 +47,9 @@ def test_a_strong_edge_is_sure_and_a_planted_false_one_is_not(epsilon):
         Dag(parents=((), (), (0, 1))), tables_of(three(20_000, 0.0, 1, channel), [channel] * 3), seed=4
     )
     assert set(found) == {(0, 2), (1, 2)}
-    assert found[0, 2] == 1.0
-    assert found[1, 2] < 0.5
+    assert found[0, 2].strength == 1.0
+    assert found[1, 2].strength < 0.5
+    assert found[1, 2].information < 0.001 < found[0, 2].information
 
 
 def test_the_same_seed_gives_the_same_strengths_whatever_else_is_in_the_network():
@@ -56,7 +61,7 @@ def test_the_same_seed_gives_the_same_strengths_whatever_else_is_in_the_network(
     assert small == edge_strengths(Dag(parents=((), (), (1,))), tables, seed=4)
 
 
-def test_resampling_tables_is_resampling_records():
+def test_resampling_tables_is_resampling_records(monkeypatch):
     """A borderline edge. Both are shares of 150 draws: they differ by less than 5 standard errors of the difference, .29.
 
     The null (equal chances) is rejected with a probability below 1e-6.
@@ -64,16 +69,18 @@ def test_resampling_tables_is_resampling_records():
     channel = quantize(symmetric(2, epsilon=2.0))
     columns = three(4000, 0.06, 7, channel)
     dag, samples = Dag(parents=((), (), (0, 1))), 150
-    found = edge_strengths(dag, tables_of(columns, [channel] * 3), seed=1, samples=samples)[1, 2]
 
     def gain(rows: np.ndarray) -> float:
         scores = FamilyScores(tables_of([column[rows] for column in columns], [channel] * 3))
-        return scores.bic_noise(2, (0, 1)) - scores.bic_noise(2, (0,))
+        return scores.likelihood(2, (0, 1)) - scores.likelihood(2, (0,))
 
     generator = np.random.default_rng(5)
     observed = gain(np.arange(4000))
     again = np.array([gain(generator.integers(0, 4000, 4000)) for _ in range(samples)])
-    expected = float((again - again.mean() + observed > 0).mean())
+    critical = 0.7 * observed
+    monkeypatch.setattr(strength, "_critical", lambda *_, **__: critical)
+    found = edge_strengths(dag, tables_of(columns, [channel] * 3), seed=1, samples=samples)[1, 2].strength
+    expected = float((again - again.mean() + observed > critical).mean())
     assert 0.05 < expected < 0.95
     assert abs(found - expected) < 5 * np.sqrt(2 * 0.25 / samples)
 
@@ -95,8 +102,8 @@ def test_a_compound_and_a_subset_have_strengths_too():
     columns = [randomized(3 * a + b, pair, generator), members, child.astype(np.uint8)]
     tables = FamilyTables(columns, units, [2, 3, 8, 2], ["a", "b", "c", "child"])
     found = edge_strengths(Dag(parents=((), (), (), (0, 1, 2))), tables, seed=1)
-    assert found[0, 3] > 0.95
-    assert found[1, 3] < 0.5
+    assert found[0, 3].strength > 0.95
+    assert found[1, 3].strength < 0.5
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -138,14 +145,89 @@ def test_what_is_known_without_samples_is_what_samples_give(link, monkeypatch):
         found = edge_strengths(dag, tables, seed=2)
         with monkeypatch.context() as patched:
             patched.setattr(strength, "_DECIDED", np.inf)
-            assert edge_strengths(dag, tables, seed=2) == found
+            for edge, told in edge_strengths(dag, tables, seed=2).items():
+                assert found[edge].strength == told.strength
+                assert found[edge].information == pytest.approx(told.information, abs=0.002)
 
 
 def test_sure_edges_need_no_samples(monkeypatch):
     channel = quantize(identity(2))
     tables = tables_of(three(4000, 0.5, 3, channel), [channel] * 3)
     monkeypatch.setattr(strength.np.random, "Philox", None)
-    assert edge_strengths(Dag(parents=((), (), (0, 1))), tables, seed=2) == {(0, 2): 1.0, (1, 2): 1.0}
+    found = edge_strengths(Dag(parents=((), (), (0, 1))), tables, seed=2)
+    assert {edge: told.strength for edge, told in found.items()} == {(0, 2): 1.0, (1, 2): 1.0}
     tables = tables_of(three(4000, 0.03, 3, channel), [channel] * 3)
     with pytest.raises(TypeError):
         edge_strengths(Dag(parents=((), (), (0, 1))), tables, seed=2)
+
+
+def planted(truth, epsilon: float | None, n: int, seed: int) -> tuple[FamilyTables, Dag, set[tuple[int, int]]]:
+    """Records of a network, its edges with one more that is not for each child, and these.
+
+    One that is not comes from a variable earlier in the order: the child is independent of it given its true parents.
+    """
+    order: list[str] = []
+    while waiting := [name for name in truth.states if name not in order]:
+        order += [name for name in waiting if truth.parents[name] <= set(order)]
+    generator = np.random.default_rng(seed)
+    columns: list[np.ndarray] = []
+    parents, false = [], set()
+    states = [len(truth.states[name]) for name in order]
+    for child, name in enumerate(order):
+        of_child = sorted(order.index(parent) for parent in truth.parents[name])
+        names = [order[p] for p in of_child]
+        table = np.empty((*(states[p] for p in of_child), states[child]))
+        for given in itertools.product(*(range(states[p]) for p in of_child)):
+            row = truth.row(name, {p: truth.states[p][code] for p, code in zip(names, given, strict=True)})
+            table[given] = [row[label] for label in truth.states[name]]
+        shares = np.broadcast_to(table[tuple(columns[p] for p in of_child)], (n, states[child]))
+        columns.append((generator.random(n)[:, None] >= shares.cumsum(axis=1)[:, :-1]).sum(axis=1))
+        others = [v for v in range(child) if v not in of_child]
+        if others and len(of_child) < 3:
+            false.add((int(generator.choice(others)), child))
+        parents.append(tuple(sorted({*of_child, *(p for p, c in false if c == child)})))
+    channels = [quantize(identity(k) if epsilon is None else symmetric(k, epsilon=epsilon)) for k in states]
+    released = [randomized(column, channel, generator) for column, channel in zip(columns, channels, strict=True)]
+    return tables_of(released, channels), Dag(parents=tuple(parents)), false
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon", "n", "least"),
+    [("alarm", None, 10_000, 0.95), ("sachs", 2.0, 50_000, 1.0), ("insurance", 3.0, 50_000, 0.8)],
+)
+def test_edges_of_reference_networks_are_strong_and_planted_absent_ones_weak(
+    name, epsilon, n, least, tmp_path, read_with_pyagrum
+):
+    """Confirmed are `least` of the true edges, of the absent ones (7 to 33) none, whose mean is below .1.
+
+    All absent ones together have a false one with a probability of about .05 (`LEVEL`), by Bonferroni; seeds are fixed. (By
+    `bic-noise` 37 of the 52 of INSURANCE were confirmed at epsilon 2, and of the 25 of CHILD 7 at epsilon 1.)
+    """
+    readable = tmp_path / f"{name}.bif"  # pyAgrum takes no slash in a name
+    readable.write_text((NETWORKS / readable.name).read_text("utf-8").replace("/", "_"), "utf-8")
+    tables, dag, false = planted(read_with_pyagrum(readable), epsilon, n, seed=1)
+    found = edge_strengths(dag, tables, seed=1)
+    absent = [told for edge, told in found.items() if edge in false]
+    there = [told for edge, told in found.items() if edge not in false]
+    assert len(absent) >= 7
+    assert np.mean([told.strength >= CONFIRMED for told in there]) >= least
+    assert not [told for told in absent if told.strength >= CONFIRMED]
+    assert np.mean([told.strength for told in absent]) < 0.1
+    assert np.mean([told.information for told in absent]) < 0.005 < 0.05 < np.mean([told.information for told in there])
+
+
+def test_edges_below_the_minimum_go_one_after_the_other_and_required_ones_stay():
+    channel = quantize(identity(2))
+    first, _, child = three(20_000, 0.0, 1, channel)
+    generator = np.random.default_rng(2)
+    unrelated = generator.integers(0, 2, 20_000).astype(np.uint8)
+    # Two copies of one column: each is needless beside the other, and one of them must stay.
+    tables = tables_of([first, first.copy(), unrelated, child], [channel] * 4)
+    dag = Dag(parents=((), (), (), (0, 1, 2)))
+    assert max(told.strength for told in edge_strengths(dag, tables, seed=1).values()) < CONFIRMED
+    left, found, removed = without_weak(dag, tables, 0.5, kept=(), seed=1)
+    assert len(left.parents[3]) == 1
+    assert left.parents[3][0] in (0, 1)
+    assert set(found) == set(left.edges())
+    assert set(found) | set(removed) == set(dag.edges())
+    assert without_weak(dag, tables, 0.5, kept={(2, 3)}, seed=1)[0].parents[3][-1] == 2

@@ -389,12 +389,21 @@ def test_strengths_are_in_the_drawing_and_in_the_list(release_content):
     edges = release_content.network.dag.edges()
     names = release_content.study.schema.names
     rows = [[names[parent], names[child], 1.0 if child == 1 else 0.37] for parent, child in edges]
-    page = render(dataclasses.replace(release_content, search={"method": "auto", "edge_strength": rows}))
+    told = [[parent, child, 0.02] for parent, child, _ in rows]
+    search = {"method": "auto", "edge_strength": rows, "edge_information": told}
+    page = render(dataclasses.replace(release_content, search=search))
     words = _words(page)
     assert "Strength of the arrows" in words
+    assert "100% (0.02 nats)" in words
     assert f"{names[edges[0][0]]} → {names[edges[0][1]]}" in words
-    assert page.count(", strength 37%</title>") == len(edges) - 1
-    assert page.count(", strength 100%</title>") == 1
+    assert page.count(", strength 37%, 0.02 nats, not confirmed</title>") == len(edges) - 1
+    assert page.count(", strength 100%, 0.02 nats</title>") == 1
+    assert len(re.findall(r'<path class="edge(?: crossing)? unconfirmed" d="M[^>]*marker-end', page)) == len(edges) - 1
+    assert f"{len(edges) - 1} of the arrows are not, and drawn dashed" in words
+    assert "less strength than" not in words
+    weak = {"minimum_strength": 0.5, "weak_edges_taken_out": [[names[0], names[3], 0.12]]}
+    taken = _words(render(dataclasses.replace(release_content, search={**search, **weak})))
+    assert f"takes out arrows of less strength than 50%: {names[0]} → {names[3]} (12%) ." in taken
     widths = re.findall(r'class="edge[^>]*style="stroke-width: ([0-9.]+)"', page)
     assert sorted(set(widths)) == ["1.27", "2.40"]
     assert "Structure search: edge strength" not in words

@@ -362,7 +362,7 @@ def test_learning_records_the_choice_the_candidates_and_the_strengths():
     assert result.way == max(result.candidates, key=lambda candidate: candidate.held_out).search
     assert len(result.candidates) == 4
     assert set(result.edge_strength) == set(result.network.dag.edges())
-    assert all(0 <= strength <= 1 for strength in result.edge_strength.values())
+    assert all(0 <= told.strength <= 1 for told in result.edge_strength.values())
 
 
 def test_between_peers_auto_is_the_search_over_orders():

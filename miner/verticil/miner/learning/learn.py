@@ -8,6 +8,7 @@ never sees a raw value, and does not know who sent a column.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from verticil.miner.learning import counting
 from verticil.miner.learning.counting import Codes
 from verticil.miner.learning.search.protocol import Checkpoint, Keep, LearningCancelled, SearchResult
 from verticil.miner.learning.selection import Candidate, Found, search_columns
-from verticil.miner.learning.strength import edge_strengths
+from verticil.miner.learning.strength import EdgeStrength, edge_strengths, without_weak
 from verticil.miner.learning.structure import Search
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.errors import DataFault
@@ -49,7 +50,8 @@ class LearnResult:
         search: how the structure was found; of a given one, no generation and no fitness.
         way: the method and score that found it; with the method auto the chosen ones, of a given structure None.
         candidates: what the method auto compared; else nothing.
-        edge_strength: (parent, child) -> 0 to 1, see `strength`.
+        edge_strength: (parent, child) -> see `strength`.
+        weak_edges: those that were found and taken out, because the study asks for a minimum strength.
         n_records: number of common people.
     """
 
@@ -61,7 +63,8 @@ class LearnResult:
     search: SearchResult
     way: Search | None
     candidates: tuple[Candidate, ...]
-    edge_strength: Mapping[tuple[int, int], float]
+    edge_strength: Mapping[tuple[int, int], EdgeStrength]
+    weak_edges: Mapping[tuple[int, int], EdgeStrength]
     n_records: int
 
 
@@ -119,6 +122,14 @@ def learn(
         units = [study.column_unit(index) for index in range(len(study.units))]
         tables = FamilyTables(columns, units, schema.n_states, schema.names, cancelled=check)
     check()
+    weak: Mapping[tuple[int, int], EdgeStrength] = {}
+    strengths: Mapping[tuple[int, int], EdgeStrength] | None = None
+    if (minimum := study.structure.minimum_strength) is not None:
+        kept = {(schema.index(parent), schema.index(child)) for parent, child in study.structure.required}
+        found_dag, strengths, weak = without_weak(
+            result.dag, tables, minimum, kept=kept, seed=study.structure.seed, check=check
+        )
+        result = dataclasses.replace(result, dag=found_dag)
     tables.count_ahead(((*parents, child) for child, parents in enumerate(result.dag.parents)), cancelled=check)
 
     families: list[Family] = []
@@ -148,7 +159,8 @@ def learn(
         observed, design = tables.counted((variable,))
         level = study.parameters.interval_level
         marginals.append(parameters.marginal_parameters(observed, design, variable=variable, model=model, level=level))
-    strengths = edge_strengths(result.dag, tables, seed=study.structure.seed, check=check)
+    if strengths is None:
+        strengths = edge_strengths(result.dag, tables, seed=study.structure.seed, check=check)
     report("parameters", 100)
     nothing = np.zeros((len(schema), len(schema)))
     return LearnResult(
@@ -161,6 +173,7 @@ def learn(
         way=None if found is None else found.search,
         candidates=() if found is None else found.candidates,
         edge_strength=strengths,
+        weak_edges=weak,
         n_records=n,
     )
 

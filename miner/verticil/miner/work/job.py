@@ -240,6 +240,7 @@ def learn_and_write(
                 chosen=learned.way,
                 candidates=learned.candidates,
                 edge_strength=learned.edge_strength,
+                weak_edges=learned.weak_edges,
             ),
             simulation=job.simulation,
             seed_derived=job.seed_derived,

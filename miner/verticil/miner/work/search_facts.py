@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from verticil.shared.formats.model_json import CONFIRMED
 from verticil.shared.study.canonical import Json
 from verticil.shared.study.document import Study
 
 if TYPE_CHECKING:
     from verticil.miner.learning.search.protocol import SearchResult
     from verticil.miner.learning.selection import Candidate
+    from verticil.miner.learning.strength import EdgeStrength
     from verticil.miner.learning.structure import Search
 
 __all__ = ["search_facts"]
@@ -21,7 +23,11 @@ _CHOSEN_BY: Final[Mapping[str, str]] = {
 }
 _PEERS: Final = "the only candidate where nothing but scores of pairs is known"
 _STRENGTH: Final = (
-    "share of resamples of the randomized records in which the child's table is still better with this parent"
+    "share of resamples of the randomized records in which the child's table is better with this parent than chance and noise "
+    f"explain, at a level of .05 for all pairs of variables together; {CONFIRMED:g} or more: confirmed"
+)
+_INFORMATION: Final = (
+    "conditional mutual information of child and parent given the other parents, nats, less what chance adds"
 )
 
 
@@ -31,7 +37,8 @@ def search_facts(
     *,
     chosen: Search | None = None,
     candidates: Sequence[Candidate] = (),
-    edge_strength: Mapping[tuple[int, int], float] | None = None,
+    edge_strength: Mapping[tuple[int, int], EdgeStrength] | None = None,
+    weak_edges: Mapping[tuple[int, int], EdgeStrength] | None = None,
 ) -> dict[str, Json]:
     """The facts, as JSON values.
 
@@ -40,7 +47,8 @@ def search_facts(
         result: of the search.
         chosen: what the method auto chose; only looked at there.
         candidates: what it chose from.
-        edge_strength: (parent, child) -> 0 to 1; None: not known.
+        edge_strength: of the edges that there are; None: not known.
+        weak_edges: of those that were taken out, where the study asks for a minimum.
     """
     rule, names = study.structure, study.schema.names
     facts: dict[str, Json] = {
@@ -67,8 +75,19 @@ def search_facts(
             for candidate in candidates
         ]
     if edge_strength is not None:
-        facts["edge_strength"] = [
-            [names[parent], names[child], round(strength, 4)] for (parent, child), strength in edge_strength.items()
-        ]
+        facts["edge_strength"] = [[*edge, round(told.strength, 4)] for edge, told in _named(edge_strength, names)]
         facts["edge_strength_is"] = _STRENGTH
+        facts["edge_information"] = [[*edge, round(told.information, 6)] for edge, told in _named(edge_strength, names)]
+        facts["edge_information_is"] = _INFORMATION
+    if rule.minimum_strength is not None:
+        facts["minimum_strength"] = rule.minimum_strength
+        facts["weak_edges_taken_out"] = [
+            [*edge, round(told.strength, 4)] for edge, told in _named(weak_edges or {}, names)
+        ]
     return facts
+
+
+def _named(
+    edges: Mapping[tuple[int, int], EdgeStrength], names: Sequence[str]
+) -> list[tuple[tuple[str, str], EdgeStrength]]:
+    return [((names[parent], names[child]), told) for (parent, child), told in edges.items()]

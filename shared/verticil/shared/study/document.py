@@ -168,6 +168,7 @@ class StructureRule:
         tiers: variables by stages, earliest first; no edge leads from a later to an earlier one.
         custom: a custom network; None: not asked for.
         prefer: what ``auto`` chooses for: ``synthesis`` (pairs in the synthetic records) or ``structure`` (the right edges).
+        minimum_strength: edges that are found and are less sure than this are taken out; None: all stay. Model II only.
     """
 
     method: str
@@ -184,6 +185,7 @@ class StructureRule:
     prefer: str = "synthesis"
     order: OrderRule = OrderRule()
     hill_climb: HillClimbRule = HillClimbRule()
+    minimum_strength: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -309,14 +309,16 @@ def _key(names: Sequence[str]) -> str:
 def _structure(table: Table, schema: Schema) -> StructureRule:
     table.only(
         "method", "score", "max_parents", "max_family_cells", "seed", "required", "forbidden", "tiers", "target", "sensitive",
-        "hide_from", "prefer", "genetic", "order", "hill_climb", "parents",
+        "hide_from", "prefer", "genetic", "order", "hill_climb", "minimum_strength", "parents",
     )  # fmt: skip
     # A study that tunes the genetic algorithm means it.
     method = table.choice("method", rules.METHODS, "genetic" if table.has("genetic") else "auto")
     rules.check_supported(rules.METHODS, method, where=f"{table.source}: structure.method")
     parents = None
     if method == "given":
-        for key in ("score", "seed", "required", "forbidden", "tiers", "prefer", "genetic", "order", "hill_climb"):
+        for key in (
+            "score", "seed", "required", "forbidden", "tiers", "prefer", "genetic", "order", "hill_climb", "minimum_strength",
+        ):  # fmt: skip
             if table.has(key):
                 table.fail(key, "goes with a search, expected none of it with the method 'given'", hint="remove it")
         parents = _parents(table.table("parents"), schema)
@@ -354,6 +356,7 @@ def _structure(table: Table, schema: Schema) -> StructureRule:
         prefer=table.choice("prefer", rules.PREFERENCES, rules.PREFERENCES[0]),
         order=_order(table.table("order", optional=True)),
         hill_climb=_hill_climb(table.table("hill_climb", optional=True)),
+        minimum_strength=table.value(float, "minimum_strength") if table.has("minimum_strength") else None,
     )
 
 

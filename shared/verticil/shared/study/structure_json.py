@@ -53,6 +53,8 @@ def structure_to_json(rule: StructureRule) -> dict[str, Json]:
         }
     if (climb := rule.hill_climb) != HillClimbRule():
         document["hill_climb"] = {"tabu_length": climb.tabu_length, "patience": climb.patience}
+    if rule.minimum_strength is not None:
+        document["minimum_strength"] = rule.minimum_strength
     return document
 
 
@@ -83,6 +85,7 @@ def structure_from(table: Table) -> StructureRule:
         prefer=table.choice("prefer", rules.PREFERENCES, rules.PREFERENCES[0]),
         order=_order(table.table("order")) if table.has("order") else OrderRule(),
         hill_climb=_hill_climb(table.table("hill_climb")) if table.has("hill_climb") else HillClimbRule(),
+        minimum_strength=table.value(float, "minimum_strength") if table.has("minimum_strength") else None,
     )
     genetic.finish()
     table.finish()

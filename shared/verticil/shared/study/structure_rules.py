@@ -151,6 +151,8 @@ class _Structure:
                 self.within(f"order.{key}", number, least, most)
         self.within("hill_climb.tabu_length", rule.hill_climb.tabu_length, 0, 1_000_000)
         self.within("hill_climb.patience", rule.hill_climb.patience, 1, 1_000_000)
+        if rule.minimum_strength is not None:
+            self.within("minimum_strength", rule.minimum_strength, 0, 1)
 
     def method(self) -> None:
         """Method, score and options that go together, and what a method asks of the data."""
@@ -175,6 +177,12 @@ class _Structure:
                 f"{self.source}: structure.method: '{rule.method}' needs tables of whole families, and with the model 'peer' the "
                 "parties send scores of pairs only",
                 hint=f"use one of: {', '.join(PAIR_METHODS)}, given",
+            )
+        if rule.minimum_strength is not None and (study.model == "peer" or rule.method == "given"):
+            self.fail(
+                "minimum_strength",
+                "is about edges that the miner finds in tables of whole families: it goes with the model 'central' and a search",
+                hint="remove it",
             )
         if rule.score == "bdeu":
             randomized = [name for unit in study.units if not unit.transition.is_identity for name in unit.variables]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 
 from verticil.shared.formats.json_document import Json
-from verticil.shared.formats.model_json import STRUCTURE_STATEMENT
+from verticil.shared.formats.model_json import CONFIRMED, STRUCTURE_STATEMENT
 from verticil.shared.formats.privacy_statement import PRIOR, ColumnStatement, PrivacyStatement, privacy_statement
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.report import layout, probabilities, projection, wording
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
+_SHOWN_ABOVE: Final = ("edge_strength", "edge_information", "minimum_strength", "weak_edges")
 _SHOWN_CATEGORIES: Final = 40
 _BAR_WIDTH: Final = 200.0
 _LETTER: Final = 7.9  # width of an average letter of a node's name, in drawing units
@@ -59,6 +60,8 @@ class Edge:
     crosses: bool
     curve: layout.Curve
     strength: str | None
+    information: str
+    confirmed: bool
     width: float
 
 
@@ -172,6 +175,8 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "edges": edges,
         "n_crossing": sum(edge.crosses for edge in edges),
         "strengths": bool(edges) and all(edge.strength is not None for edge in edges),
+        "n_unconfirmed": sum(not edge.confirmed for edge in edges),
+        "weak": _weak(content.search),
         "custom": _custom(content),
         "drawing": drawing,
         "left_out": [left_out_words(item) for item in study.left_out],
@@ -180,7 +185,11 @@ def _values(content: ReleaseContent) -> dict[str, object]:
                 node.full_name,
                 node.owner,
                 [study.schema[parent].name for parent in network.dag.parents[position]],
-                [edge.strength for edge in edges if edge.child == node.full_name and edge.strength is not None],
+                [
+                    f"{edge.strength}{f' ({edge.information})' if edge.information else ''}"
+                    for edge in edges
+                    if edge.child == node.full_name and edge.strength is not None
+                ],
             )
             for position, node in enumerate(nodes)
         ],
@@ -278,7 +287,8 @@ def _network(content: ReleaseContent, owner_index: Mapping[str, int]) -> tuple[l
         Node(name=name, full_name=variable.name, owner=variable.owner, owner_index=owner_index[variable.owner], box=box)
         for name, variable, box in zip(names, schema.variables, drawing.boxes, strict=True)
     ]
-    strength = _strengths(content.search)
+    strength = _of_edges(content.search, "edge_strength")
+    information = _of_edges(content.search, "edge_information")
     edges = [
         Edge(
             parent=schema[curve.parent].name,
@@ -286,25 +296,38 @@ def _network(content: ReleaseContent, owner_index: Mapping[str, int]) -> tuple[l
             crosses=schema[curve.parent].owner != schema[curve.child].owner,
             curve=curve,
             strength=None if known is None else wording.percent(known, 0),
+            information="" if told is None else f"{told:.3g} nats",
+            confirmed=known is None or known >= CONFIRMED,
             width=_WIDTH if known is None else _THIN + (_THICK - _THIN) * known,
         )
         for curve in drawing.curves
-        for known in (strength.get((schema[curve.parent].name, schema[curve.child].name)),)
+        for names_of in ((schema[curve.parent].name, schema[curve.child].name),)
+        for known, told in ((strength.get(names_of), information.get(names_of)),)
     ]
     return edges, nodes, drawing
 
 
-def _strengths(search: Mapping[str, Json]) -> dict[tuple[str, str], float]:
-    """The strengths of edges by names, where the release has them."""
+def _of_edges(search: Mapping[str, Json], key: str) -> dict[tuple[str, str], float]:
+    """A figure of edges by names, where the release has it."""
     found: dict[tuple[str, str], float] = {}
-    rows = search.get("edge_strength")
+    rows = search.get(key)
     for row in rows if isinstance(rows, Sequence) and not isinstance(rows, str) else ():
         match row:
-            case (str(parent), str(child), int() | float() as strength):
-                found[parent, child] = float(strength)
+            case (str(parent), str(child), int() | float() as figure):
+                found[parent, child] = float(figure)
             case _:
-                raise ValueError("edge_strength is not a list of parent, child and number")
+                raise ValueError(f"{key} is not a list of parent, child and number")
     return found
+
+
+def _weak(search: Mapping[str, Json]) -> tuple[str, list[str]] | None:
+    """The minimum strength and the edges that were taken out for it; None where the study asks for none."""
+    if not isinstance(minimum := search.get("minimum_strength"), int | float):
+        return None
+    weak = _of_edges(search, "weak_edges_taken_out")
+    return wording.percent(minimum, 0), [
+        f"{parent} → {child} ({wording.percent(s, 0)})" for (parent, child), s in weak.items()
+    ]
 
 
 def _custom(content: ReleaseContent) -> str | None:
@@ -376,7 +399,7 @@ def _facts(content: ReleaseContent) -> list[tuple[str, str]]:
         *([("Seed of the structure search", str(study.structure.seed))] if study.structure.parents is None else []),
         ("Seed of the synthetic records", str(study.release.seed)),
     ]
-    search = {key: value for key, value in content.search.items() if not key.startswith("edge_strength")}
+    search = {key: value for key, value in content.search.items() if not key.startswith(_SHOWN_ABOVE)}
     for prefix, mapping in (("Structure search", search), ("Made with", content.provenance)):
         facts.extend(_flat(prefix, mapping))
     return facts
