@@ -18,9 +18,11 @@ Where the child is in one compound with parents (`design`), both z_jk and z_j va
 z_j the sum of z_jk over k, m_jy as before from the other units. Independent noise of variance s that was added to the observed
 table adds the same expression with s in the place of every released count.
 
-Intervals are Wald intervals, conditional on the structure; they are cut to [0, 1] at the end, never before. Where a column is
-not randomized and no record is in the cell, the interval has no width. A configuration whose estimated count is below three of
-its standard deviations is unstable and has no interval.
+Intervals are conditional on the structure and cut to [0, 1] at the end, never before. Where anything is randomized they are Wald
+intervals; where nothing is, Wilson's score intervals (1927), because Wald's cover far too little in cells of a few people (.14 of
+.95 at worst, and no width at all where no record is in the cell). Of 2,000 records, Wilson's of 95 % cover .93 to .97 in every
+cell that 6 people or more are expected in. A configuration whose estimated count is below three of its standard deviations is
+unstable and has no interval.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from verticil.shared.estimation.estimators import Estimator, clip, em_estimate, 
 from verticil.shared.estimation.smaller_families import backed_off
 from verticil.shared.model.network import Family, Marginal, Projection
 
-__all__ = ["family_parameters", "marginal_parameters"]
+__all__ = ["family_parameters", "joint_shares", "marginal_parameters"]
 
 Floats = NDArray[np.float64]
 
@@ -108,21 +110,22 @@ def family_parameters(
     estimate = counts / divisor
     standard_error = _standard_error(observed, design, estimate, divisor, noise_variance)
     replaced = None
+    exact = _is_exact(design, noise_variance)
+    low, high = _interval(estimate, standard_error, level, divisor if exact else None)
     if minimum_count:
         probability, replaced, factor = pooled_rows(probability, counts, fitted.sum(axis=0), possible, minimum_count)
         unstable = unstable | replaced
-        estimate, standard_error = (
-            np.where(replaced, np.nan, array * factor[:, None]) for array in (estimate, standard_error)
+        estimate, standard_error, low, high = (
+            np.where(replaced, np.nan, array * factor[:, None]) for array in (estimate, standard_error, low, high)
         )
-    low, high = _interval(estimate, standard_error, level)
     return Family(
         child=child,
         parents=tuple(parents),
         probability=probability,
         estimate=estimate,
         standard_error=standard_error,
-        interval_low=np.where(unstable, np.nan, low),
-        interval_high=np.where(unstable, np.nan, high),
+        interval_low=np.where(unstable, np.nan, np.clip(low, 0.0, 1.0)),
+        interval_high=np.where(unstable, np.nan, np.clip(high, 0.0, 1.0)),
         unstable=unstable,
         projection=Projection(
             mass_moved=float(np.abs(counts - fitted).sum()) / (2 * n),
@@ -159,15 +162,41 @@ def marginal_parameters(
     if minimum_count:
         replaced = pooled_shares(np.maximum(share, 0.0), share * float(observed.sum()), None, minimum_count)[1]
         share, standard_error = (np.where(replaced, np.nan, array) for array in (share, standard_error))
-    low, high = _interval(share, standard_error, level)
+    each = design if isinstance(design, FamilyDesign) else as_design([design])
+    exact = _is_exact(each, noise_variance)
+    low, high = _interval(share, standard_error, level, np.float64(observed.sum()) if exact else None)
     return Marginal(
         variable=variable,
         estimate=share,
         standard_error=standard_error,
-        interval_low=low,
-        interval_high=high,
+        interval_low=np.clip(low, 0.0, 1.0),
+        interval_high=np.clip(high, 0.0, 1.0),
         model=model,
     )
+
+
+def joint_shares(observed: Counts, design: FamilyDesign, *, level: float) -> tuple[Floats, Floats, Floats]:
+    """Unbiased shares of the combinations of some variables, with intervals that all hold together.
+
+    Args:
+        observed: counts of released records.
+        design: how they were randomized.
+        level: of all intervals of the table together, by Bonferroni.
+
+    Returns:
+        Shares, lower and upper ends, all of `design.shape`. Where a column is randomized a cell's variance is at least what it
+        would be with one person in it.
+
+    Raises:
+        ValueError: there is no record.
+    """
+    share, _ = marginal_estimate(observed, design)
+    n = float(observed.sum())
+    exact = _is_exact(design, 0.0)
+    error = np.sqrt(np.maximum(design.variance_total(observed), 1.0)) / n
+    each = 1 - (1 - level) / share.size
+    low, high = _interval(share, error, each, np.float64(n) if exact else None)
+    return share, np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
 
 def _cut(observed: Counts) -> Floats:
@@ -234,6 +263,20 @@ def _standard_error(
     return error
 
 
-def _interval(estimate: Floats, standard_error: Floats, level: float) -> tuple[Floats, Floats]:
-    half = NormalDist().inv_cdf((1 + level) / 2) * standard_error
-    return np.clip(estimate - half, 0.0, 1.0), np.clip(estimate + half, 0.0, 1.0)
+def _is_exact(design: FamilyDesign, noise_variance: float) -> bool:
+    return not noise_variance and all(axis.channel.is_identity for axis in design.axes)
+
+
+def _interval(
+    estimate: Floats, standard_error: Floats, level: float, n: Floats | np.float64 | None
+) -> tuple[Floats, Floats]:
+    """Not cut: Wald's; Wilson's where the estimate is a share of `n` records that were counted as they are."""
+    quantile = NormalDist().inv_cdf((1 + level) / 2)
+    if n is None:
+        half = quantile * standard_error
+        return estimate - half, estimate + half
+    pull = quantile**2 / n
+    middle = (estimate + pull / 2) / (1 + pull)
+    half = np.sqrt(pull * (estimate * (1 - estimate) + pull / 4)) / (1 + pull)
+    # No rounding error where nobody or everybody is in the cell: its share can be 0, or 1.
+    return np.where(estimate == 0, 0.0, middle - half), np.where(estimate == 1, 1.0, middle + half)
