@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,8 @@ from verticil.miner.learning.structure import Search
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.errors import DataFault
 from verticil.shared.estimation import parameters
-from verticil.shared.model.network import Family, Marginal, Network
+from verticil.shared.model.graph import Dag
+from verticil.shared.model.network import Family, Marginal, Network, PairEstimate
 from verticil.shared.model.rounding import round_network
 from verticil.shared.release.shares import model_shares
 from verticil.shared.study.document import Study
@@ -50,6 +51,7 @@ class LearnResult:
         search: how the structure was found; of a given one, no generation and no fitness.
         way: the method and score that found it; with the method auto the chosen ones, of a given structure None.
         candidates: what the method auto compared; else nothing.
+        pairs: what is known of each edge's pair and of those that the study names.
         edge_strength: (parent, child) -> see `strength`.
         weak_edges: those that were found and taken out, because the study asks for a minimum strength.
         n_records: number of common people.
@@ -63,6 +65,7 @@ class LearnResult:
     search: SearchResult
     way: Search | None
     candidates: tuple[Candidate, ...]
+    pairs: tuple[PairEstimate, ...]
     edge_strength: Mapping[tuple[int, int], EdgeStrength]
     weak_edges: Mapping[tuple[int, int], EdgeStrength]
     n_records: int
@@ -172,10 +175,23 @@ def learn(
         search=result,
         way=None if found is None else found.search,
         candidates=() if found is None else found.candidates,
+        pairs=tuple(_pairs(tables, result.dag, study)),
         edge_strength=strengths,
         weak_edges=weak,
         n_records=n,
     )
+
+
+def _pairs(tables: FamilyTables, dag: Dag, study: Study) -> Iterator[PairEstimate]:
+    named = [(study.schema.index(first), study.schema.index(second)) for first, second in study.release.pairs]
+    edges = {frozenset(edge) for edge in dag.edges()}
+    wanted = (*dag.edges(), *(pair for pair in named if frozenset(pair) not in edges))
+    tables.count_ahead(wanted)
+    for first, second in wanted:
+        observed, design = tables.counted((first, second))
+        share, low, high = parameters.joint_shares(observed, design, level=study.parameters.interval_level)
+        exact = all(axis.channel.is_identity for axis in design.axes)
+        yield PairEstimate(first=first, second=second, estimate=share, low=low, high=high, exact=exact)
 
 
 def _check_pairs(study: Study) -> None:

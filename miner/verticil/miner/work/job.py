@@ -227,6 +227,7 @@ def learn_and_write(
             codes=codes,
             n_common=job.n_common,
             receipts=job.receipts,
+            pairs=learned.pairs,
             proposal=job.proposal,
             sub_model=job.sub_model,
             provenance={

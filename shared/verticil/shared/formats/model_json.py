@@ -33,7 +33,7 @@ from verticil.shared.formats.json_document import Json, Node, parse
 from verticil.shared.formats.peer_statement import FamilyOrigin, peer_statement
 from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Marginal, Network, Projection
+from verticil.shared.model.network import Family, Marginal, Network, PairAccuracy, Projection
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.quorum import left_out_to_json
@@ -66,6 +66,13 @@ _LEANING: Final = (
 )
 
 
+_PAIRS: Final = (
+    "Shares of all people; a row for each category of the first variable, a column for each of the second. estimate: unbiased. "
+    "interval: all of a table hold together with the interval level. The verdict is about the network. null: not shown, because "
+    "the columns are not randomized and few people are in the cell."
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelContext:
     """What the document says besides the model itself.
@@ -77,6 +84,7 @@ class ModelContext:
         n_common: how many people the model was estimated from.
         search: how the structure was found (method, seed, generations, fitness, ..).
         simulation: the study was simulated on one machine.
+        pairs: how far the model is from what is known of pairs; the document has the key only where there are any.
         warnings: for people, what not to trust; the document has the key only where there are any.
     """
 
@@ -87,6 +95,7 @@ class ModelContext:
     search: Mapping[str, Json]
     simulation: bool
     warnings: tuple[str, ...] = ()
+    pairs: tuple[PairAccuracy, ...] = ()
 
 
 def write(network: Network, marginals: tuple[Marginal, ...], context: ModelContext) -> bytes:
@@ -156,6 +165,8 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
         ],
         "marginals": [_marginal(marginal, names) for marginal in marginals],
     }
+    if context.pairs:
+        document["pairs"] = {"statement": _PAIRS, "tables": [_pair(pair, names) for pair in context.pairs]}
     if peer is not None:
         document["peer"] = peer.document()
     return rfc8785.dumps(cast("dict[str, object]", document))  # type: ignore[arg-type]  # rfc8785 types its input as dict and list
@@ -164,6 +175,17 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
 def _prior(study: Study) -> str:
     count = study.parameters.prior_count
     return _LEANING if count is None else f"a prior of {count:g} records is added to every cell"
+
+
+def _pair(pair: PairAccuracy, names: tuple[str, ...]) -> Json:
+    return {
+        "variables": [names[pair.first], names[pair.second]],
+        "verdict": pair.verdict,
+        "estimate": _numbers(pair.estimate),
+        "interval": _intervals(pair.low, pair.high),
+        "network": _numbers(pair.network),
+        "synthetic": _numbers(pair.synthetic),
+    }
 
 
 def _custom_network(study: Study) -> dict[str, Json]:

@@ -26,6 +26,7 @@ __all__ = [
     "condition",
     "configuration_shares",
     "network_marginals",
+    "network_pair",
     "probability_of",
 ]
 
@@ -61,6 +62,20 @@ def network_marginals(network: Network) -> list[Floats]:
         ValueError: an elimination would need a table of more than `MAX_CLIQUE_CELLS` cells.
     """
     return [_marginal(network, variable) for variable in range(len(network.schema))]
+
+
+def network_pair(network: Network, first: int, second: int) -> Floats:
+    """The joint shares of two variables under the network, exact: (K_first, K_second).
+
+    Raises:
+        ValueError: see `network_marginals`.
+    """
+    relevant = _ancestors(network, [first, second])
+    factors = _factors(network, relevant, {})
+    low, high = sorted((first, second))
+    table = _product(_reduce(network.schema.n_states, factors, relevant - {low, high}), (low, high))
+    table = table / table.sum()
+    return table if first == low else np.ascontiguousarray(table.T)
 
 
 def probability_of(network: Network, evidence: Mapping[int, int]) -> float:

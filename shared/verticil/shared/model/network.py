@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.schema import Schema
 
-__all__ = ["Family", "Marginal", "Network", "Projection"]
+__all__ = ["Family", "Marginal", "Network", "PairAccuracy", "PairEstimate", "Projection"]
 
 Floats = NDArray[np.float64]
 
@@ -79,6 +79,48 @@ class Family:
             raise ValueError(f"family of variable {self.child}: replaced has shape {self.replaced.shape}")
         if not (self.probability >= 0).all() or not np.allclose(self.probability.sum(axis=1), 1.0, rtol=0, atol=1e-9):
             raise ValueError(f"family of variable {self.child}: a row of probabilities does not sum to 1 within 1e-9")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PairEstimate:
+    """What is known of two variables together.
+
+    Attributes:
+        first, second: positions of the variables.
+        estimate: (K_first, K_second), unbiased shares; can lie outside 0 to 1.
+        low, high: ends of intervals that hold together, with the study's level for the whole table.
+        exact: neither variable was randomized.
+    """
+
+    first: int
+    second: int
+    estimate: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PairAccuracy:
+    """How far a model is from what is known of two variables together; see `release.pair_accuracy`.
+
+    Attributes:
+        first, second: positions of the variables.
+        estimate, low, high: (K_first, K_second), unbiased shares of all people and simultaneous intervals; NaN where not shown.
+        network, synthetic: the same shares in the network and among the synthetic records.
+        verdict: in words.
+        worst: the combination that is farthest outside of its interval, or nearest to its end.
+    """
+
+    first: int
+    second: int
+    estimate: Floats
+    low: Floats
+    high: Floats
+    network: Floats
+    synthetic: Floats
+    verdict: str
+    worst: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

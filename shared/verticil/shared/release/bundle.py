@@ -206,6 +206,7 @@ def _write_files(folder: Path, content: ReleaseContent) -> None:
         search=content.search,
         simulation=content.simulation,
         warnings=remarks(study, network, content.marginals, content.n_common, content.search),
+        pairs=content.accuracy,
     )
     writers: dict[str, Callable[[], bytes]] = {
         "study.json": lambda: canonical.to_bytes(study),

@@ -7,6 +7,7 @@ its parts belong to the same study and to each other.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -15,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.formats.json_document import Json
-from verticil.shared.model.network import Marginal, Network
+from verticil.shared.model.network import Marginal, Network, PairAccuracy, PairEstimate
+from verticil.shared.release.pair_accuracy import pair_accuracy
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 
@@ -62,7 +64,7 @@ class SignedStatement(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)  # without slots, for what is computed once
 class ReleaseContent:
     """Everything that is published.
 
@@ -83,6 +85,7 @@ class ReleaseContent:
         published_at: time of publication, UTC.
         statements: Model I: each party's signed parameters, in the study's order.
         proposal, sub_model: of a sub-model: canonical bytes of the study as proposed, and the miner's statement of it.
+        pairs: Model II: what is known of each edge's pair and of those that the study names.
         structure: Model I: the structure, signed by the miner that searched it; None where the study gives it.
 
     Raises:
@@ -107,6 +110,7 @@ class ReleaseContent:
     structure: SignedStatement | None = None
     proposal: bytes = b""
     sub_model: SignedStatement | None = None
+    pairs: tuple[PairEstimate, ...] = ()
 
     def __post_init__(self) -> None:
         schema = self.study.schema
@@ -133,6 +137,11 @@ class ReleaseContent:
             raise ValueError("a sub-model, and no other study, comes with its proposal and the miner's statement")
         if self.published_at.utcoffset() != dt.timedelta(0):
             raise ValueError("published_at is not a UTC time")
+
+    @functools.cached_property
+    def accuracy(self) -> tuple[PairAccuracy, ...]:
+        """How far the network and the synthetic records are from what is known of `pairs`."""
+        return pair_accuracy(self.network, self.pairs, self.codes, self.n_common)
 
     @property
     def files(self) -> Mapping[str, str]:

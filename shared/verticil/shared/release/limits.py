@@ -64,11 +64,12 @@ def release_limits(study: Study, n_common: int, *, total: int) -> ReleaseLimits:
 
 
 def _probabilities(study: Study) -> int:
-    """Most probabilities that a network of the study has."""
+    """Most probabilities that a network of the study has, and cells of the pairs that it names."""
     n_states = study.schema.n_states
     rule = study.structure
+    named = sum(math.prod(n_states[study.schema.index(name)] for name in pair) for pair in study.release.pairs)
     if (dag := given_dag(study)) is not None:
         families = ((*parents, child) for child, parents in enumerate(dag.parents))
-        return sum(math.prod(n_states[v] for v in family) for family in families)
+        return named + sum(math.prod(n_states[v] for v in family) for family in families)
     largest = math.prod(sorted(n_states)[-rule.max_parents :]) if rule.max_parents else 1
-    return sum(min(rule.max_family_cells, states * largest) for states in n_states)
+    return named + sum(min(rule.max_family_cells, states * largest) for states in n_states)

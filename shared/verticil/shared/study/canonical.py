@@ -203,6 +203,8 @@ def _release_to_json(release: ReleaseRule) -> Json:
     document: dict[str, Json] = {"synthetic_records": release.synthetic_records, "seed": release.seed}
     if release.sampling != "systematic":
         document["sampling"] = release.sampling
+    if release.pairs:
+        document["pairs"] = [list(pair) for pair in release.pairs]
     return document
 
 
@@ -285,6 +287,7 @@ def _study(table: Table) -> Study:
             synthetic_records=optional(release, int, "synthetic_records"),
             sampling=cast("Sampling", release.choice("sampling", rules.SAMPLING, "systematic")),
             seed=release.value(int, "seed"),
+            pairs=rules.edges_from(release, "pairs", each='["one", "other"]'),
         ),
         breach=rules.breach_from(table, "breach"),
         share=_share(table.table("share")) if table.has("share") else None,

@@ -214,11 +214,15 @@ Sampling = Literal["systematic", "independent", "without-replacement"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRule:
-    """How many synthetic records (None: as many as there are common people), how they are drawn, and with which seed."""
+    """How many synthetic records (None: as many as there are common people), how they are drawn, and with which seed.
+
+    `pairs` are shown with what is known of them, besides the pairs of edges; Model II only.
+    """
 
     synthetic_records: int | None
     sampling: Sampling = "systematic"
     seed: int
+    pairs: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -445,7 +445,7 @@ def _parameters(table: Table, names: Sequence[str]) -> ParameterRule:
 
 
 def _release(table: Table) -> ReleaseRule:
-    table.only("synthetic_records", "sampling", "seed")
+    table.only("synthetic_records", "sampling", "seed", "pairs")
     records = table.raw("synthetic_records")
     if records in (None, "common"):
         records = None
@@ -455,4 +455,5 @@ def _release(table: Table) -> ReleaseRule:
         synthetic_records=records,
         sampling=cast("Sampling", table.choice("sampling", rules.SAMPLING, "systematic")),
         seed=table.value(int, "seed", 1),
+        pairs=rules.edges_from(table, "pairs", each='["one", "other"]'),
     )

@@ -129,8 +129,8 @@ def is_party_name(text: str) -> bool:
     return _PARTY.fullmatch(text) is not None
 
 
-def edges_from(table: Table, key: str) -> tuple[tuple[str, str], ...]:
-    """The list of edges ["parent", "child"] at `key`; an absent key is no edge.
+def edges_from(table: Table, key: str, *, each: str = '["parent", "child"]') -> tuple[tuple[str, str], ...]:
+    """The list of edges, or other pairs of names, at `key`; an absent key is none. `each` is one of them, for a message.
 
     Raises:
         Misuse: the table's code.
@@ -141,7 +141,10 @@ def edges_from(table: Table, key: str) -> tuple[tuple[str, str], ...]:
             case (str(parent), str(child)):
                 edges.append((parent, child))
             case _:
-                table.fail(key, 'expected edges, each ["parent", "child"]')
+                table.fail(
+                    key,
+                    f"expected edges, each {each}" if each.startswith('["parent') else f"expected pairs, each {each}",
+                )
     return tuple(edges)
 
 
@@ -405,3 +408,22 @@ class _Rules:
                 "release.sampling", f"got '{study.release.sampling[:MAX_TEXT]}', expected one of {', '.join(SAMPLING)}"
             )
         self.within("release.seed", study.release.seed, 0, MAX_SAFE)
+        self.pairs(study)
+
+    def pairs(self, study: Study) -> None:
+        pairs = study.release.pairs
+        if pairs and study.model == "peer":
+            self.fail(
+                "release.pairs", "nobody has tables of pairs with the model 'peer', expected none", hint="remove it"
+            )
+        if len(pairs) > MAX_VARIABLES:
+            self.fail("release.pairs", f"{len(pairs)} pairs, expected at most {MAX_VARIABLES}")
+        for name in dict.fromkeys(name for pair in pairs for name in pair):
+            if name not in study.schema:
+                self.fail(
+                    "release.pairs",
+                    f"'{name[:MAX_TEXT]}' is not a variable of the study",
+                    hint=near_hint(name, study.schema.names),
+                )
+        if len({frozenset(pair) for pair in pairs if pair[0] != pair[1]}) < len(pairs):
+            self.fail("release.pairs", "a pair stands there twice, or is one variable, expected different pairs")

@@ -90,7 +90,8 @@ def obstacle(study: Study, absent: Collection[str]) -> str | None:
     for key, names in _named(study):
         for name in names:
             if name in owners:
-                return f"structure.{key} names '{name}', a column of party '{owners[name]}'"
+                table = "release" if key == "pairs" else "structure"
+                return f"{table}.{key} names '{name}', a column of party '{owners[name]}'"
     return None
 
 
@@ -102,6 +103,7 @@ def _named(study: Study) -> list[tuple[str, list[str]]]:
         ("forbidden", [name for edge in rule.forbidden for name in edge]),
         ("tiers", [name for tier in rule.tiers for name in tier]),
         ("parents", [child for child, _ in rule.parents or ()]),
+        ("pairs", [name for pair in study.release.pairs for name in pair]),
     ]
     if (custom := rule.custom) is not None:
         found.append(("custom", [custom.target, *custom.sensitive, *(custom.hide_from or ())]))

@@ -198,6 +198,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "tables": probabilities.family_tables(content),
         "level": f"{100 * level:g}%",
         "structure_statement": STRUCTURE_STATEMENT,
+        "pairs": probabilities.pair_rows(content),
         "configurations": probabilities.count_rows(content),
         "remarks": remarks(content.study, network, content.marginals, content.n_common, content.search),
         "projection": projection.summarize(content),

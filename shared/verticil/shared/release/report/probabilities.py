@@ -14,13 +14,16 @@ from typing import Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.network import Family
+from verticil.shared.model.network import Family, PairAccuracy
 from verticil.shared.model.schema import Schema
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.pair_accuracy import DIFFERS, FEW
 from verticil.shared.release.report import wording
 from verticil.shared.study.document import Study
 
-__all__ = ["MAX_ROWS", "Cell", "Configuration", "FamilyTable", "RowCounts", "count_rows", "family_tables"]
+__all__ = [
+    "MAX_ROWS", "Cell", "Configuration", "FamilyTable", "PairRow", "RowCounts", "count_rows", "family_tables", "pair_rows",
+]  # fmt: skip
 
 MAX_ROWS: Final = 20_000
 """Probabilities that the page shows at most: about 3 MB."""
@@ -68,6 +71,45 @@ class RowCounts:
     possible: int
     unstable: int
     impossible: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairRow:
+    """One pair, and the combination in which the network is farthest from what is known; in people."""
+
+    names: tuple[str, str]
+    categories: tuple[str, str]
+    estimate: str
+    interval: str
+    network: str
+    synthetic: str
+    verdict: str
+    differs: bool
+
+
+def pair_rows(content: ReleaseContent) -> tuple[PairRow, ...]:
+    """The pairs of all edges and those that the study names; those that differ come first."""
+    schema, n = content.study.schema, content.n_common
+
+    def row(pair: PairAccuracy) -> PairRow:
+        at = pair.worst
+        few, variables = math.isnan(float(pair.estimate[at])), (schema[pair.first], schema[pair.second])
+
+        def people(shares: NDArray[np.float64]) -> str:
+            return f"{round(float(shares[at]) * n):,}".replace("-", "−")
+
+        return PairRow(
+            names=(variables[0].name, variables[1].name),
+            categories=(variables[0].labels[at[0]], variables[1].labels[at[1]]),
+            estimate=f"fewer than {FEW}" if few else people(pair.estimate),
+            interval="not shown" if few else f"{people(pair.low)}–{people(pair.high)}",
+            network=people(pair.network),
+            synthetic=people(pair.synthetic),
+            verdict=pair.verdict,
+            differs=pair.verdict == DIFFERS,
+        )
+
+    return tuple(sorted(map(row, content.accuracy), key=lambda row: not row.differs))
 
 
 def count_rows(content: ReleaseContent) -> RowCounts:
