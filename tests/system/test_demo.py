@@ -10,7 +10,14 @@ import sys
 import time
 from pathlib import Path
 
+import frictionless
+import numpy as np
+import pandas as pd
+import pyarrow.parquet
 import pytest
+
+from verticil.shared.formats import model_json
+from verticil.shared.formats.bif import label_map
 
 COMMAND = [sys.executable, "-m", "verticil.cli", "demo", "--rows", "2000", "--seed", "3", "--format", "json"]
 
@@ -38,27 +45,67 @@ def nothing_left(tmp_path: Path, marker: str) -> None:
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_feature_1_demo_publishes_verifies_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    marker = f"run-{os.getpid()}-whole"
+@pytest.fixture(scope="module")
+def demonstrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, subprocess.CompletedProcess[str]]:
+    """The folder that the demonstration ran in, its mark, and what it said."""
+    folder, marker = tmp_path_factory.mktemp("demonstrated"), f"run-{os.getpid()}-whole"
     done = subprocess.run(
         [*COMMAND, "--out", "out"],
-        cwd=tmp_path,
-        env=environment(tmp_path, marker),
+        cwd=folder,
+        env=environment(folder, marker),
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
+    return folder, marker, done
+
+
+def test_feature_1_demo_publishes_verifies_and_leaves_nothing_behind(demonstrated) -> None:
+    folder, marker, done = demonstrated
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["verified"] is True
     assert result["common_records"] == 2000
     assert result["epsilon_per_person"] == pytest.approx(36.89, abs=0.01)  # 10 x 3 + 2 x 2 + ln 18
     assert set(result["peak_memory_mib"]) == {"miner", "census_bureau", "employer", "tax_office"}
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["ca.crt", "release"]
-    manifest = json.loads((tmp_path / "out" / "release" / "manifest.json").read_text(encoding="utf-8"))
+    assert sorted(path.name for path in (folder / "out").iterdir()) == ["ca.crt", "release"]
+    manifest = json.loads((folder / "out" / "release" / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["simulation"] is False
-    nothing_left(tmp_path, marker)
+    nothing_left(folder, marker)
+
+
+def test_frictionless_pandas_and_pyarrow_read_the_demos_release(demonstrated) -> None:
+    release = demonstrated[0] / "out" / "release"
+    report = frictionless.validate(str(release / "datapackage.json"))
+    assert report.valid, report.flatten(["type", "message"])
+    assert [task.name for task in report.tasks] == ["synthetic-csv", "synthetic-parquet"]
+    fields = [
+        f["name"] for f in json.loads((release / "datapackage.json").read_text())["resources"][1]["schema"]["fields"]
+    ]
+    from_csv, from_parquet = pd.read_csv(release / "synthetic.csv"), pd.read_parquet(release / "synthetic.parquet")
+    assert len(from_csv) == len(from_parquet) == 2000
+    assert (
+        list(from_csv)
+        == list(from_parquet)
+        == pyarrow.parquet.read_schema(release / "synthetic.parquet").names
+        == fields
+    )
+    assert (from_csv.astype(str) == from_parquet.astype(str)).all().all()
+    pairs = json.loads((release / "model.json").read_text())["pairs"]["tables"]
+    edges = json.loads((release / "model.json").read_text())["structure"]["edges"]
+    assert [table["variables"] for table in pairs] == edges
+    assert all(np.array(table["estimate"]).sum() == pytest.approx(1) for table in pairs)
+
+
+@pytest.mark.parametrize("name", ["network.bifxml", "network.bif"])
+def test_pgmpy_and_pyagrum_read_the_demos_release(demonstrated, name, read_elsewhere, difference) -> None:
+    release = demonstrated[0] / "out" / "release"
+    network = model_json.read((release / "model.json").read_bytes())
+    tokens, plain = label_map(network.schema), name.endswith("xml")
+    names = network.schema.names if plain else tokens.variables
+    labels = tuple(variable.labels for variable in network.schema.variables) if plain else tokens.categories
+    assert difference(network, read_elsewhere(release / name), names, labels) <= 1e-9
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])

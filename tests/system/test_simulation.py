@@ -13,8 +13,6 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.shared.errors import VerticilError
-from verticil.shared.formats import model_json
-from verticil.shared.formats.bif import label_map
 from verticil.simulation import Simulated, adult, simulate
 
 
@@ -48,23 +46,6 @@ def test_synthetic_values_are_declared_ones(shipped: tuple[Simulated, Path]) -> 
             assert (column == column.round()).all()
         else:
             assert set(column.unique()) <= set(variable.labels)
-
-
-@pytest.mark.parametrize("name", ["network.bifxml", "network.bif"])
-def test_other_programs_read_every_probability(
-    shipped: tuple[Simulated, Path],
-    name: str,
-    read_elsewhere: Callable[[Path], Any],
-    difference: Callable[..., float],
-) -> None:
-    release = shipped[1] / "release"
-    network = model_json.read((release / "model.json").read_bytes())
-    tokens = label_map(network.schema)
-    plain = name.endswith("xml")
-    names = network.schema.names if plain else tokens.variables
-    labels = tuple(variable.labels for variable in network.schema.variables) if plain else tokens.categories
-    assert "<=50K" in network.schema[network.schema.index("income")].labels
-    assert difference(network, read_elsewhere(release / name), names, labels) <= 1e-9
 
 
 def test_frames_files_and_one_table_give_the_same(
