@@ -20,11 +20,12 @@ from verticil.miner.learning import counting
 from verticil.miner.learning.counting import Codes
 from verticil.miner.learning.search.protocol import Checkpoint, Keep, LearningCancelled, SearchResult
 from verticil.miner.learning.selection import Candidate, Found, search_columns
-from verticil.miner.learning.strength import EdgeStrength, edge_strengths, without_weak
+from verticil.miner.learning.strength import EdgeStrength, edge_strengths
 from verticil.miner.learning.structure import Search
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.errors import DataFault
 from verticil.shared.estimation import parameters
+from verticil.shared.formats import model_json
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal, Network, PairEstimate
 from verticil.shared.model.rounding import round_network
@@ -125,14 +126,15 @@ def learn(
         units = [study.column_unit(index) for index in range(len(study.units))]
         tables = FamilyTables(columns, units, schema.n_states, schema.names, cancelled=check)
     check()
-    weak: Mapping[tuple[int, int], EdgeStrength] = {}
-    strengths: Mapping[tuple[int, int], EdgeStrength] | None = None
-    if (minimum := study.structure.minimum_strength) is not None:
-        kept = {(schema.index(parent), schema.index(child)) for parent, child in study.structure.required}
-        found_dag, strengths, weak = without_weak(
-            result.dag, tables, minimum, kept=kept, seed=study.structure.seed, check=check
-        )
-        result = dataclasses.replace(result, dag=found_dag)
+    minimum = study.structure.minimum_strength or 0.0
+    strengths = edge_strengths(
+        result.dag, tables, seed=study.structure.seed, least=max(minimum, model_json.CONFIRMED), check=check
+    )
+    required = {(schema.index(parent), schema.index(child)) for parent, child in study.structure.required}
+    weak = {edge: told for edge, told in strengths.items() if told.strength < minimum and edge not in required}
+    if weak:
+        left = (tuple(p for p in of if (p, child) not in weak) for child, of in enumerate(result.dag.parents))
+        result = dataclasses.replace(result, dag=Dag(parents=tuple(left)))
     tables.count_ahead(((*parents, child) for child, parents in enumerate(result.dag.parents)), cancelled=check)
 
     families: list[Family] = []
@@ -162,8 +164,6 @@ def learn(
         observed, design = tables.counted((variable,))
         level = study.parameters.interval_level
         marginals.append(parameters.marginal_parameters(observed, design, variable=variable, model=model, level=level))
-    if strengths is None:
-        strengths = edge_strengths(result.dag, tables, seed=study.structure.seed, check=check)
     report("parameters", 100)
     nothing = np.zeros((len(schema), len(schema)))
     return LearnResult(
@@ -176,7 +176,7 @@ def learn(
         way=None if found is None else found.search,
         candidates=() if found is None else found.candidates,
         pairs=tuple(_pairs(tables, result.dag, study)),
-        edge_strength=strengths,
+        edge_strength={edge: strengths[edge] for edge in result.dag.edges()},
         weak_edges=weak,
         n_records=n,
     )

@@ -1,8 +1,9 @@
 """How strongly the records speak for each edge, and how much the edge tells.
 
 Is the child's family more likely with this parent than without it by more than chance and noise can do? The gain of a parent is
-the difference of the likelihoods of EM-corrected counts (`family_scores`), the rest of the network being as it is. Two bootstraps
-say what to think of it:
+the difference of the likelihoods of EM-corrected counts (`family_scores`). Of two parents that tell the same, each is needless
+beside the other: so the weakest parent of a family is put aside, when it is not confirmed, and the others are asked again. Two
+bootstraps say what to think of a gain:
 
 - of the *null*: tables are drawn in which the child does not depend on this parent given the others, with everything else as it
   was estimated, and randomized as the columns were. The mean and variance of their gains give the critical value, as the quantile
@@ -28,7 +29,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -39,9 +40,10 @@ from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.design import FamilyDesign, UnitAxis
 from verticil.shared.estimation.estimators import START_FLOOR
+from verticil.shared.formats.model_json import CONFIRMED
 from verticil.shared.model.graph import Dag
 
-__all__ = ["LEVEL", "SAMPLES", "EdgeStrength", "edge_strengths", "without_member", "without_weak"]
+__all__ = ["LEVEL", "SAMPLES", "EdgeStrength", "edge_strengths", "without_member"]
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -49,13 +51,9 @@ Floats = NDArray[np.float64]
 SAMPLES: Final = 100
 LEVEL: Final = 0.05
 _BLOCK: Final = 2**17  # cells that are corrected at a time
-_NULL_STEPS: Final = (
-    300  # of the EM: after the 60 of a gain, links of strong noise are still too weak, and so is their null
-)
+_NULL_STEPS: Final = 300  # of the EM: after the 60 of a gain, links under strong noise are still too weak
 _DECIDED: Final = 8.0  # in a hundred samples of a normal distribution one is that far away with probability 1e-13
-_CELL: Final = (
-    0.6  # the most that a cell adds to a gain on average by chance: the mean deviance of a Poisson count is below 1.2
-)
+_CELL: Final = 0.6  # what a cell adds to a gain by chance, at most: the mean deviance of a Poisson count is below 1.2
 
 
 class EdgeStrength(NamedTuple):
@@ -70,6 +68,7 @@ def edge_strengths(
     tables: FamilyTables,
     *,
     seed: int,
+    least: float = CONFIRMED,
     samples: int = SAMPLES,
     check: Callable[[], None] | None = None,
 ) -> Mapping[tuple[int, int], EdgeStrength]:
@@ -79,53 +78,26 @@ def edge_strengths(
         dag: the network.
         tables: the released counts.
         seed: any whole number >= 0; a family's samples depend on it and on the family alone.
+        least: edges of less strength do not take part when the others of their family are asked.
         samples: how often records are drawn again, and how many tables of the null are drawn for each edge.
         check: called before each family; may raise.
 
     Returns:
         (parent, child) -> what the records say of it.
     """
-    return without_weak(dag, tables, 0.0, kept=(), seed=seed, samples=samples, check=check)[1]
-
-
-def without_weak(
-    dag: Dag,
-    tables: FamilyTables,
-    minimum: float,
-    *,
-    kept: Collection[tuple[int, int]],
-    seed: int,
-    samples: int = SAMPLES,
-    check: Callable[[], None] | None = None,
-) -> tuple[Dag, Mapping[tuple[int, int], EdgeStrength], Mapping[tuple[int, int], EdgeStrength]]:
-    """Take edges out whose strength is below a minimum.
-
-    Of a family the weakest edge goes first, then the others are asked again: of two parents that tell the same, one can go.
-
-    Args:
-        dag, tables, seed, samples, check: see `edge_strengths`.
-        minimum: 0 to 1.
-        kept: edges that stay however weak they are.
-
-    Returns:
-        What is left of the network, the strengths of its edges, and those of the edges taken out when they went.
-    """
-    families = list(dag.parents)
     found: dict[tuple[int, int], EdgeStrength] = {}
-    removed: dict[tuple[int, int], EdgeStrength] = {}
-    for child in range(len(families)):
-        while families[child]:
+    for child, parents in enumerate(dag.parents):
+        left = parents
+        while left:
             if check is not None:
                 check()
-            here = _family_strengths(tables, child, families[child], seed=seed, samples=samples)
-            weak = {edge: told for edge, told in here.items() if told.strength < minimum and edge not in kept}
-            if not weak:
-                found.update(here)
+            here = _family_strengths(tables, child, left, seed=seed, samples=samples)
+            found.update(here)
+            weakest = min(here, key=lambda edge: (here[edge], edge))
+            if here[weakest].strength >= least:
                 break
-            weakest = min(weak, key=lambda edge: (weak[edge], edge))
-            removed[weakest] = weak[weakest]
-            families[child] = tuple(parent for parent in families[child] if parent != weakest[0])
-    return Dag(parents=tuple(families)), found, removed
+            left = tuple(parent for parent in left if parent != weakest[0])
+    return {edge: found[edge] for edge in dag.edges()}
 
 
 def _family_strengths(

@@ -24,10 +24,11 @@ _CHOSEN_BY: Final[Mapping[str, str]] = {
 _PEERS: Final = "the only candidate where nothing but scores of pairs is known"
 _STRENGTH: Final = (
     "share of resamples of the randomized records in which the child's table is better with this parent than chance and noise "
-    f"explain, at a level of .05 for all pairs of variables together; {CONFIRMED:g} or more: confirmed"
+    f"explain, beside the other confirmed parents, at a level of .05 for all pairs of variables together; "
+    f"{CONFIRMED:g} or more: confirmed"
 )
 _INFORMATION: Final = (
-    "conditional mutual information of child and parent given the other parents, nats, less what chance adds"
+    "conditional mutual information of child and parent given the other confirmed parents, nats, less what chance adds"
 )
 
 
