@@ -16,8 +16,8 @@ from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import Transition, identity, quantize, symmetric
 from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
-from verticil.shared.formats.model_json import CONFIRMED
 from verticil.shared.model.graph import Dag
+from verticil.shared.model.network import CONFIRMED
 
 NETWORKS = Path(__file__).parents[1] / "data" / "networks"
 

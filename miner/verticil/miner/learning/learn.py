@@ -25,9 +25,8 @@ from verticil.miner.learning.structure import Search
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.errors import DataFault
 from verticil.shared.estimation import parameters
-from verticil.shared.formats import model_json
 from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Marginal, Network, PairEstimate
+from verticil.shared.model.network import CONFIRMED, Family, Marginal, Network, PairEstimate
 from verticil.shared.model.rounding import round_network
 from verticil.shared.release.shares import model_shares
 from verticil.shared.study.document import Study
@@ -128,7 +127,7 @@ def learn(
     check()
     minimum = study.structure.minimum_strength or 0.0
     strengths = edge_strengths(
-        result.dag, tables, seed=study.structure.seed, least=max(minimum, model_json.CONFIRMED), check=check
+        result.dag, tables, seed=study.structure.seed, least=max(minimum, CONFIRMED), check=check
     )
     required = {(schema.index(parent), schema.index(child)) for parent, child in study.structure.required}
     weak = {edge: told for edge, told in strengths.items() if told.strength < minimum and edge not in required}

@@ -40,8 +40,8 @@ from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.design import FamilyDesign, UnitAxis
 from verticil.shared.estimation.estimators import START_FLOOR
-from verticil.shared.formats.model_json import CONFIRMED
 from verticil.shared.model.graph import Dag
+from verticil.shared.model.network import CONFIRMED
 
 __all__ = ["LEVEL", "SAMPLES", "EdgeStrength", "edge_strengths", "without_member"]
 

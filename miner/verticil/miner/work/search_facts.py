@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from verticil.shared.formats.model_json import CONFIRMED
+from verticil.shared.model.network import CONFIRMED
 from verticil.shared.study.canonical import Json
 from verticil.shared.study.document import Study
 

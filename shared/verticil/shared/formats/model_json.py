@@ -38,7 +38,7 @@ from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.quorum import left_out_to_json
 
-__all__ = ["CONFIRMED", "FORMAT", "STRUCTURE_STATEMENT", "ModelContext", "read", "write"]
+__all__ = ["FORMAT", "STRUCTURE_STATEMENT", "ModelContext", "read", "write"]
 
 FORMAT: Final = "verticil-model"
 VERSION: Final = 1
@@ -47,8 +47,6 @@ STRUCTURE_STATEMENT: Final = (
     "Intervals and standard errors are conditional on the structure: "
     "they cover sampling and randomization, not the choice of edges."
 )
-CONFIRMED: Final = 0.5
-"""The strength from which on an edge is more than chance and noise explain; below, it is drawn dashed."""
 _LAYOUT: Final = (
     "Tables have one row for each configuration of the parents (in the order of their categories, the last parent fastest) "
     "and one column for each category of the child. null: not estimable."

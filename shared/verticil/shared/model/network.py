@@ -7,6 +7,7 @@ schema, C order; flattened to two axes it is (n_parent_configurations, n_states)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,12 @@ from numpy.typing import NDArray
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.schema import Schema
 
-__all__ = ["Family", "Marginal", "Network", "PairAccuracy", "PairEstimate", "Projection"]
+__all__ = ["CONFIRMED", "Family", "Marginal", "Network", "PairAccuracy", "PairEstimate", "Projection"]
 
 Floats = NDArray[np.float64]
+
+CONFIRMED: Final = 0.5
+"""The strength from which on an edge is more than chance and noise explain; below, it is drawn dashed."""
 
 
 def _readonly(array: Floats) -> Floats:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 
 from verticil.shared.formats.json_document import Json
-from verticil.shared.formats.model_json import CONFIRMED, STRUCTURE_STATEMENT
+from verticil.shared.formats.model_json import STRUCTURE_STATEMENT
 from verticil.shared.formats.privacy_statement import PRIOR, ColumnStatement, PrivacyStatement, privacy_statement
+from verticil.shared.model.network import CONFIRMED
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.report import layout, probabilities, projection, wording
 from verticil.shared.release.report.peer import peer_section
