@@ -76,7 +76,6 @@ def test_feature_1_demo_publishes_verifies_and_leaves_nothing_behind(demonstrate
 
 
 def test_frictionless_pandas_and_pyarrow_read_the_demos_release(demonstrated) -> None:
-
     release = demonstrated[0] / "out" / "release"
     report = frictionless.validate(str(release / "datapackage.json"))
     assert report.valid, report.flatten(["type", "message"])

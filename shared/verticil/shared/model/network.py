@@ -17,10 +17,10 @@ from verticil.shared.model.schema import Schema
 
 __all__ = ["CONFIRMED", "Family", "Marginal", "Network", "PairAccuracy", "PairEstimate", "Projection"]
 
+Floats = NDArray[np.float64]
+
 CONFIRMED: Final = 0.5
 """The strength from which on an edge is more than chance and noise explain; below, it is drawn dashed."""
-
-Floats = NDArray[np.float64]
 
 
 def _readonly(array: Floats) -> Floats:
