@@ -49,6 +49,7 @@ __all__ = [
     "clip_projection",
     "em_estimate",
     "em_projection",
+    "em_start",
     "inverse_estimate",
     "marginal_estimate",
     "simplex",
@@ -208,7 +209,7 @@ def em_projection(
     if all(matrix is None for matrix in forward):
         fitted = (released + prior) * (scale * n)
     else:
-        current = _start(observed, design)
+        current = em_start(observed, design)
         for _ in range(iterations):
             expected = apply_axes(current, forward)
             ratio = np.divide(released, expected, out=np.zeros_like(released), where=expected > 0)
@@ -264,7 +265,8 @@ def _prior_table(spread: list[Floats | None], mass: float) -> Floats | float:
     return table
 
 
-def _start(observed: Counts, design: FamilyDesign) -> Floats:
+def em_start(observed: Counts, design: FamilyDesign) -> Floats:
+    """Where the EM starts: shares of the units' categories, the product of the clipped one-way estimates of the units."""
     start = np.ones((1,) * observed.ndim)
     for place, axis in enumerate(design.axes):
         others = tuple(other for other in range(observed.ndim) if other != place)
