@@ -8,7 +8,7 @@ from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.estimation import kronecker
 from verticil.shared.estimation.design import as_design
 from verticil.shared.estimation.independence import independence_p_value
-from verticil.shared.estimation.information import informations, pair_information, plug_in_information
+from verticil.shared.estimation.information import links, pair_information, plug_in_information
 
 REPLICATES = 2000
 DRAWS = 50
@@ -69,7 +69,8 @@ def found_of(joint: np.ndarray, epsilon: float, n: int, seed: int) -> np.ndarray
     tables = released_pairs(joint, n, seed, channels, DRAWS)
     found = np.zeros(DRAWS)
     rejected = [place for place, table in enumerate(tables) if independence_p_value(table) < 0.05]
-    found[rejected] = informations([(tables[place], as_design(channels)) for place in rejected])
+    linked = links([(tables[place], as_design(channels)) for place in rejected])
+    found[rejected] = [link.information for link in linked]
     if rejected:
         assert pair_information(tables[rejected[0]], channels, level=0.05) == found[rejected[0]]
     return found

@@ -14,7 +14,7 @@ from verticil.shared.estimation import independence
 from verticil.shared.estimation.contingency import family_counts
 from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
 from verticil.shared.estimation.independence import dependence_p_value, independence_p_value
-from verticil.shared.estimation.information import informations, pair_information, plug_in_information
+from verticil.shared.estimation.information import links, pair_information, plug_in_information
 
 TERNARY = quantize(symmetric(3, epsilon=1.5))
 BINARY = quantize(binary(0.1, 0.25))
@@ -173,7 +173,7 @@ def test_independent_pairs_have_hardly_any_information_however_they_were_randomi
             observed = family_counts(columns, design)
             excess.append(plug_in_information(design.estimate(observed)))
             families.append((observed, design))
-        assert np.mean(informations(families)) < max(0.3 * np.mean(excess), 0.001), name
+        assert np.mean([link.information for link in links(families)]) < max(0.3 * np.mean(excess), 0.001), name
 
 
 def test_noise_on_the_counts_is_in_the_test_and_in_the_information():
@@ -190,7 +190,7 @@ def test_noise_on_the_counts_is_in_the_test_and_in_the_information():
         families.append((noisy, as_design(channels)))
     assert np.mean(np.array(p_values) < 0.05) < 0.1  # 0.05 expected, sd 0.011
     assert np.mean([independence_p_value(clean + generator.normal(0, 40, (3, 3))) < 0.05 for _ in range(100)]) > 0.6
-    found = np.mean(informations(families[:50], noise_variance=variance))
+    found = np.mean([link.information for link in links(families[:50], noise_variance=variance)])
     assert found < 0.5 * np.mean([plug_in_information(noisy) for noisy, _ in families[:50]])
     linked = clean + 600 * np.eye(3)
     released = [linked + generator.normal(0, 40, (3, 3)) for _ in range(20)]

@@ -30,7 +30,7 @@ from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.estimation.design import family_design
 from verticil.shared.estimation.estimators import em_projection
 from verticil.shared.estimation.independence import independence_p_value
-from verticil.shared.estimation.information import informations
+from verticil.shared.estimation.information import links
 from verticil.shared.estimation.unit_axis import contrast_factor
 
 __all__ = ["EM_STEPS", "FamilyScores", "log_likelihood"]
@@ -114,7 +114,7 @@ class FamilyScores:
                 remember(self._sums, rest, _plogp(counts.sum(axis=key.index(child))))
             return self._sums[key] - self._sums[rest]
         if key not in self._likelihoods:
-            table = em_projection(*self._tables.counted(key), iterations=self._steps)
+            table = em_projection(*self._tables.counted(key), iterations=self._steps, accelerated=False)
             joint = _plogp(table)
             remember(self._likelihoods, key, {v: joint - _plogp(table.sum(axis=place)) for place, v in enumerate(key)})
         return self._likelihoods[key][child]
@@ -146,4 +146,4 @@ class FamilyScores:
             pairs = observed.reshape(-1, observed.shape[-1])
             if not independence_p_value(pairs) < self._level:
                 return 0.0
-        return informations([(observed, design)])[0]
+        return links([(observed, design)])[0].information

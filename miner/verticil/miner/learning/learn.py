@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from verticil.miner.learning import counting
 from verticil.miner.learning.counting import Codes
+from verticil.miner.learning.pair_check import PairCheck, check_pairs, sample_of
 from verticil.miner.learning.search.protocol import Checkpoint, Keep, LearningCancelled, SearchResult
 from verticil.miner.learning.selection import Candidate, Found, search_columns
 from verticil.miner.learning.strength import edge_strengths
@@ -49,6 +50,7 @@ class LearnResult:
         search: how the structure was found; of a given one, no generation and no fitness.
         way: the method and score that found it; with the method auto the chosen ones, of a given structure None.
         candidates: what the method auto compared; else nothing.
+        pair_check: the network against the tables of the pairs; None with a given structure.
         edge_strength: (parent, child) -> 0 to 1, see `strength`.
         n_records: number of common people.
     """
@@ -61,6 +63,7 @@ class LearnResult:
     search: SearchResult
     way: Search | None
     candidates: tuple[Candidate, ...]
+    pair_check: PairCheck | None
     edge_strength: Mapping[tuple[int, int], float]
     n_records: int
 
@@ -160,9 +163,14 @@ def learn(
         search=result,
         way=None if found is None else found.search,
         candidates=() if found is None else found.candidates,
+        pair_check=None if found is None else _checked(network, found, study),
         edge_strength=strengths,
         n_records=n,
     )
+
+
+def _checked(network: Network, found: Found, study: Study) -> PairCheck:
+    return check_pairs(sample_of(network, seed=study.structure.seed), study.schema.n_states, found.pairs)
 
 
 def _check_pairs(study: Study) -> None:

@@ -20,7 +20,7 @@ from verticil.shared.channels.channel import Channel
 from verticil.shared.estimation.axes import Counts
 from verticil.shared.estimation.design import ColumnUnit, FamilyDesign, as_design, family_design
 from verticil.shared.estimation.independence import dependence_p_value, independence_p_value
-from verticil.shared.estimation.information import informations
+from verticil.shared.estimation.information import Link, links
 
 __all__ = ["PairScores", "alone", "pair_scores", "unit_pair_scores"]
 
@@ -29,19 +29,21 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PairScores:
-    """Scores of all pairs; every array is (d, d), symmetric, read-only.
+    """Scores of all pairs; every array but those of `links` is (d, d), symmetric, read-only.
 
     Attributes:
         information: nats, float64, >= 0; 0 on the diagonal and for pairs without significant information.
         p_value: of the test of independence, float64; 1 on the diagonal.
         significant: bool; p_value is below the level of one pair.
         level: level of one pair, alpha / (d(d-1)/2).
+        links: what was found of each significant pair (a, b), a < b.
     """
 
     information: Floats
     p_value: Floats
     significant: NDArray[np.bool_]
     level: float
+    links: Mapping[tuple[int, int], Link]
 
 
 def alone(units: Sequence[ColumnUnit]) -> list[int]:
@@ -125,9 +127,10 @@ def _collected(
     information, p_value = np.zeros((d, d)), np.ones((d, d))
     for (a, b), p in p_values.items():
         p_value[a, b] = p_value[b, a] = p
-    for (a, b), nats in zip(linked, informations(list(linked.values()), cancelled=cancelled), strict=True):
-        information[a, b] = information[b, a] = nats
+    found = dict(zip(linked, links(list(linked.values()), cancelled=cancelled), strict=True))
+    for (a, b), link in found.items():
+        information[a, b] = information[b, a] = link.information
     significant = p_value < level
     for array in (information, p_value, significant):
         array.setflags(write=False)
-    return PairScores(information=information, p_value=p_value, significant=significant, level=level)
+    return PairScores(information=information, p_value=p_value, significant=significant, level=level, links=found)

@@ -239,6 +239,7 @@ def learn_and_write(
                 learned.search,
                 chosen=learned.way,
                 candidates=learned.candidates,
+                pair_check=learned.pair_check,
                 edge_strength=learned.edge_strength,
             ),
             simulation=job.simulation,
