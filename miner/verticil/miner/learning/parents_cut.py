@@ -5,7 +5,9 @@ A family of c cells keeps its parents where each cell rests on at least `LEAST` 
     n prod lambda >= LEAST c,
 
 lambda the contrast factor of a randomized column of the family (`unit_axis.contrast_factor`; 1 without randomization). Else the
-parent with the least information about the child goes, again and again, until that holds; required parents stay. A table with
+parent with the least information about the child goes, again and again, until that holds; required parents stay, and so does the
+only one that is left where it is a strong link (`pair_check.STRONG`): however noisy the table of a function is, independent
+columns are further from the truth. A table with
 fewer records a cell follows the noise, and what is sampled from it is further from the truth than with fewer parents.
 
 The constant and the power of lambda were chosen on networks whose truth is known: ``tests/bench/prior.py`` has the figures. With
@@ -19,6 +21,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from verticil.miner.learning.pair_check import STRONG
 from verticil.miner.learning.search.protocol import SearchProblem, SearchResult
 from verticil.shared.model.graph import Dag
 
@@ -61,6 +64,8 @@ def _borne(
     kept = sorted(parents, key=lambda p: (p not in required, -problem.weights[p, child], p))
     while kept and kept[-1] not in required:
         members = (*kept, child)
+        if len(kept) == 1 and problem.weights[kept[0], child] >= STRONG:
+            break
         if LEAST * math.prod(problem.n_states[v] for v in members) * noise(members) <= n_records:
             break
         kept.pop()
