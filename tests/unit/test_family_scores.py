@@ -131,9 +131,7 @@ def test_randomized_families_are_scored_by_their_em_counts():
     scores = scores_of(columns, channels)
     observed = np.array([30, 10, 20, 5, 4, 16, 3, 12, 9, 9, 40, 2]).reshape(3, 2, 2)
     for child, parents in ((2, (0, 1)), (0, (1, 2)), (1, (0, 2))):
-        table = np.moveaxis(em_projection(observed, channels, iterations=60, accelerated=False), child, -1).reshape(
-            -1, (3, 2, 2)[child]
-        )
+        table = np.moveaxis(em_projection(observed, channels, iterations=60), child, -1).reshape(-1, (3, 2, 2)[child])
         filled = table > 0
         rows = np.broadcast_to(table.sum(axis=1, keepdims=True), table.shape)
         likelihood = float((table[filled] * np.log(table[filled] / rows[filled])).sum())

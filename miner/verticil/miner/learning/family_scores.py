@@ -114,7 +114,7 @@ class FamilyScores:
                 remember(self._sums, rest, _plogp(counts.sum(axis=key.index(child))))
             return self._sums[key] - self._sums[rest]
         if key not in self._likelihoods:
-            table = em_projection(*self._tables.counted(key), iterations=self._steps, accelerated=False)
+            table = em_projection(*self._tables.counted(key), iterations=self._steps)
             joint = _plogp(table)
             remember(self._likelihoods, key, {v: joint - _plogp(table.sum(axis=place)) for place, v in enumerate(key)})
         return self._likelihoods[key][child]

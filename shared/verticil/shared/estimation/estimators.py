@@ -173,10 +173,9 @@ def em_projection(
     observed: Counts,
     design: Design,
     *,
-    iterations: int = 90,
+    iterations: int = 300,
     tolerance: float = 1e-7,
     prior_count: float = 0.0,
-    accelerated: bool = True,
 ) -> Floats:
     """The most likely (with a prior: most probable) true counts that are not negative.
 
@@ -187,7 +186,6 @@ def em_projection(
         observed: one axis for each unit (of single columns: for each column), counts of released records.
         design: how they were randomized.
         iterations: at most so many steps.
-        accelerated: see `em_tables`.
         tolerance: stop when no cell's probability changes by more.
         prior_count: Dirichlet pseudo-count of every possible cell, >= 0; the combinations that make up a cell share its.
 
@@ -224,7 +222,7 @@ def em_projection(
                 forward,
                 steps=iterations,
                 tolerance=tolerance,
-                accelerated=accelerated,
+                accelerated=False,
                 prior=prior,
                 scale=scale,
             )[0, 0]
@@ -239,7 +237,7 @@ def em_tables(
     *,
     steps: int,
     tolerance: float = 1e-7,
-    accelerated: bool = True,
+    accelerated: bool,
     prior: Floats | float = 0.0,
     scale: float = 1.0,
 ) -> Floats:

@@ -167,7 +167,7 @@ def _fitted(families: Sequence[tuple[Counts, FamilyDesign]], noise_variance: flo
     for axes in zip(*(design.axes for design in designs), strict=True):
         matrices = [axis.forward for axis in axes]
         forward.append(None if matrices[0] is None else np.stack([m for m in matrices if m is not None]))
-    fits = em_tables(released[:, None], starts[:, None], forward, steps=_STEPS)
+    fits = em_tables(released[:, None], starts[:, None], forward, steps=_STEPS, accelerated=True)
     tables = [_cells(fit, design) for fit, design in zip(fits, designs, strict=True)]
     independent = np.stack(
         [_independent(start, table[0], design) for start, table, design in zip(starts, tables, designs, strict=True)]
@@ -186,7 +186,7 @@ def _fitted(families: Sequence[tuple[Counts, FamilyDesign]], noise_variance: flo
             for of_family, design in zip(drawn, designs, strict=True)
         ]
     )
-    again = em_tables(drawn, drawn_starts, forward, steps=_STEPS)
+    again = em_tables(drawn, drawn_starts, forward, steps=_STEPS, accelerated=True)
     answers = []
     for (table,), fit, design in zip(tables, again, designs, strict=True):
         repeated = _cells(fit, design)
@@ -202,7 +202,7 @@ def _fitted(families: Sequence[tuple[Counts, FamilyDesign]], noise_variance: flo
 
 def _shares(observed: Counts) -> Floats:
     cells = np.maximum(observed, 0.0)
-    return cells / cells.sum()
+    return np.asarray(cells / cells.sum(), dtype=np.float64)
 
 
 def _entropy(shares: Floats) -> float:
