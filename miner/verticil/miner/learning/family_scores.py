@@ -36,6 +36,7 @@ from verticil.shared.estimation.unit_axis import contrast_factor
 __all__ = ["EM_STEPS", "FamilyScores", "log_likelihood"]
 
 Floats = NDArray[np.float64]
+Counts = NDArray[np.int64] | NDArray[np.float64]
 
 EM_STEPS: Final = 60
 

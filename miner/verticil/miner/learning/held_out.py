@@ -83,7 +83,7 @@ class HeldOut:
             expected = apply_axes(
                 _mixed(table.reshape([sizes[unit] for unit in pair])), [axis.forward for axis in design.axes]
             )
-            logarithm: Floats = np.log(np.where(expected > 0, expected, 1.0))
+            logarithm = np.asarray(np.log(np.where(expected > 0, expected, 1.0)), dtype=np.float64)
             observed = np.stack([block.ravel() for block in blocks])
             total = total + observed @ logarithm.ravel()
             weight = weight + observed.sum(axis=1)
