@@ -321,7 +321,7 @@ def test_required_parents_are_not_cut():
 
 def test_noise_cuts_parents_that_records_as_they_are_would_bear():
     weights = np.zeros((3, 3))
-    weights[0, 2], weights[1, 2] = 2.0, 1.0
+    weights[0, 2], weights[1, 2] = 0.2, 0.1
     problem = SearchProblem(weights=weights, n_states=(4, 4, 4), max_parents=2, max_family_cells=64)
     found = SearchResult(dag=Dag(parents=((), (), (0, 1))), fitness=3.0, generations=1, dropped_edges=(), seed=1)
 

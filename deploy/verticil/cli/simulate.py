@@ -70,6 +70,7 @@ def simulate_command(
         "edges": [[names[parent], names[child]] for parent, child in result.network.dag.edges()],
         "epsilon_per_person": result.epsilon_per_person,
         **({"parameters": result.parameters} if result.parameters else {}),
+        **({"pairs": result.pairs} if result.pairs else {}),
         "seed": seed,
     }
     if result.comparison is not None:
@@ -96,6 +97,8 @@ def simulate_command(
         console.print(
             f"the epsilon is that of randomized columns; of the parameters: {result.parameters}", markup=False
         )
+    if result.pairs:
+        console.print(result.pairs, markup=False)
     if result.comparison is None:
         return
     shown = Table(

@@ -51,6 +51,7 @@ class Simulated:
         n_common: people in all tables.
         epsilon_per_person: the sum over all columns that leave their party.
         parameters: between peers, what covers the parameters, in words; empty with a miner.
+        pairs: what the tables of the pairs say of the network, in words; empty where no pair was scored.
         comparison: distances to the real joint data, when asked for.
         release: folder of the signed release, when `out` was given.
     """
@@ -60,6 +61,7 @@ class Simulated:
     n_common: int
     epsilon_per_person: float
     parameters: str
+    pairs: str
     comparison: Comparison | None
     release: Path | None
 
@@ -304,7 +306,7 @@ def _result(
 
     from verticil.shared.formats import model_json
     from verticil.simulation.comparison import compare_with_tables
-    from verticil.simulation.summary import parameters_text, release_summary
+    from verticil.simulation.summary import pairs_text, parameters_text, release_summary
 
     total = release_summary(folder)["epsilon_per_person"]
     return Simulated(
@@ -313,6 +315,7 @@ def _result(
         n_common=n_common,
         epsilon_per_person=float("inf") if total is None else cast("float", total),
         parameters=parameters_text(folder),
+        pairs=pairs_text(folder),
         comparison=compare_with_tables(made, folder, study, seed=seed) if compare else None,
         release=None,
     )

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import cast
 
-__all__ = ["parameters_text", "release_summary"]
+__all__ = ["pairs_text", "parameters_text", "release_summary"]
 
 
 def release_summary(release: Path) -> dict[str, object]:
@@ -45,3 +45,25 @@ def parameters_text(release: Path) -> str:
     if share is None:
         return "no bound: they are exact functions of raw data"
     return f"epsilon {share['epsilon']:g}, delta {share['delta']:g} of one person at each party, besides the columns"
+
+
+def pairs_text(release: Path) -> str:
+    """What the tables of the pairs say of the network; empty where no pair was scored.
+
+    Args:
+        release: the folder.
+    """
+    search = json.loads((release / "model.json").read_bytes())["structure"]["search"]
+    check = cast("dict[str, object] | None", search.get("pair_check"))
+    if check is None:
+        return ""
+    lines = []
+    if "worst_pair" in check:
+        lines.append(
+            f"worst of {check['significant_pairs']} significant pairs: {' x '.join(cast('list[str]', check['worst_pair']))}, "
+            f"{check['distance']:.3f} from its estimated table; noise explains {check['distance_that_noise_explains']:.3f}"
+        )
+    if missing := cast("list[tuple[str, str, float]]", check["left_nearly_independent"]):
+        pairs = ", ".join(f"{a} x {b} ({nats:.2f} nats)" for a, b, nats in missing)
+        lines.append(f"linked, but nearly independent in the network: {pairs}")
+    return "\n".join(lines)

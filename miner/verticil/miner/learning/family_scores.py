@@ -27,12 +27,11 @@ from numpy.typing import NDArray
 
 from verticil.miner.learning.search.families import FamilyValue, remember
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.estimation.axes import apply_axes
-from verticil.shared.estimation.design import FamilyDesign, family_design
+from verticil.shared.estimation.design import family_design
 from verticil.shared.estimation.estimators import em_projection
 from verticil.shared.estimation.independence import independence_p_value
-from verticil.shared.estimation.information import FLOOR_DEVIATIONS, plug_in_information
-from verticil.shared.estimation.unit_axis import UnitAxis, contrast_factor
+from verticil.shared.estimation.information import links
+from verticil.shared.estimation.unit_axis import contrast_factor
 
 __all__ = ["EM_STEPS", "FamilyScores", "log_likelihood"]
 
@@ -142,41 +141,10 @@ class FamilyScores:
 
     def information(self, child: int, parents: tuple[int, ...]) -> float:
         """Mutual information of a variable with the joint of its parents, nats; 0 where it is not significant."""
-        observed, design = self._tables.counted((*parents, child))
-        alone = len(design.axes[-1].members) == 1
-        if alone:
+        members = (*parents, child)
+        observed, design = self._tables.counted(tuple(sorted(members)) if len(parents) == 1 else members)
+        if len(design.axes[-1].members) == 1 and all(axis.is_linear for axis in design.axes):
             pairs = observed.reshape(-1, observed.shape[-1])
-            if all(axis.channel.codes_per_record == 1 for axis in design.axes) and not (
-                independence_p_value(pairs) < self._level
-            ):
+            if not independence_p_value(pairs) < self._level:
                 return 0.0
-        table = design.estimate(observed)
-        bias = _joint_bias(observed, design) if alone else self._rough_bias(child, parents)
-        return max(plug_in_information(table.reshape(-1, table.shape[-1])) - bias, 0.0)
-
-    def _rough_bias(self, child: int, parents: tuple[int, ...]) -> float:
-        """For equally frequent categories."""
-        states = self._tables.n_states
-        free = (math.prod(states[parent] for parent in parents) - 1) * (states[child] - 1)
-        return free * self.noise((*parents, child)) ** 2 / (2 * max(self._tables.n_records, 1))
-
-
-def _joint_bias(observed: Counts, design: FamilyDesign) -> float:
-    """`information.pair_bias` of the child and the joint of its parents, which are in other units."""
-    n = max(float(observed.sum()), 1.0)
-    of_parents, of_child = design.axes[:-1], design.axes[-1:]
-    first = _ratings(observed.sum(axis=-1) / n, of_parents, n)
-    second = _ratings(observed.reshape(-1, observed.shape[-1]).sum(axis=0) / n, of_child, n)
-    return float(first.ravel() @ (observed.reshape(-1, observed.shape[-1]) / n) @ second) / (2 * n)
-
-
-def _ratings(released: Floats, axes: Sequence[UnitAxis], n: float) -> Floats:
-    """`information.category_noise` for several columns at once: a table with one axis of entries for each."""
-    inverse, square = [axis.inverse for axis in axes], [axis.square for axis in axes]
-    share = apply_axes(released, inverse)
-    deviation = np.sqrt(np.maximum(apply_axes(released, square) - share**2, 0.0) / n)
-    floor = np.maximum(share, FLOOR_DEVIATIONS * deviation)
-    weight = np.divide(1.0, floor, out=np.zeros_like(floor), where=floor > 0)
-    back = [None if matrix is None else np.ascontiguousarray(matrix.T) for matrix in inverse]
-    back_square = [None if matrix is None else np.ascontiguousarray(matrix.T) for matrix in square]
-    return apply_axes(weight, back_square) - 2 * apply_axes(share * weight, back) + float((share**2 * weight).sum())
+        return links([(observed, design)])[0].information

@@ -6,7 +6,8 @@ f the counts of the held-out released pair, pi the model's pair, P the channels 
 randomized, and nothing is corrected, so there is no bias of a correction. The pairs are those of *units*: a compound is one
 column. It costs no privacy. It measures how well pairs are reproduced, not the joint distribution nor the graph.
 
-The model's pairs are read from a sample, mixed with a little of independence so that no cell is impossible.
+The model's pairs are read from a sample, mixed with a little of independence so that no cell is impossible. Two models are
+compared block by block of the records (`BLOCKS`): the differences of the blocks say how uncertain that of the means is.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.counting import MAX_PAIR_CELLS, Codes, all_pair_tables, family_counts
-from verticil.miner.learning.family_scores import EM_STEPS
+from verticil.miner.learning.pair_check import Sample
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.design import ColumnUnit, family_design
@@ -29,14 +30,13 @@ from verticil.shared.estimation.smaller_families import backed_off
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema
-from verticil.shared.release.synthesis import sample_codes
 
-__all__ = ["HeldOut", "quick_network"]
+__all__ = ["BLOCKS", "HeldOut", "quick_network"]
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64] | NDArray[np.float64]
 
-_SAMPLED: Final = 100_000
+BLOCKS: Final = 20
 _INDEPENDENT: Final = 1e-3
 _FLOOR: Final = 1e-6
 
@@ -56,16 +56,26 @@ class HeldOut:
         self._whole = [
             ColumnUnit(variables=(index,), domain=None, channel=unit.channel) for index, unit in enumerate(units)
         ]
-        self._counts = dict(self._counted(columns))
+        n = len(columns[0]) // units[0].channel.codes_per_record if columns else 0
+        edges = np.linspace(0, n, max(min(BLOCKS, n), 1) + 1).astype(int)
+        self._counts: dict[tuple[int, ...], list[Counts]] = {}
+        for first, last in itertools.pairwise(edges.tolist()):
+            widths = [unit.channel.codes_per_record for unit in units]
+            block = [column[first * w : last * w] for column, w in zip(columns, widths, strict=True)]
+            for pair, table in self._counted(block):
+                self._counts.setdefault(pair, []).append(table)
 
-    def likelihood(self, network: Network, *, seed: int) -> float:
-        """The mean log-likelihood of one held-out record's pair, nats; larger is better."""
-        generator = np.random.Generator(np.random.Philox(seed))
-        sample = sample_codes(network, _SAMPLED, generator=generator)
+    def likelihoods(self, sample: Sample) -> Floats:
+        """The mean log-likelihood of one held-out record's pair, nats, in each block; larger is better.
+
+        Args:
+            sample: records of the model, see `pair_check.sample_of`.
+        """
         codes = [self._unit_codes(unit, sample) for unit in self._units]
         sizes = [unit.channel.n_states for unit in self._units]
-        total, weight = 0.0, 0.0
-        for pair, observed in self._counts.items():
+        total: Floats = np.zeros(1)
+        weight: Floats = np.zeros(1)
+        for pair, blocks in self._counts.items():
             design = family_design(self._whole, sizes, pair)
             known = np.all([codes[unit] >= 0 for unit in pair], axis=0)
             flat = np.ravel_multi_index([codes[unit][known] for unit in pair], [sizes[unit] for unit in pair])
@@ -73,10 +83,11 @@ class HeldOut:
             expected = apply_axes(
                 _mixed(table.reshape([sizes[unit] for unit in pair])), [axis.forward for axis in design.axes]
             )
-            filled = observed > 0
-            total += float(observed[filled] @ np.log(expected[filled]))
-            weight += float(observed.sum())
-        return total / max(weight, 1.0)
+            logarithm = np.asarray(np.log(np.where(expected > 0, expected, 1.0)), dtype=np.float64)
+            observed = np.stack([block.ravel() for block in blocks])
+            total = total + observed @ logarithm.ravel()
+            weight = weight + observed.sum(axis=1)
+        return total / np.maximum(weight, 1.0)
 
     def _counted(self, columns: Sequence[Codes]) -> Iterator[tuple[tuple[int, ...], Counts]]:
         sizes = [unit.channel.n_states for unit in self._units]
@@ -95,7 +106,7 @@ class HeldOut:
             if math.prod(sizes[unit] for unit in axes) <= MAX_PAIR_CELLS:
                 yield axes, family_counts(by_index, family_design(self._whole, sizes, axes))
 
-    def _unit_codes(self, unit: ColumnUnit, sample: Sequence[NDArray[np.unsignedinteger]]) -> NDArray[np.int64]:
+    def _unit_codes(self, unit: ColumnUnit, sample: Sample) -> NDArray[np.int64]:
         """What a unit's true category is in each sampled record; -1 for an impossible combination."""
         if unit.domain is None:
             return sample[unit.variables[0]].astype(np.int64)
@@ -110,7 +121,7 @@ def quick_network(schema: Schema, dag: Dag, tables: FamilyTables, *, prior_count
     families: list[Family] = []
     for child, parents in enumerate(dag.parents):
         observed, design = tables.counted((*parents, child))
-        table = em_projection(observed, design, iterations=EM_STEPS)
+        table = em_projection(observed, design)
         if prior_count is None:
             table = backed_off(table, design)
         else:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from verticil.miner.learning import counting
 from verticil.miner.learning.counting import Codes
+from verticil.miner.learning.pair_check import PairCheck, check_pairs, sample_of
 from verticil.miner.learning.search.protocol import Checkpoint, Keep, LearningCancelled, SearchResult
 from verticil.miner.learning.selection import Candidate, Found, search_columns
 from verticil.miner.learning.strength import EdgeStrength, edge_strengths
@@ -51,6 +52,7 @@ class LearnResult:
         search: how the structure was found; of a given one, no generation and no fitness.
         way: the method and score that found it; with the method auto the chosen ones, of a given structure None.
         candidates: what the method auto compared; else nothing.
+        pair_check: the network against the tables of the pairs; None with a given structure.
         pairs: what is known of each edge's pair and of those that the study names.
         edge_strength: (parent, child) -> see `strength`.
         weak_edges: those that were found and taken out, because the study asks for a minimum strength.
@@ -65,6 +67,7 @@ class LearnResult:
     search: SearchResult
     way: Search | None
     candidates: tuple[Candidate, ...]
+    pair_check: PairCheck | None
     pairs: tuple[PairEstimate, ...]
     edge_strength: Mapping[tuple[int, int], EdgeStrength]
     weak_edges: Mapping[tuple[int, int], EdgeStrength]
@@ -166,6 +169,7 @@ def learn(
         search=result,
         way=None if found is None else found.search,
         candidates=() if found is None else found.candidates,
+        pair_check=None if found is None else _checked(network, found, study),
         pairs=tuple(_pairs(tables, result.dag, study)),
         edge_strength={edge: strengths[edge] for edge in result.dag.edges()},
         weak_edges=weak,
@@ -199,6 +203,10 @@ def _pairs(tables: FamilyTables, dag: Dag, study: Study) -> Iterator[PairEstimat
         share, low, high = parameters.joint_shares(observed, design, level=study.parameters.interval_level)
         exact = all(axis.channel.is_identity for axis in design.axes)
         yield PairEstimate(first=first, second=second, estimate=share, low=low, high=high, exact=exact)
+
+
+def _checked(network: Network, found: Found, study: Study) -> PairCheck:
+    return check_pairs(sample_of(network, seed=study.structure.seed), study.schema.n_states, found.pairs)
 
 
 def _check_pairs(study: Study) -> None:

@@ -8,6 +8,7 @@ its own.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,9 +17,10 @@ from numpy.typing import NDArray
 
 from verticil.miner.learning.counting import Codes, PairTables, all_pair_tables, family_counts
 from verticil.shared.channels.channel import Channel
-from verticil.shared.estimation.design import ColumnUnit, UnitAxis, as_design, family_design
+from verticil.shared.estimation.axes import Counts
+from verticil.shared.estimation.design import ColumnUnit, FamilyDesign, as_design, family_design
 from verticil.shared.estimation.independence import dependence_p_value, independence_p_value
-from verticil.shared.estimation.information import category_noise, pair_bias, plug_in_information
+from verticil.shared.estimation.information import Link, links
 
 __all__ = ["PairScores", "alone", "pair_scores", "unit_pair_scores"]
 
@@ -27,19 +29,21 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PairScores:
-    """Scores of all pairs; every array is (d, d), symmetric, read-only.
+    """Scores of all pairs; every array but those of `links` is (d, d), symmetric, read-only.
 
     Attributes:
         information: nats, float64, >= 0; 0 on the diagonal and for pairs without significant information.
         p_value: of the test of independence, float64; 1 on the diagonal.
         significant: bool; p_value is below the level of one pair.
         level: level of one pair, alpha / (d(d-1)/2).
+        links: what was found of each significant pair (a, b), a < b.
     """
 
     information: Floats
     p_value: Floats
     significant: NDArray[np.bool_]
     level: float
+    links: Mapping[tuple[int, int], Link]
 
 
 def alone(units: Sequence[ColumnUnit]) -> list[int]:
@@ -71,26 +75,27 @@ def unit_pair_scores(
     level = alpha / max(d * (d - 1) // 2, 1)
     single = sorted(alone(units), key=lambda index: units[index].variables)
     variables = [units[index].variables[0] for index in single]
-    scored: dict[tuple[int, int], tuple[float, float]] = {}
+    p_values: dict[tuple[int, int], float] = {}
+    linked: dict[tuple[int, int], tuple[Counts, FamilyDesign]] = {}
     if len(single) > 1 or d == 1:
         tables = all_pair_tables([columns[i] for i in single], [n_states[v] for v in variables], cancelled=cancelled)
-        for (a, b), score in _scored_tables(tables, [units[index].channel for index in single], level).items():
-            scored[variables[a], variables[b]] = score
+        for a, b in tables.pairs():
+            pair, observed = (variables[a], variables[b]), tables.table(a, b)
+            p_values[pair] = independence_p_value(observed)
+            if p_values[pair] < level:
+                linked[pair] = observed, as_design([units[single[a]].channel, units[single[b]].channel])
     by_index: Mapping[int, Codes] = dict(enumerate(columns))
-    for a in range(d):
-        for b in range(a + 1, d):
-            if (a, b) in scored:
-                continue
-            if cancelled is not None:
-                cancelled()
-            design = family_design(units, n_states, (a, b))
-            observed = family_counts(by_index, design)
-            p_value = dependence_p_value(observed, design)
-            information = 0.0
-            if p_value < level:
-                information = max(plug_in_information(design.estimate(observed)) - pair_bias(observed, design), 0.0)
-            scored[a, b] = p_value, information
-    return _collected(scored, d, level)
+    for pair in itertools.combinations(range(d), 2):
+        if pair in p_values:
+            continue
+        if cancelled is not None:
+            cancelled()
+        design = family_design(units, n_states, pair)
+        counted = family_counts(by_index, design)
+        p_values[pair] = dependence_p_value(counted, design)
+        if p_values[pair] < level:
+            linked[pair] = counted, design
+    return _collected(p_values, linked, d, level, cancelled)
 
 
 def pair_scores(tables: PairTables, channels: Sequence[Channel], *, alpha: float = 0.05) -> PairScores:
@@ -103,43 +108,29 @@ def pair_scores(tables: PairTables, channels: Sequence[Channel], *, alpha: float
     """
     d = len(tables.n_states)
     level = alpha / max(d * (d - 1) // 2, 1)
-    return _collected(_scored_tables(tables, channels, level), d, level)
+    p_values = {pair: independence_p_value(tables.table(*pair)) for pair in tables.pairs()}
+    linked = {
+        (a, b): (tables.table(a, b), as_design([channels[a], channels[b]]))
+        for (a, b), p_value in p_values.items()
+        if p_value < level
+    }
+    return _collected(p_values, linked, d, level, None)
 
 
-def _scored_tables(
-    tables: PairTables, channels: Sequence[Channel], level: float
-) -> dict[tuple[int, int], tuple[float, float]]:
-    """P-value and information of each pair (a, b), a < b."""
-    axes = as_design(channels).axes
-    ratings = _ratings(tables, axes)
-    scored: dict[tuple[int, int], tuple[float, float]] = {}
-    for a, b in tables.pairs():
-        observed = tables.table(a, b)
-        p_value, information = independence_p_value(observed), 0.0
-        if p_value < level:
-            n = max(tables.n_records, 1)
-            bias = float(ratings[a] @ (observed / n) @ ratings[b]) / (2 * n)
-            corrected = as_design([channels[a], channels[b]]).estimate(observed)
-            information = max(plug_in_information(corrected) - bias, 0.0)
-        scored[a, b] = p_value, information
-    return scored
-
-
-def _ratings(tables: PairTables, axes: Sequence[UnitAxis]) -> list[Floats]:
-    """`category_noise` of each column, once for all its pairs."""
-    d = len(tables.n_states)
-    if d < 2:
-        return []
-    counts = [tables.table(a, (a + 1) % d).sum(axis=1) for a in range(d)]
-    return [category_noise(count, axis) for count, axis in zip(counts, axes, strict=True)]
-
-
-def _collected(scored: Mapping[tuple[int, int], tuple[float, float]], d: int, level: float) -> PairScores:
+def _collected(
+    p_values: Mapping[tuple[int, int], float],
+    linked: Mapping[tuple[int, int], tuple[Counts, FamilyDesign]],
+    d: int,
+    level: float,
+    cancelled: Callable[[], None] | None,
+) -> PairScores:
     information, p_value = np.zeros((d, d)), np.ones((d, d))
-    for (a, b), (p, nats) in scored.items():
+    for (a, b), p in p_values.items():
         p_value[a, b] = p_value[b, a] = p
-        information[a, b] = information[b, a] = nats
+    found = dict(zip(linked, links(list(linked.values()), cancelled=cancelled), strict=True))
+    for (a, b), link in found.items():
+        information[a, b] = information[b, a] = link.information
     significant = p_value < level
     for array in (information, p_value, significant):
         array.setflags(write=False)
-    return PairScores(information=information, p_value=p_value, significant=significant, level=level)
+    return PairScores(information=information, p_value=p_value, significant=significant, level=level, links=found)

@@ -2,7 +2,11 @@
 
 ``auto`` learns every candidate from four fifths of the released records, and chooses by what the study prefers:
 
-- ``synthesis``: the candidate that fits the held-out fifth best (`held_out`), so pairs in the synthetic records come out right;
+- ``synthesis``: pairs in the synthetic records are to come out right. A candidate is worth the likelihood of a record's pairs
+  in the held-out fifth (`held_out`), less the information of the strong links that it leaves out (`pair_check`), both in nats:
+  of a link that noise hides well the likelihood tells little. Where simpler ones are worth less by no more than the standard
+  error of the likelihood's difference, the simplest is taken: within the error nothing speaks for more parameters, each of
+  which is estimated from noise;
 - ``structure``: hill climbing with the penalty on noise, which has the most right edges; where the noise leaves so little that
   it does not (`LEAST_CONTRAST`), the tree (methods.md section 2).
 
@@ -18,6 +22,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +33,7 @@ import numpy as np
 from verticil.miner.learning.counting import Codes
 from verticil.miner.learning.family_scores import FamilyScores
 from verticil.miner.learning.held_out import HeldOut, quick_network
+from verticil.miner.learning.pair_check import check_pairs, sample_of
 from verticil.miner.learning.parents_cut import cut_parents
 from verticil.miner.learning.scores import PairScores, unit_pair_scores
 from verticil.miner.learning.search.protocol import (
@@ -43,7 +49,7 @@ from verticil.shared.estimation.design import ColumnUnit, family_design
 from verticil.shared.estimation.unit_axis import contrast_factor
 from verticil.shared.study.document import Study
 
-__all__ = ["CANDIDATES", "HELD_OUT", "LEAST_CONTRAST", "Candidate", "Found", "search_columns"]
+__all__ = ["CANDIDATES", "HELD_OUT", "LEAST_CONTRAST", "Candidate", "Found", "chosen", "search_columns"]
 
 CANDIDATES: Final = (
     Search(method="hill-climb", score="bic"),
@@ -57,6 +63,9 @@ LEAST_CONTRAST: Final = 0.25
 """Median over the pairs of the product of their contrast factors, from which on hill climbing finds the best structure."""
 
 
+_KEPT: Final = ("candidate_edges", "candidate_parameters", "candidate_blocks", "candidate_missing")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """One candidate of ``auto``.
@@ -64,12 +73,27 @@ class Candidate:
     Attributes:
         search: the way.
         edges: how many edges it found in four fifths of the records.
-        held_out: mean log-likelihood of one held-out record's pair, nats.
+        parameters: how many free probabilities that network has.
+        blocks: mean log-likelihood of one held-out record's pair in each block of records, nats.
+        missing: information of the strong links that the network leaves out, nats.
     """
 
     search: Search
     edges: int
-    held_out: float
+    parameters: int
+    blocks: tuple[float, ...]
+    missing: float
+
+    @property
+    def held_out(self) -> float:
+        """Mean log-likelihood of one held-out record's pair, nats."""
+        return statistics.fmean(self.blocks)
+
+    def behind(self, best: Candidate) -> tuple[float, float]:
+        """By how much `best` has the larger `held_out`, and the standard error of that: 0 where there is one block."""
+        differences = [better - own for better, own in zip(best.blocks, self.blocks, strict=True)]
+        error = statistics.stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else 0.0
+        return statistics.fmean(differences), error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -140,7 +164,7 @@ def search_columns(
     trail = _Trail(part, checkpoint, keep)
     try:
         _compare(columns, part, trail, lambda done: told(done / 2), cancelled)
-        search = _chosen(trail.candidates, study, units).search
+        search = chosen(trail.candidates, study, units).search
         part = _Part(columns, study, units, check)
         result = trail.run(part, search, lambda done: told((1 + done) / 2), cancelled)
     except LearningCancelled as stop:
@@ -218,13 +242,13 @@ class _Trail:
         self._latest: Callable[[], Checkpoint] | None = None
         if checkpoint is None:
             return
-        names = ("auto", "candidate_edges", "candidate_held_out")
+        names = ("auto", *_KEPT)
         if any(name not in checkpoint for name in names) or checkpoint["auto"].tobytes() != self._mark:
             raise ForeignCheckpoint("the checkpoint is of another selection")
-        done = zip(checkpoint["candidate_edges"].tolist(), checkpoint["candidate_held_out"].tolist(), strict=True)
+        done = zip(*(checkpoint[name].tolist() for name in _KEPT), strict=True)
         self.candidates += [
-            Candidate(search=search, edges=edges, held_out=held_out)
-            for search, (edges, held_out) in zip(self.possible, done, strict=False)
+            Candidate(search=search, edges=edges, parameters=parameters, blocks=tuple(blocks), missing=missing)
+            for search, (edges, parameters, blocks, missing) in zip(self.possible, done, strict=False)
         ]
         self._resumed = {name: array for name, array in checkpoint.items() if name not in names} or None
 
@@ -247,7 +271,9 @@ class _Trail:
         return {
             "auto": np.frombuffer(self._mark, dtype=np.uint8),
             "candidate_edges": np.array([candidate.edges for candidate in self.candidates], dtype=np.int64),
-            "candidate_held_out": np.array([candidate.held_out for candidate in self.candidates], dtype=np.float64),
+            "candidate_parameters": np.array([candidate.parameters for candidate in self.candidates], dtype=np.int64),
+            "candidate_blocks": np.array([candidate.blocks for candidate in self.candidates], dtype=np.float64),
+            "candidate_missing": np.array([candidate.missing for candidate in self.candidates], dtype=np.float64),
             **(running or {}),
         }
 
@@ -283,8 +309,16 @@ def _compare(
     for search in trail.possible[len(trail.candidates) :]:
         result = trail.run(part, search, told, cancelled)
         network = quick_network(study.schema, result.dag, part.tables, prior_count=study.parameters.prior_count)
-        likelihood = rest.likelihood(network, seed=study.structure.seed)
-        trail.add(Candidate(search=search, edges=len(result.dag.edges()), held_out=likelihood))
+        sample = sample_of(network, seed=study.structure.seed)
+        trail.add(
+            Candidate(
+                search=search,
+                edges=len(result.dag.edges()),
+                parameters=sum(family.probability.size - len(family.probability) for family in network.families),
+                blocks=tuple(rest.likelihoods(sample).tolist()),
+                missing=check_pairs(sample, study.schema.n_states, part.pairs).strong,
+            )
+        )
 
 
 def _can(search: Search, part: _Part) -> bool:
@@ -293,9 +327,17 @@ def _can(search: Search, part: _Part) -> bool:
     return search.method != "tree" or all(len(parents) <= 1 for parents in needed)
 
 
-def _chosen(candidates: Sequence[Candidate], study: Study, units: Sequence[ColumnUnit]) -> Candidate:
+def chosen(candidates: Sequence[Candidate], study: Study, units: Sequence[ColumnUnit]) -> Candidate:
+    """What ``auto`` takes, see the module."""
     if study.structure.prefer == "synthesis":
-        return max(candidates, key=lambda candidate: candidate.held_out)
+        pairs = max(math.comb(len(units), 2), 1)
+
+        def worth(candidate: Candidate) -> float:
+            return pairs * candidate.held_out - candidate.missing
+
+        best = max(candidates, key=worth)
+        near = [c for c in candidates if worth(best) - worth(c) <= pairs * c.behind(best)[1]]
+        return min(near, key=lambda candidate: candidate.parameters)
     by_search = {candidate.search: candidate for candidate in candidates}
     climbing, tree = CANDIDATES[1], CANDIDATES[3]
     d = len(study.schema)

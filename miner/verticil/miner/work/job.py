@@ -240,6 +240,7 @@ def learn_and_write(
                 learned.search,
                 chosen=learned.way,
                 candidates=learned.candidates,
+                pair_check=learned.pair_check,
                 edge_strength=learned.edge_strength,
                 weak_edges=learned.weak_edges,
             ),
