@@ -230,3 +230,26 @@ def test_two_processes_write_one_chain_and_a_kill_loses_no_line(log: AuditLog, t
     assert len(daemons) > max([15, *told])  # every line that was acknowledged is there
     assert [entry["bytes"] for entry in written if entry["who"] == "office"] == list(range(15))
     assert found.n_lines == len(written)
+
+
+def test_lines_that_say_the_same_otherwise_or_count_otherwise_are_found(log: AuditLog) -> None:
+    """A blank changes no content and no hash; a wrong number stands in a chain that holds; the anchor is not asked."""
+    data = log.path.read_bytes()
+    blank = data.replace(b"\n{", b"\n{ ", 1)
+    with pytest.raises(GateFailed, match="line 2: it was changed: it is not the canonical JSON"):
+        verify(blank, anchor_number=0, anchor_hash=bytes(32), name=FILE_NAME)
+    lines = [json.loads(text) for text in data.splitlines()]
+    lines[3]["n"] = 9
+    del lines[3]["hash"]
+    lines[3]["hash"] = hashlib.sha256(rfc8785.dumps(lines[3])).hexdigest()
+    numbered = b"".join(rfc8785.dumps(entry) + b"\n" for entry in lines)
+    with pytest.raises(GateFailed, match="line 4: its number is 9"):
+        verify(numbered, anchor_number=0, anchor_hash=bytes(32), name=FILE_NAME)
+
+
+def test_nothing_is_left_of_a_torn_line_that_is_longer_than_what_follows(log: AuditLog) -> None:
+    with log.path.open("ab") as file:
+        file.write(b'{"torn":"' + b"x" * 20_000)
+    log.record(event(4), NOW)
+    found = log.verify()
+    assert (found.n_lines, found.torn, found.unfinished_bytes) == (6, (5,), 0)
