@@ -83,8 +83,8 @@ class HeldOut:
             expected = apply_axes(
                 _mixed(table.reshape([sizes[unit] for unit in pair])), [axis.forward for axis in design.axes]
             )
-            logarithm = np.asarray(np.log(np.where(expected > 0, expected, 1.0)), dtype=np.float64)
-            observed = np.stack([block.ravel() for block in blocks])
+            logarithm = np.log(np.where(expected > 0, expected, 1.0))
+            observed = np.stack([block.ravel().astype(np.float64) for block in blocks])
             total = total + observed @ logarithm.ravel()
             weight = weight + observed.sum(axis=1)
         return total / np.maximum(weight, 1.0)
