@@ -19,14 +19,14 @@ from verticil.shared.estimation.information import Link, plug_in_information
 from verticil.shared.model.network import Network
 from verticil.shared.release.synthesis import sample_codes
 
-__all__ = ["STRONG", "PairCheck", "Sample", "check_pairs", "sample_of"]
+__all__ = ["PairCheck", "Sample", "check_pairs", "sample_of"]
 
 Sample = Sequence[NDArray[np.unsignedinteger]]
 
 _SAMPLED: Final = 100_000
 _LEFT: Final = 0.25
 """A pair is missing where the network has less than this part of its information."""
-STRONG: Final = 0.5
+_STRONG: Final = 0.5
 _MOST: Final = 0.5
 """A pair is strong from so many nats, or from this part of the smaller entropy: a function of a rare category has few nats."""
 
@@ -87,4 +87,4 @@ def _is_strong(link: Link) -> bool:
     for side in range(2):
         share = link.table.sum(axis=side)
         entropies.append(-float(share[share > 0] @ np.log(share[share > 0])))
-    return link.information >= min(STRONG, _MOST * min(entropies))
+    return link.information >= min(_STRONG, _MOST * min(entropies))
