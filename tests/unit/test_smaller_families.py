@@ -11,7 +11,7 @@ from verticil.shared.channels.transition import identity, quantize, symmetric
 from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
 from verticil.shared.estimation.estimators import clip_projection, em_estimate, simplex_projection
 from verticil.shared.estimation.parameters import family_parameters
-from verticil.shared.estimation.smaller_families import RECORDS, backed_off, row_weight
+from verticil.shared.estimation.smaller_families import RECORDS, backed_off, leaned_on, row_weight
 from verticil.shared.model.graph import Dag
 from verticil.shared.study import canonical
 from verticil.shared.study.reading import read_study
@@ -83,6 +83,21 @@ def test_noise_makes_rows_lean_more():
     assert row_weight(design, (0, 1)) == pytest.approx(RECORDS / (left[0] * left[1]), rel=1e-9)
     assert row_weight(design, (1,)) == pytest.approx(RECORDS / left[1], rel=1e-9)
     assert row_weight(design, ()) == pytest.approx(1 / left[1], rel=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (2, 4, 3), (3, 2, 4, 5)])
+def test_what_rows_leaned_on_can_be_taken_off_again(shape):
+    """A party finds the counts behind published rows from the rows and their totals."""
+    generator = np.random.default_rng(5)
+    design = as_design([quantize(symmetric(k, epsilon=2.0)) for k in shape])
+    counts = generator.dirichlet(np.full(shape[-1], 0.4), size=shape[:-1]) * generator.uniform(
+        5, 90, size=(*shape[:-1], 1)
+    )
+    rows, totals = backed_off(counts, design).reshape(shape), counts.sum(axis=-1)
+    weight = row_weight(design, tuple(range(len(shape) - 1)))
+    again = (totals[..., None] + weight) * rows - weight * leaned_on(rows, totals, design)
+    assert np.abs(again - counts).max() <= 1e-9
+    assert np.abs(totals[..., None] * rows - counts).max() > 1
 
 
 def test_impossible_combinations_stay_impossible():

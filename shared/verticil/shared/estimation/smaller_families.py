@@ -14,6 +14,7 @@ Form and constant were chosen on networks whose truth is known: ``tests/bench/pr
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Final
 
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from verticil.shared.estimation.design import FamilyDesign
 from verticil.shared.estimation.unit_axis import contrast_factor
 
-__all__ = ["RECORDS", "backed_off", "row_weight"]
+__all__ = ["RECORDS", "backed_off", "leaned_on", "row_weight"]
 
 Floats = NDArray[np.float64]
 
@@ -61,6 +62,42 @@ def backed_off(counts: Floats, design: FamilyDesign) -> Floats:
         table = table * (possible | ~possible.any(axis=1, keepdims=True))
         table /= table.sum(axis=1, keepdims=True)
     return table
+
+
+def leaned_on(rows: Floats, totals: Floats, design: FamilyDesign) -> Floats:
+    """The rows t that the rows p' of `backed_off` leaned on, from those and from the totals of the counts.
+
+    With N_j p_j + w t_j = (N_j + w) p'_j for each row, and the same for t and the smaller table that it leans on, the sum over
+    the rows that lean on one t gives (N_t + w_t + m w) t = sum_j (N_j + w) p'_j + w_t u, m the number of those rows and u what
+    t leans on. Each size is solved for in the next smaller one, down to equal shares.
+
+    Args:
+        rows: (K_parent_1, .., K_child), what `backed_off` returns.
+        totals: (K_parent_1, ..), records in each row.
+        design: how the family was randomized.
+
+    Returns:
+        Shares of the same number of axes; the axis of the parent that is left out has length 1.
+    """
+    chain = _fewer_and_fewer(totals[..., None] * rows)
+    totals, weight = totals[..., None], row_weight(design, chain[0])
+    told, lent, steps = (totals + weight) * rows, np.zeros_like(totals), list[tuple[Floats, Floats, float]]()
+    for larger, smaller in itertools.pairwise(chain):
+        (axis,) = set(larger) - set(smaller)
+        n_rows, totals = totals.shape[axis], totals.sum(axis=axis, keepdims=True)
+        next_weight = row_weight(design, smaller)
+        sums = told.sum(axis=axis, keepdims=True)
+        divisor = totals + next_weight + weight * n_rows - lent.sum(axis=axis, keepdims=True)
+        steps.append((sums, divisor, next_weight))
+        told, lent, weight = (
+            (totals + next_weight) * sums / divisor,
+            (totals + next_weight) * next_weight / divisor,
+            next_weight,
+        )
+    found = np.full(rows.shape[-1], 1 / rows.shape[-1])
+    for sums, divisor, step_weight in reversed(steps):
+        found = (sums + step_weight * found) / divisor
+    return found
 
 
 def _fewer_and_fewer(counts: Floats) -> list[tuple[int, ...]]:
