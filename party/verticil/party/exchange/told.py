@@ -176,7 +176,9 @@ def remember(
         gone_on = _sub_model_event(told, study.id)
         if gone_on and not (known and known.effective_digest == told.effective_digest):
             site.audit.record(gone_on, at)
-        if known is not None and not task.approved and not is_final(State(task.state)):
+        # A reply that was under way when the approval came has the version that is known.
+        newer = known is not None and task.version > known.version
+        if newer and not task.approved and not is_final(State(task.state)):
             before = site.state.study(task.digest)
             if before.task.approved and before.approval is not None:
                 _log.warning("the miner asks for the approval of study '%s' again, as when a key was revoked", study.id)
