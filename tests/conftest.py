@@ -61,6 +61,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "system" not in item.path.parts)
 
 
+@pytest.fixture(autouse=True)
+def no_log_of_another_test() -> Iterator[None]:
+    """A program that ran in this process logs to the standard error of its test; nobody else shall."""
+    yield
+    root = logging.getLogger()
+    if ours := [handler for handler in root.handlers if isinstance(handler.formatter, logs.Formatter)]:
+        for handler in ours:
+            root.removeHandler(handler)
+        root.setLevel(logging.WARNING)
+        logging.getLogger("verticil").setLevel(logging.NOTSET)
+        logging.captureWarnings(capture=False)
+
+
 HARD_LABELS = (
     "<=50K",
     ">50K",

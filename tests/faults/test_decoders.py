@@ -45,6 +45,7 @@ from verticil.party.custody import sealing as custody
 from verticil.party.custody.sealing import read_head
 from verticil.party.decision.approvers import ApproverKey
 from verticil.party.evidence.audit import AuditLog, Event, What
+from verticil.party.front.limits import publish, read_limits
 from verticil.party.records.keyfile import read_key
 from verticil.party.records.linkage import common_from_bitmap
 from verticil.shared.carried.bundle import look
@@ -112,6 +113,7 @@ EXEMPT: Mapping[str, str] = {
     "shared.membership.register.entries": "the authority's own register, whose certificates it verifies",
     "simulation.peers.load_everywhere": "reads with read_study",
     "cli.party.load": "reads with read_study",
+    "shared.disk.read_only_fault": "makes an error, and reads nothing",
     "cli.pki_site.install": "reads with install",
     "cli.release.verify": "reads with verify_release",
     "cli.service_unit.install": "writes a unit, and reads none",
@@ -270,6 +272,7 @@ def make_decoders(
     signed = signer.sign(b"a statement")
     linkage_key = node / "secrets" / "linkage.key"
     secret = node / "state" / SECRET_NAME
+    (limits := folder / "limits.json").write_text(publish(load_party(node / "party.toml"), dt.datetime.now(dt.UTC)))
     denied = make_list(authority, {5: now}, number=3, at=now).public_bytes(Encoding.DER)
 
     def verified(name: str) -> Decoder:
@@ -339,6 +342,14 @@ def make_decoders(
             _file(node, "federation.toml", load_federation), (node / "federation.toml").read_bytes()
         ),
         "party.config.load_party": Decoder(_file(node, "party.toml", load_party), (node / "party.toml").read_bytes()),
+        "party.front.limits.read_limits": Decoder(
+            _file(
+                folder,
+                "limits.json",
+                lambda path: read_limits(path, made.ca_certificate.read_bytes(), dt.datetime.now(dt.UTC)),
+            ),
+            limits.read_bytes(),
+        ),
         "miner.config.load_miner": Decoder(
             _file(made.miner, "miner.toml", load_miner), (made.miner / "miner.toml").read_bytes()
         ),
@@ -502,6 +513,7 @@ NAMES = (
     "shared.config.read_toml",
     "shared.config.load_federation",
     "party.config.load_party",
+    "party.front.limits.read_limits",
     "miner.config.load_miner",
     "shared.membership.request.parse_request",
     "shared.membership.request.read_request",

@@ -96,7 +96,7 @@ CASES: dict[str, Case] = {
         code="SECRET_MISSING", exit_code=1, says=("linkage key", "linkage.key: no such file"), hint="never to the miner",
     ),
     "wrong delimiter": Case(
-        spoil=edit("clinic.csv", ",", ";", -1),
+        spoil=edit("clinic.csv", ",", ";", -1), commands=("party check",),  # a simulation finds the delimiter by itself
         code="DATA_UNREADABLE", exit_code=1, hint='set delimiter = ";"',
         says=("clinic.csv: wrong delimiter", "with a comma none of 4 expected columns is found, with a semicolon 4"),
     ),

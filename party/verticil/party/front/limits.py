@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, cast
@@ -21,15 +20,18 @@ import rfc8785
 from verticil.party.config import PartyConfig
 from verticil.party.control.policy import Column, Objection, Policy, objections
 from verticil.shared.channels.privacy import Breach
+from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, VerticilError, from_code
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey, verify_signed
+from verticil.shared.study.canonical import parse
 from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2
 
 __all__ = ["Published", "limits_of", "publish", "read_limits"]
 
 _KIND: Final = "verticil/limits/v1"
+_LIMIT: Final = 2**20
 _PLAIN: Final = (
     "max_epsilon_per_column", "max_epsilon_per_study", "max_share_epsilon", "max_share_delta", "allow_infinite",
     "allow_exact_parameters", "minimum_common_records", "minimum_parties", "max_categories", "recipients", "max_days",
@@ -93,7 +95,7 @@ def publish(config: PartyConfig, at: dt.datetime) -> str:
         PeerFault: CERTIFICATE_INVALID. DataFault: SECRET_MISSING, there is no signing key.
     """
     statement = limits_of(config) | {"published_at": f"{at:%Y-%m-%dT%H:%M:%SZ}"}
-    body = _body(statement)
+    body = rfc8785.dumps(statement)  # type: ignore[arg-type]  # values are JSON
     signed = SigningKey.load(config.signing_key, config.certificate).sign(body)
     document = {"statement": statement, "signature": signed.signature.hex(), "certificate": signed.certificate.hex()}
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
@@ -117,26 +119,21 @@ def read_limits(path: Path, authority: bytes, at: dt.datetime) -> Published:
     except OSError:
         raise Misuse("FILE_MISSING", f"{path}: cannot be read", hint=hint) from None
     try:
-        document = cast("Mapping[str, object]", json.loads(data))
-        statement = cast("Mapping[str, object]", document["statement"])
-        found = _read(statement)
-        signed = common_pb2.Signed(
-            body=_body(statement),
-            signature=bytes.fromhex(cast("str", document["signature"])),
-            certificate=bytes.fromhex(cast("str", document["certificate"])),
-        )
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise Misuse("CONFIG_INVALID", f"{path}: not the limits of a party", hint=hint) from None
+        document = parse(data, source=str(path), limit=_LIMIT)
+        statement = document.raw("statement")
+        found = _read(document.table("statement"))
+        body = rfc8785.dumps(cast("dict[str, object]", statement))  # type: ignore[arg-type]  # it came from JSON
+        signature, certificate = (bytes.fromhex(document.value(str, key)) for key in ("signature", "certificate"))
+        document.finish()
+    except (Misuse, ValueError) as error:  # hex digits, or a number that the canonical form cannot hold
+        problem = error.message if isinstance(error, Misuse) else f"{path}: not the limits of a party"
+        raise Misuse("CONFIG_INVALID", problem, hint=hint) from None
+    signed = common_pb2.Signed(body=body, signature=signature, certificate=certificate)
     try:
         verify_signed(signed, authority, role=Role.PARTY, name=found.party, at=at)
     except VerticilError as error:
         raise from_code(error.code, f"{path}: {error.message}", hint=error.hint) from None
     return found
-
-
-def _body(statement: Mapping[str, object]) -> bytes:
-    """What is signed."""
-    return rfc8785.dumps(dict(statement))  # type: ignore[arg-type]  # values are JSON
 
 
 def _plain(value: object) -> object:
@@ -145,41 +142,44 @@ def _plain(value: object) -> object:
     return list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
 
 
-def _read(statement: Mapping[str, object]) -> Published:
-    """What a statement says; ValueError, LookupError or TypeError where it is none."""
-    if statement["kind"] != _KIND:
-        raise ValueError
-    limits = cast("dict[str, object]", statement["limits"])
-    breach = cast("list[float] | None", limits["breach"])
-    share = cast("float | None", limits["max_share_epsilon"])
-    days = cast("int | None", limits["max_days"])
+def _read(statement: Table) -> Published:
+    """What a statement says.
+
+    Raises:
+        Misuse: it is none.
+    """
+    statement.choice("kind", [_KIND])
+    limits = statement.table("limits")
+    breach = None if limits.raw("breach") is None else limits.numbers("breach")
+    if breach is not None and not (len(breach) == 2 and 0 < breach[0] < breach[1] < 1):
+        limits.fail("breach", "expected two probabilities, the first the smaller one")
     policy = Policy(
-        approval=cast("Literal['manual', 'rules', 'auto']", statement["approval"]),
+        approval=cast("Literal['manual', 'rules', 'auto']", statement.choice("approval", ("manual", "rules", "auto"))),
         approvers=(),
         approvers_needed=1,
-        max_epsilon_per_column=_number(limits["max_epsilon_per_column"]),
-        max_epsilon_per_study=_number(limits["max_epsilon_per_study"]),
+        max_epsilon_per_column=_number(limits, "max_epsilon_per_column"),
+        max_epsilon_per_study=_number(limits, "max_epsilon_per_study"),
         max_epsilon_lifetime=math.inf,
-        allow_infinite=tuple(cast("list[str]", limits["allow_infinite"])),
-        minimum_common_records=cast("int", limits["minimum_common_records"]),
-        minimum_parties=cast("int", limits["minimum_parties"]),
-        max_categories=cast("int", limits["max_categories"]),
+        allow_infinite=limits.strings("allow_infinite"),
+        minimum_common_records=limits.value(int, "minimum_common_records"),
+        minimum_parties=limits.value(int, "minimum_parties"),
+        max_categories=limits.value(int, "max_categories"),
         deny_columns=(),
-        recipients=tuple(cast("list[str]", limits["recipients"])),
+        recipients=limits.strings("recipients"),
         on_data_change="refuse",
         breach=None if breach is None else Breach(prior=breach[0], posterior=breach[1]),
-        allow_exact_parameters=bool(limits["allow_exact_parameters"]),
-        max_share_epsilon=_number(share),
-        max_share_delta=_number(limits["max_share_delta"]),
-        max_days=days,
+        allow_exact_parameters=limits.value(bool, "allow_exact_parameters"),
+        max_share_epsilon=_number(limits, "max_share_epsilon"),
+        max_share_delta=_number(limits, "max_share_delta"),
+        max_days=None if limits.raw("max_days") is None else limits.value(int, "max_days"),
     )
     return Published(
-        party=str(statement["party"]),
-        at=str(statement["published_at"]),
+        party=statement.value(str, "party"),
+        at=statement.value(str, "published_at"),
         policy=policy,
-        codebooks=tuple(cast("list[str]", statement["codebooks"])),
+        codebooks=statement.strings("codebooks"),
     )
 
 
-def _number(value: object) -> float:
-    return math.inf if value is None else float(cast("float", value))
+def _number(limits: Table, key: str) -> float:
+    return math.inf if limits.raw(key) is None else limits.value(float, key)
