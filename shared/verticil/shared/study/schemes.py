@@ -250,7 +250,7 @@ def _with(domain: Domain, scheme: str, channel: transition.Transition | Subset, 
 
 def _subset(table: Table, domain: Domain) -> Subset:
     n_states, epsilon = domain.n_states, table.value(float, "epsilon")
-    hint = "use 'symmetric', which is as good there and releases one category"
+    hint = "use 'symmetric', which releases one category"
     if n_states < LEAST_STATES:
         table.fail(
             "scheme",
