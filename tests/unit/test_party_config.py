@@ -156,6 +156,13 @@ def test_a_missing_file_is_named(tmp_path):
     assert caught.value.code == "FILE_MISSING"
 
 
+@pytest.mark.parametrize("name", ["party" * 60 + ".toml", "."])
+def test_a_name_that_no_file_can_have_is_named_too(tmp_path, name):
+    with pytest.raises(Misuse) as caught:
+        load_party(tmp_path / name)
+    assert caught.value.code == "FILE_MISSING"
+
+
 def test_automatic_approval_is_for_the_marked_authority_only(write):
     config = load_party(write(EXAMPLE.replace('"manual"', '"auto"')))
     require_marked_authority(config, is_demo=True)

@@ -200,7 +200,7 @@ def read_toml(path: Path, *, code: str = "CONFIG_INVALID") -> Table:
         values = tomllib.loads(text)
     except FileNotFoundError:
         raise Misuse("FILE_MISSING", f"{path}: no such file", hint="give the path of an existing TOML file") from None
-    except (IsADirectoryError, PermissionError) as error:
+    except OSError as error:  # a folder, not permitted, a name that is too long
         raise Misuse("FILE_MISSING", f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
         raise Misuse(code, f"{path}: not UTF-8 at byte {error.start}") from None
