@@ -137,6 +137,8 @@ async def test_feature_36_a_full_disk_stops_and_then_goes_on(
                 line.onward.delay_seconds = 0.1
 
             async def disturb() -> None:
+                while node != "miner" and "connected to" not in (run.made.root / f"{node}.log").read_text():
+                    await asyncio.sleep(0.05)  # one that starts on a full disk ends, and says so
                 disks[0].fill()
                 await asyncio.sleep(6)
                 study = await run.state()

@@ -7,12 +7,17 @@ import tracemalloc
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from verticil.cli.main import main
+from verticil.shared.errors import GateFailed
 from verticil.shared.formats import model_json
 from verticil.shared.model import elimination
+from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release import synthesis
+from verticil.shared.release.synthetic import read_records
 from verticil.shared.study.vocabulary import SAMPLING
 
 
@@ -92,3 +97,15 @@ def test_evidence_of_probability_zero_is_refused(folder, capsys):
     assert main(["release", "sample", str(folder), "-n", "5", "--given", "smoker=yes", "--out", out]) == 2
     assert "probability 0" in capsys.readouterr().err
     assert not Path(out).exists()
+
+
+def test_a_foreign_table_whose_dictionary_is_too_short_is_refused(tmp_path, monkeypatch):
+    """Bytes that were changed can decode to an index that points nowhere; the reader must not follow it."""
+    schema = Schema(variables=(Variable(name="smoker", owner="clinic", labels=("no", "yes")),))
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 3], pa.int8()), ["no", "yes"], safe=False)
+    pq.write_table(pa.table({"smoker": ["no", "yes"]}), tmp_path / "synthetic.parquet")
+    batch = pa.RecordBatch.from_arrays([column], ["smoker"])
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda *_args, **_options: iter([batch]))
+    with pytest.raises(GateFailed) as caught:
+        read_records(tmp_path / "synthetic.parquet", schema, 2)
+    assert caught.value.code == "RELEASE_INVALID"

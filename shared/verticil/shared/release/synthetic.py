@@ -116,6 +116,9 @@ def _codes(path: Path, variable: Variable, column: pa.Array) -> Codes:
     """The codes behind what `synthesis.decode` wrote."""
     import pyarrow as pa
 
+    column.validate(
+        full=True
+    )  # an index of a foreign dictionary may point nowhere; a ValueError is the reader's to tell
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     places = {label: code for code, label in enumerate(variable.labels) if code >= variable.n_bins}
     edges = () if variable.bins is None else variable.bins
