@@ -27,28 +27,19 @@ from numpy.typing import NDArray
 
 from verticil.miner.learning.search.families import FamilyValue, remember
 from verticil.miner.learning.tables import FamilyTables
+from verticil.shared.estimation.axes import plogp
 from verticil.shared.estimation.design import family_design
 from verticil.shared.estimation.estimators import em_projection
 from verticil.shared.estimation.independence import independence_p_value
 from verticil.shared.estimation.information import links
 from verticil.shared.estimation.unit_axis import contrast_factor
 
-__all__ = ["EM_STEPS", "FamilyScores", "log_likelihood"]
+__all__ = ["EM_STEPS", "FamilyScores"]
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64] | NDArray[np.float64]
 
 EM_STEPS: Final = 60
-
-
-def log_likelihood(table: Floats) -> float:
-    """sum_jk N_jk log(N_jk / N_j), nats; axes (parents.., child), cells >= 0."""
-    return _plogp(table) - _plogp(table.sum(axis=-1))
-
-
-def _plogp(table: Counts) -> float:
-    filled = table[table > 0]
-    return float(filled @ np.log(filled))
 
 
 class FamilyScores:
@@ -68,7 +59,7 @@ class FamilyScores:
         self.unrandomized = frozenset(
             unit.variables[0] for unit in tables.units if unit.domain is None and unit.channel.is_identity
         )
-        self._sums: dict[tuple[int, ...], float] = {(): _plogp(np.array([tables.n_records]))}
+        self._sums: dict[tuple[int, ...], float] = {(): plogp(np.array([tables.n_records]))}
         self._likelihoods: dict[tuple[int, ...], dict[int, float]] = {}
         self._factors: dict[tuple[int, ...], float] = {}
 
@@ -111,13 +102,13 @@ class FamilyScores:
             rest = tuple(v for v in key if v != child)
             if key not in self._sums or rest not in self._sums:
                 counts, _ = self._tables.counted(key)
-                remember(self._sums, key, _plogp(counts))
-                remember(self._sums, rest, _plogp(counts.sum(axis=key.index(child))))
+                remember(self._sums, key, plogp(counts))
+                remember(self._sums, rest, plogp(counts.sum(axis=key.index(child))))
             return self._sums[key] - self._sums[rest]
         if key not in self._likelihoods:
             table = em_projection(*self._tables.counted(key), iterations=self._steps)
-            joint = _plogp(table)
-            remember(self._likelihoods, key, {v: joint - _plogp(table.sum(axis=place)) for place, v in enumerate(key)})
+            joint = plogp(table)
+            remember(self._likelihoods, key, {v: joint - plogp(table.sum(axis=place)) for place, v in enumerate(key)})
         return self._likelihoods[key][child]
 
     def count_ahead(self, child: int, families: Sequence[tuple[int, ...]]) -> None:

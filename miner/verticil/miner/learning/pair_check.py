@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from verticil.miner.learning.counting import all_pair_tables
 from verticil.miner.learning.scores import PairScores
+from verticil.shared.estimation.axes import plogp
 from verticil.shared.estimation.information import Link, plug_in_information
 from verticil.shared.model.network import Network
 from verticil.shared.release.synthesis import sample_codes
@@ -83,8 +84,4 @@ def check_pairs(sample: Sample, n_states: Sequence[int], pairs: PairScores) -> P
 
 
 def _is_strong(link: Link) -> bool:
-    entropies = []
-    for side in range(2):
-        share = link.table.sum(axis=side)
-        entropies.append(-float(share[share > 0] @ np.log(share[share > 0])))
-    return link.information >= min(_STRONG, _MOST * min(entropies))
+    return link.information >= min(_STRONG, _MOST * min(-plogp(link.table.sum(axis=side)) for side in range(2)))

@@ -1,5 +1,7 @@
 """Multiplying every axis of a table by a matrix of its own: the one piece of linear algebra that estimation stands on.
 
+And the one sum that likelihoods and entropies are made of, `plogp`.
+
 The Kronecker product of the matrices is never formed: an axis of K states costs K times the cells of the table.
 """
 
@@ -10,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Counts", "apply_axes"]
+__all__ = ["Counts", "apply_axes", "plogp"]
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64] | NDArray[np.float64]
@@ -52,3 +54,13 @@ def apply_axes(table: Counts, matrices: Sequence[Floats | None]) -> Floats:
             carried = 1
         work = matrix.T @ work.reshape(-1, states).T
     return np.ascontiguousarray(work.reshape(-1, carried).T if carried > 1 else work).reshape(shape)
+
+
+def plogp(cells: Counts) -> float:
+    """The sum of x log x over cells or shares that are not negative, nats; 0 log 0 is 0.
+
+    >>> round(-plogp(np.array([0.5, 0.5, 0.0])), 6)  # ln 2
+    0.693147
+    """
+    filled = cells[cells > 0]
+    return float(filled @ np.log(filled))

@@ -32,7 +32,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.estimation.axes import Counts, apply_axes
+from verticil.shared.estimation.axes import Counts, apply_axes, plogp
 from verticil.shared.estimation.design import Design, FamilyDesign
 from verticil.shared.estimation.estimators import along, em_start, em_tables
 from verticil.shared.estimation.independence import as_pair, dependence_p_value
@@ -192,7 +192,7 @@ def _fitted(families: Sequence[tuple[Counts, FamilyDesign]], noise_variance: flo
         repeated = _cells(fit, design)
         found = float(_information(table))
         alone, like_it = _information(repeated).reshape(2, -1).mean(axis=1)
-        most = min(_entropy(table.sum(axis=side)) for side in range(2))
+        most = min(-plogp(table.sum(axis=side)) for side in range(2))
         more = max(found - alone, 0.0)
         lost = max(found - like_it, 0.0) * more / found if found > 0 else 0.0
         noise = float(np.abs(repeated[_DRAWS:] - table).sum()) / (2 * _DRAWS)
@@ -203,11 +203,6 @@ def _fitted(families: Sequence[tuple[Counts, FamilyDesign]], noise_variance: flo
 def _shares(observed: Counts) -> Floats:
     cells = np.maximum(observed, 0.0)
     return np.asarray(cells / cells.sum(), dtype=np.float64)
-
-
-def _entropy(shares: Floats) -> float:
-    filled = shares[shares > 0]
-    return -float(filled @ np.log(filled))
 
 
 def _cells(fits: Floats, design: FamilyDesign) -> Floats:

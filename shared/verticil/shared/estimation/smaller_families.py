@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.estimation.axes import plogp
 from verticil.shared.estimation.design import FamilyDesign
 from verticil.shared.estimation.unit_axis import contrast_factor
 
@@ -107,15 +108,10 @@ def _fewer_and_fewer(counts: Floats) -> list[tuple[int, ...]]:
 
     def told(parents: tuple[int, ...]) -> float:
         table = counts.sum(axis=tuple(set(range(child)).difference(parents)))
-        return round((_plogp(table) - _plogp(table.sum(axis=-1))) / n, _ROUNDING)
+        return round((plogp(table) - plogp(table.sum(axis=-1))) / n, _ROUNDING)
 
     chain = [tuple(range(child))]
     while left := chain[-1]:
         fewer = [tuple(p for p in left if p != gone) for gone in reversed(left)]
         chain.append(max(fewer, key=told))
     return chain
-
-
-def _plogp(table: Floats) -> float:
-    filled = table[table > 0]
-    return float(filled @ np.log(filled))
