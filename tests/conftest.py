@@ -24,8 +24,8 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from verticil.party.learner import learn_families, share_noise
-from verticil.party.records.perturb import perturb, record_tags
+from verticil.party.dataset.perturb import perturb, record_tags
+from verticil.party.protocol.peer.learner import learn_families, share_noise
 from verticil.shared import logs
 from verticil.shared.channels.transition import binary, identity, quantize, symmetric
 from verticil.shared.model.graph import Dag
@@ -33,7 +33,7 @@ from verticil.shared.model.network import Family, Marginal, Network
 from verticil.shared.model.rounding import round_network
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.joint import PartyStatement, Received, software_text
+from verticil.shared.release.peer_assembly import PartyStatement, Received, software_text
 from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
@@ -46,8 +46,8 @@ from verticil.shared.study.document import (
     Study,
     Unit,
 )
-from verticil.shared.study.pairs import Structure, given_structure
-from verticil.shared.study.readers import reads
+from verticil.shared.study.recipients import reads
+from verticil.shared.study.structure_document import Structure, given_structure
 
 # Every run tries the same examples, but for constants of the modules that happen to be loaded, which take part in them.
 # `--hypothesis-profile=explore` tries others. What is found becomes an `@example` of its test.

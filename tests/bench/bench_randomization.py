@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from figure import Figure, cpu_seconds
 
-from verticil.party.records.perturb import perturb_numba, perturb_numpy, record_tags
-from verticil.party.records.subsets import select
+from verticil.party.dataset.perturb import perturb_numba, perturb_numpy, record_tags
+from verticil.party.dataset.subsets import select
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.formats.artifact import pack, unpack

@@ -30,7 +30,7 @@ from verticil.shared.transport.calling.remote import GrpcControl
 from verticil.simulation.analyst import follow_study
 from verticil.simulation.chaos.drill import charged, keep_port
 from verticil.simulation.chaos.line import Line
-from verticil.simulation.chaos.sameness import differences, essence
+from verticil.simulation.chaos.release_equality import differences, essence
 from verticil.simulation.children import Children
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, copied, provision, set_endpoint
 from verticil.wire.v1 import control_pb2

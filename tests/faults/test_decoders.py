@@ -36,31 +36,33 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from verticil.miner.config import load_miner
+from verticil.party.audit.log import AuditLog, Event, What
+from verticil.party.backup import sealing as custody
+from verticil.party.backup.sealing import read_head
 from verticil.party.config import load_party
-from verticil.party.control.approval import content_of, parsed
-from verticil.party.control.database import Database
-from verticil.party.control.secret import FILE_NAME as SECRET_NAME
-from verticil.party.control.secret import read_secret
-from verticil.party.custody import sealing as custody
-from verticil.party.custody.sealing import read_head
-from verticil.party.decision.approvers import ApproverKey
-from verticil.party.evidence.audit import AuditLog, Event, What
-from verticil.party.front.limits import publish, read_limits
-from verticil.party.records.keyfile import read_key
-from verticil.party.records.linkage import common_from_bitmap
-from verticil.shared.carried.bundle import look
-from verticil.shared.carried.bundle import pack as pack_bundle
-from verticil.shared.carried.bundle import unpack as unpack_bundle
-from verticil.shared.carried.journal import Journal, load_journal, store_journal
-from verticil.shared.carried.pouch import Pouch, parse_entry
-from verticil.shared.carried.statement import Reference
-from verticil.shared.carried.statement import Statement as CarriedStatement
-from verticil.shared.carried.statement import parse_statement as parse_carried_statement
-from verticil.shared.carried.statement import statement_body as carried_statement_body
+from verticil.party.dataset.keyfile import read_key
+from verticil.party.dataset.linkage import common_from_bitmap
+from verticil.party.operator.limits import publish, read_limits
+from verticil.party.policy.approval import content_of, parsed
+from verticil.party.policy.votes import ApproverKey
+from verticil.party.storage.database import Database
+from verticil.party.storage.secret import FILE_NAME as SECRET_NAME
+from verticil.party.storage.secret import read_secret
+from verticil.pki.register import sign_request
+from verticil.pki.request import create_request, parse_request, read_request
+from verticil.shared.airgap.bundle import look
+from verticil.shared.airgap.bundle import pack as pack_bundle
+from verticil.shared.airgap.bundle import unpack as unpack_bundle
+from verticil.shared.airgap.bundle_entries import Pouch, parse_entry
+from verticil.shared.airgap.journal import Journal, load_journal, store_journal
+from verticil.shared.airgap.statement import Reference
+from verticil.shared.airgap.statement import Statement as CarriedStatement
+from verticil.shared.airgap.statement import parse_statement as parse_carried_statement
+from verticil.shared.airgap.statement import statement_body as carried_statement_body
+from verticil.shared.audit.chain import entries
+from verticil.shared.audit.chain import verify as verify_audit
 from verticil.shared.config import load_federation, read_toml
 from verticil.shared.errors import VerticilError
-from verticil.shared.evidence.chain import entries
-from verticil.shared.evidence.chain import verify as verify_audit
 from verticil.shared.formats import json_document, model_json
 from verticil.shared.formats.artifact import pack, unpack
 from verticil.shared.formats.deletion import Deletion, deletion_body, parse_deletion
@@ -78,8 +80,6 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import load_credentials, load_private_key, read_certificates, read_private_file
 from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.membership.installation import install, read_fingerprint
-from verticil.shared.membership.register import sign_request
-from verticil.shared.membership.request import create_request, parse_request, read_request
 from verticil.shared.membership.revocation import make_list, parse_list
 from verticil.shared.relay import hpke
 from verticil.shared.release.bundle import sign_release, write_release
@@ -88,14 +88,14 @@ from verticil.shared.release.countersignature import (
     countersignature_body,
     read_countersignature,
 )
-from verticil.shared.release.joint import parse_statement, statement_body
+from verticil.shared.release.peer_assembly import parse_statement, statement_body
 from verticil.shared.release.synthetic import read_records
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import approval_body, parse_approval
 from verticil.shared.study.document import LeftOut
-from verticil.shared.study.pairs import parse_structure, structure_body
 from verticil.shared.study.reading import read_declarations, read_study
+from verticil.shared.study.structure_document import parse_structure, structure_body
 from verticil.shared.study.sub_model import SubModel, parse_sub_model, sub_model_body
 from verticil.shared.transport.chunks import ChunkReader, make_chunks, plain_data
 from verticil.shared.transport.errors_on_wire import from_detail

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from verticil.simulation.chaos.line import Line
-from verticil.simulation.chaos.sameness import differences
+from verticil.simulation.chaos.release_equality import differences
 
 DATA = bytes(range(256)) * 400
 

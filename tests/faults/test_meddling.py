@@ -25,7 +25,7 @@ from verticil.shared.errors import VerticilError
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.reading import read_study
 from verticil.simulation.chaos.drill import charged
-from verticil.simulation.chaos.sameness import differences, essence
+from verticil.simulation.chaos.release_equality import differences, essence
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import copied
 from verticil.wire.v1 import coordinator_pb2

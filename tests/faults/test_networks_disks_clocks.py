@@ -21,7 +21,7 @@ import pytest
 from verticil.shared.study.reading import read_study
 from verticil.simulation.chaos.drill import charged
 from verticil.simulation.chaos.line import Line
-from verticil.simulation.chaos.sameness import differences, essence
+from verticil.simulation.chaos.release_equality import differences, essence
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import Provisioned, copied
 

@@ -33,17 +33,17 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from verticil.party.config import load_party
-from verticil.party.control.site import Site
-from verticil.party.exchange.delivery import Node
-from verticil.party.exchange.spool import Spool
-from verticil.party.peer.service import Answers
-from verticil.party.peer.shelf import Shelf
+from verticil.party.protocol.central.delivery import Node
+from verticil.party.protocol.central.spool import Spool
+from verticil.party.protocol.peer.artifact_store import Shelf
+from verticil.party.protocol.peer.service import Answers
+from verticil.party.site import Site
 from verticil.shared.config import load_federation
 from verticil.shared.errors import CODES, PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import Credentials, load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
-from verticil.shared.release.joint import software_text
+from verticil.shared.release.peer_assembly import software_text
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.transport.access import ROLES
@@ -53,7 +53,7 @@ from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordin
 from verticil.shared.transport.serving.binding import bind_control, bind_coordinator, bind_peer
 from verticil.shared.transport.serving.server import RpcServer
 from verticil.simulation.chaos.drill import charged
-from verticil.simulation.chaos.sameness import differences, essence
+from verticil.simulation.chaos.release_equality import differences, essence
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.in_process_peers import run_peers, serving_miner
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copied, provision

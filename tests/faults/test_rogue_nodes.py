@@ -28,8 +28,8 @@ from typing import Any
 import pytest
 
 from verticil.party import daemon
-from verticil.party.control.policy import MAX_OPEN_STUDIES
-from verticil.party.control.site import Site
+from verticil.party.policy.policy import MAX_OPEN_STUDIES
+from verticil.party.site import Site
 from verticil.shared.config import load_federation
 from verticil.shared.errors import from_code
 from verticil.shared.identity.pki import load_credentials

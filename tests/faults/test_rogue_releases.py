@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from verticil.party.control.site import Site
-from verticil.party.exchange import upload
+from verticil.party.protocol.central import upload
+from verticil.party.site import Site
 from verticil.shared.errors import PeerFault
 from verticil.shared.release import bundle, synthesis
 from verticil.shared.study import canonical

@@ -20,20 +20,20 @@ import pytest
 from typer.testing import CliRunner
 
 from verticil.cli.main import app
-from verticil.miner.carried.desk import CarriedDesk
-from verticil.miner.carried.once import grant_once
-from verticil.miner.carried.window import Window, Wish, ask_the_daemon
+from verticil.miner.airgap.exchange import CarriedDesk
+from verticil.miner.airgap.local_control import Window, Wish, ask_the_daemon
+from verticil.miner.airgap.offline_mode import grant_once
 from verticil.miner.config import load_miner
+from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
-from verticil.miner.work.learning import InlineLearning
-from verticil.party.carried import desk as site_desk
+from verticil.party.airgap import exchange as site_desk
+from verticil.party.backup.backup import backup, restore
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.control.site import Site as OpenSite
-from verticil.party.custody.backup import backup, restore
 from verticil.party.daemon import run_party
-from verticil.party.evidence.reports import revoke, verify_audit
-from verticil.party.office import approve, status
+from verticil.party.operator.commands import approve, status
+from verticil.party.operator.reports import revoke, verify_audit
+from verticil.party.site import Site as OpenSite
 from verticil.shared.config import load_federation
 from verticil.shared.durable import Step, watched
 from verticil.shared.errors import DataFault, GateFailed, Misuse, PeerFault, VerticilError
@@ -44,10 +44,10 @@ from verticil.shared.release.verification import verify_release
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.access import NOBODY_REVOKED
+from verticil.shared.transport.access import EMPTY_DENY_LIST
 from verticil.shared.transport.calling.fetch import fetch_release
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.simulation.chaos.sameness import essence
+from verticil.simulation.chaos.release_equality import essence
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, copied, provision
 from verticil.wire.v1 import control_pb2
@@ -155,7 +155,7 @@ class Ferry:
             self.node,
             authority=authority,
             signer=signer,
-            revocations=NOBODY_REVOKED,
+            revocations=EMPTY_DENY_LIST,
             clock=utc_now,
             audit=MinerAudit(config.state_directory),
         )
@@ -233,7 +233,7 @@ async def at_work(made: Provisioned, place: Path) -> AsyncGenerator[Ferry]:
         node,
         authority=credentials.ca_pem,
         signer=signer,
-        revocations=NOBODY_REVOKED,
+        revocations=EMPTY_DENY_LIST,
         clock=utc_now,
         audit=MinerAudit(config.state_directory),
     )

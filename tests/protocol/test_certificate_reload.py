@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from verticil.miner.rules.certificates import Certificates
 from verticil.miner.storage.catalogue import Catalogue
+from verticil.pki.register import revoke
 from verticil.shared.config import Federation
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.authority import (
@@ -39,7 +40,6 @@ from verticil.shared.identity.pki import (
 )
 from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.membership.current import FollowedCredentials
-from verticil.shared.membership.register import revoke
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.transport.calling.client import Connection
 from verticil.shared.transport.calling.diagnosis import served_certificate

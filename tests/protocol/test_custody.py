@@ -20,16 +20,15 @@ import rfc8785
 from verticil.cli.main import main
 from verticil.miner.config import load_miner
 from verticil.miner.service.node import MinerNode
-from verticil.party import office
-from verticil.party.alignment.workshop import Workshop
+from verticil.party.backup.backup import backup, restore
+from verticil.party.backup.ledger_reconciliation import proven
+from verticil.party.backup.purge import purge
+from verticil.party.backup.sealing import seal, unseal
 from verticil.party.config import load_party
-from verticil.party.control.site import Site
-from verticil.party.custody.backup import backup, restore
-from verticil.party.custody.purge import purge
-from verticil.party.custody.reckoning import proven
-from verticil.party.custody.sealing import seal, unseal
 from verticil.party.daemon import run_party
-from verticil.party.evidence import reports
+from verticil.party.operator import commands, reports
+from verticil.party.protocol.psi.blinding_state import Workshop
+from verticil.party.site import Site
 from verticil.shared.errors import GateFailed, Misuse, Refusal
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import load_credentials, utc_now
@@ -288,7 +287,7 @@ async def lives_and_charges_nothing_for(
     stop.set()
     await asyncio.gather(*running)
     assert {row["digest"] for row in rows(folder) if row["recipient"] == "miner"} & {digest.hex()} == set()
-    studies: Any = office.status(config)["studies"]
+    studies: Any = commands.status(config)["studies"]
     (stage,) = (study["stage"] for study in studies if study["digest"] == digest.hex())
     return str(stage)
 

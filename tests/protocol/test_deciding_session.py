@@ -18,15 +18,15 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.miner.config import Limits
+from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
-from verticil.miner.work.learning import InlineLearning
-from verticil.party import office
-from verticil.party.control.site import Site
-from verticil.party.front.approvers import add_approver
-from verticil.party.front.countersign import countersign, look
-from verticil.party.front.facts import COUNTS_TELL
-from verticil.party.front.inbox import inbox
-from verticil.party.front.preview import preview
+from verticil.party.operator import commands
+from verticil.party.operator.approvers import add_approver
+from verticil.party.operator.countersign import countersign, look
+from verticil.party.operator.pending_studies import inbox
+from verticil.party.operator.preview import preview
+from verticil.party.operator.view_model import COUNTS_TELL
+from verticil.party.site import Site
 from verticil.shared.errors import GateFailed, Misuse, PeerFault, Refusal
 from verticil.shared.formats.artifact import pack, unpack
 from verticil.shared.identity.identity import Identity, Role
@@ -68,7 +68,7 @@ async def test_feature_17_the_upload_is_the_subsequence_of_the_preview_of_the_co
     assert out.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o600}
     for name in ("north", "south"):
-        await asyncio.to_thread(office.approve, manual.config(name), "trial", "officer")
+        await asyncio.to_thread(commands.approve, manual.config(name), "trial", "officer")
     await manual.until(digest, State.ESTIMATING)
     mine = {person for person in session.ids("north") if person in session.ids("south")}
     order = sorted(session.ids("north"), key=lambda person: _pseudonym(digest, person))
@@ -114,7 +114,7 @@ async def test_a_preview_leaves_no_half_folder_and_shows_nothing_that_would_be_r
     def no_name(source: object, target: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("verticil.party.front.preview.rename", no_name)
+    monkeypatch.setattr("verticil.party.operator.preview.rename", no_name)
     with pytest.raises(Exception, match="no space left"):
         await asyncio.to_thread(preview, config, "trial", tmp_path / "full")
     assert [path.name for path in tmp_path.iterdir() if "full" in path.name or "refused" in path.name] == []
@@ -198,7 +198,7 @@ async def test_a_rule_approves_what_it_covers_and_people_the_rest(manual):
                 pass
         assert parse_approval(site.state.study(covered).approval).approver == "by rule 1 'small'"
         assert site.state.study(other).approval is None
-    await asyncio.to_thread(office.approve, manual.config("south"), "trial", "officer")
+    await asyncio.to_thread(commands.approve, manual.config("south"), "trial", "officer")
     await manual.until(covered, State.ESTIMATING)
     waiting = (await asyncio.to_thread(inbox, manual.config("north")))["waiting"]
     assert [(line["study"], line["waits_for"]) for line in waiting] == [("larger", "approval")]
@@ -212,7 +212,7 @@ async def test_rules_are_asked_again_about_a_table_that_changed(manual):
     await manual.until_stage("north", "waiting for the other parties' approval")
     await manual.until_stage("south", "waiting for approval")
     session.change_table(manual)
-    await asyncio.to_thread(office.approve, manual.config("south"), "trial", "officer")
+    await asyncio.to_thread(commands.approve, manual.config("south"), "trial", "officer")
     await session.finished(manual, digest)
     events = session.audited(manual, "north")
     assert [events.count(event) for event in ("approval", "approval-void", "rule-review")] == [2, 1, 2]
@@ -229,7 +229,7 @@ async def test_receipts_name_who_approved(manual):
             # named while the daemon runs, which counts them without being started anew
             await asyncio.to_thread(add_approver, manual.root / "north" / "party.toml", approver)
             assert not session.NOT_BEFORE_APPROVAL & set(manual.calls("north") + manual.calls("south"))
-        await asyncio.to_thread(office.approve, manual.config(name), "trial", approver)
+        await asyncio.to_thread(commands.approve, manual.config(name), "trial", approver)
     await manual.until(digest, State.ESTIMATING)
     record = manual.node.catalogue.study(digest)
     named = {json.loads(column.receipt.body)["approved_by"] for column in record.columns.values()}
@@ -260,7 +260,7 @@ class Publishing(session.Federation):
         self.start()
         for name in self.wires:
             await self.until_stage(name, "waiting for approval")
-            await asyncio.to_thread(office.approve, self.config(name), "trial", "officer")
+            await asyncio.to_thread(commands.approve, self.config(name), "trial", "officer")
         await self.until(digest, State.REVIEW)
         for name in self.wires:
             await self.until_stage(name, WAITS)
@@ -389,7 +389,7 @@ async def test_a_refusal_ends_the_study_and_names_the_party(publishing):
     digest = await publishing.to_review(ALL)
     await publishing.countersign("south")
     await asyncio.to_thread(
-        office.deny, publishing.config("north"), "trial", "officer@north", "two towns can be told apart"
+        commands.deny, publishing.config("north"), "trial", "officer@north", "two towns can be told apart"
     )
     failure = (await publishing.until(digest, State.DENIED)).failure
     assert failure.code == "STUDY_DENIED"
@@ -417,7 +417,7 @@ async def test_a_quorum_is_enough_and_the_signers_key_is_asked_for(publishing):
 
 
 def _other_key(root: Path) -> Path:
-    from verticil.party.decision.approvers import ApproverKey
+    from verticil.party.policy.votes import ApproverKey
 
     ApproverKey.create(root / "other.key")
     return root / "other.key"
@@ -474,7 +474,7 @@ async def test_a_release_with_reversed_probabilities_is_signed_by_no_rule_and_by
     digest = await made.submit(GIVEN + ALL)
     made.start()
     await made.until_stage("south", "waiting for approval")
-    await asyncio.to_thread(office.approve, made.config("south"), "trial", "officer")
+    await asyncio.to_thread(commands.approve, made.config("south"), "trial", "officer")
     failure = (await made.until(digest, State.FAILED)).failure
     assert failure.code == "RELEASE_INVALID"
     with Site.open(made.config("north")) as site:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from verticil.party.backup.backup import BETWEEN_PEERS, backup, restore
 from verticil.party.config import load_party
-from verticil.party.control.releases import LedgerRow
-from verticil.party.control.site import Site
-from verticil.party.custody.backup import BETWEEN_PEERS, backup, restore
 from verticil.party.daemon import run_party
+from verticil.party.policy.releases import LedgerRow
+from verticil.party.site import Site
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import SigningKey

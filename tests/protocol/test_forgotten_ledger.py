@@ -23,14 +23,14 @@ import pytest
 import rfc8785
 
 from verticil.cli.main import main
+from verticil.party.backup.backup import backup, is_just_restored
 from verticil.party.config import load_party
-from verticil.party.control.database import Database
-from verticil.party.control.releases import LedgerRow, Release
-from verticil.party.control.site import Site
-from verticil.party.control.state import Artifact
-from verticil.party.custody.backup import backup, is_just_restored
-from verticil.party.exchange.randomization import enter_in_ledger
-from verticil.party.office import init_party
+from verticil.party.operator.commands import init_party
+from verticil.party.policy.releases import LedgerRow, Release
+from verticil.party.protocol.central.randomization import enter_in_ledger
+from verticil.party.site import Site
+from verticil.party.storage.database import Database
+from verticil.party.storage.studies import Artifact
 from verticil.shared import durable
 from verticil.shared.errors import Refusal
 from verticil.shared.study.reading import read_study

@@ -23,14 +23,14 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from verticil.miner.config import Limits
 from verticil.miner.service.node import MinerNode
 from verticil.party import daemon
-from verticil.party.alignment.blinding import BlindingKey
 from verticil.party.config import load_party
-from verticil.party.control.database import Database
-from verticil.party.control.ledger import Ledger
-from verticil.party.control.secret import SiteSecret
-from verticil.party.control.site import init_state
-from verticil.party.control.state import PartyState
-from verticil.party.records.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
+from verticil.party.dataset.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
+from verticil.party.policy.ledger import Ledger
+from verticil.party.protocol.psi.blinding import BlindingKey
+from verticil.party.site import init_state
+from verticil.party.storage.database import Database
+from verticil.party.storage.secret import SiteSecret
+from verticil.party.storage.studies import PartyState
 from verticil.shared.alignment.statements import blinded_body
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.authority import create_authority, issue

@@ -11,12 +11,12 @@ import pytest
 
 from verticil.miner.config import Limits, MinerConfig, load_miner
 from verticil.miner.daemon import init_miner, run_miner
-from verticil.miner.service.gauges import miner_gauges
+from verticil.miner.scheduler.job import LearningJob
+from verticil.miner.scheduler.learning import SpawnedLearning, StructureJob, WorkerDied
+from verticil.miner.service.metrics import miner_gauges
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
 from verticil.miner.storage.records import StoredSignature
-from verticil.miner.work.job import LearningJob
-from verticil.miner.work.learning import SpawnedLearning, StructureJob, WorkerDied
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import DataFault, PeerFault, VerticilError
 from verticil.shared.identity.authority import create_authority, issue
@@ -35,7 +35,7 @@ from verticil.shared.study.document import (
     Study,
     Unit,
 )
-from verticil.shared.study.pairs import scored_pairs
+from verticil.shared.study.structure_document import scored_pairs
 from verticil.shared.transport.calling.client import Connection
 from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator, check_health
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2

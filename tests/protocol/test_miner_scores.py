@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from verticil.miner.config import Limits
+from verticil.miner.scheduler.job import LearningJob, Progress
+from verticil.miner.scheduler.learning import Executor, InlineLearning, SpawnedLearning, StructureJob, WorkerDied
 from verticil.miner.service.node import MinerNode
 from verticil.miner.service.scores import MAX_INFORMATION
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.records import Failure, StoredSignature
 from verticil.miner.storage.scores import ScoreTable
-from verticil.miner.work.job import LearningJob, Progress
-from verticil.miner.work.learning import Executor, InlineLearning, SpawnedLearning, StructureJob, WorkerDied
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.config import Federation
 from verticil.shared.errors import DataFault, Misuse, VerticilError
@@ -43,7 +43,7 @@ from verticil.shared.study.document import (
     Study,
     Unit,
 )
-from verticil.shared.study.pairs import Structure, parse_structure, scored_pairs
+from verticil.shared.study.structure_document import Structure, parse_structure, scored_pairs
 from verticil.shared.transport.calling.client import Connection
 from verticil.shared.transport.calling.remote import GrpcCoordinator
 from verticil.shared.transport.coordinator import Coordinator

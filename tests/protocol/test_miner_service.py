@@ -26,16 +26,16 @@ import pytest
 from numpy.typing import NDArray
 
 from verticil.miner.config import Limits
+from verticil.miner.scheduler.job import ColumnFile, LearningJob, Progress
+from verticil.miner.scheduler.learning import Executor, InlineLearning, SpawnedLearning, StructureJob, WorkerDied
 from verticil.miner.service.node import MinerNode
-from verticil.miner.work.job import ColumnFile, LearningJob, Progress
-from verticil.miner.work.learning import Executor, InlineLearning, SpawnedLearning, StructureJob, WorkerDied
+from verticil.pki.register import revoke
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import VerticilError
 from verticil.shared.formats.artifact import pack
 from verticil.shared.identity.authority import create_authority, issue, open_authority
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import SigningKey, verify_signed
-from verticil.shared.membership.register import revoke
 from verticil.shared.membership.revocation import DenyList
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.verification import verify_release
@@ -52,7 +52,7 @@ from verticil.shared.study.document import (
     Unit,
 )
 from verticil.shared.study.states import State
-from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
+from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
 from verticil.shared.transport.calling.fetch import fetch_release
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
@@ -269,7 +269,7 @@ class Federation:
         self.limits = Limits(disk_reserve_bytes=0)
         self.free: Callable[[Path], int] = lambda _path: 2**40
         self.monotonic = 0.0
-        self.revocations: Revocations = NOBODY_REVOKED
+        self.revocations: Revocations = EMPTY_DENY_LIST
         self.node = self.make()
 
     def make(self) -> MinerNode:
@@ -1206,7 +1206,12 @@ async def test_cancelling_kills_the_learning_process_at_once(tmp_path: Path) -> 
 async def test_the_learning_process_ends_with_its_miner(tmp_path: Path) -> None:
     """When the miner is gone, however it went, the process's standard input ends, and so does the process."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "verticil.miner.work.worker", str(2**31), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        sys.executable,
+        "-m",
+        "verticil.miner.scheduler.worker",
+        str(2**31),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     assert process.stdin is not None
     assert process.stdout is not None

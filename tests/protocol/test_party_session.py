@@ -25,28 +25,29 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from verticil.cli.study_status import why
 from verticil.miner.config import Limits
+from verticil.miner.scheduler.job import LearningJob, Progress
+from verticil.miner.scheduler.structure_job import StructureJob
 from verticil.miner.service.node import MinerNode
-from verticil.miner.work.job import LearningJob, Progress
-from verticil.miner.work.structure_job import StructureJob
-from verticil.party import daemon, office
+from verticil.party import daemon
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.control.database import Database
-from verticil.party.control.ledger import Ledger
-from verticil.party.control.secret import SiteSecret
-from verticil.party.control.site import Site, init_state
-from verticil.party.control.state import PartyState
-from verticil.party.front.approvers import add_approver
-from verticil.party.front.inbox import inbox
-from verticil.party.records.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
-from verticil.party.retry import Backoff
+from verticil.party.dataset.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
+from verticil.party.operator import commands
+from verticil.party.operator.approvers import add_approver
+from verticil.party.operator.pending_studies import inbox
+from verticil.party.policy.ledger import Ledger
+from verticil.party.protocol.retry import Backoff
+from verticil.party.site import Site, init_state
+from verticil.party.storage.database import Database
+from verticil.party.storage.secret import SiteSecret
+from verticil.party.storage.studies import PartyState
+from verticil.pki.register import revoke, sign_request
+from verticil.pki.request import create_request
 from verticil.shared.errors import DataFault, PeerFault, Refusal, VerticilError, from_code
 from verticil.shared.identity.authority import create_authority, issue, open_authority
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.installation import install
-from verticil.shared.membership.register import revoke, sign_request
-from verticil.shared.membership.request import create_request
 from verticil.shared.membership.revocation import DenyList, make_list, number_of, parse_list
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
@@ -519,13 +520,13 @@ async def test_feature_3_nothing_leaves_before_approval_and_approving_is_noticed
         await manual.until_stage(name, "waiting for approval")
         assert set(manual.wires[name][0].reported) <= {"progress"}  # what the policy says, before anybody looks
         assert {"hello", "poll"} <= set(manual.calls(name)) <= {"hello", "poll", "report"}
-    facts = await asyncio.to_thread(office.approve, manual.config("north"), "trial", "officer")
+    facts = await asyncio.to_thread(commands.approve, manual.config("north"), "trial", "officer")
     assert facts["approved"]
     assert facts["records"] == N_COMMON + 17
     assert facts["epsilon_charged_now"] == pytest.approx(4.0)
     await manual.until_stage("north", "waiting for the other parties' approval")
     assert not NOT_BEFORE_APPROVAL & set(manual.calls("north") + manual.calls("south"))
-    await asyncio.to_thread(office.approve, manual.config("south"), digest.hex()[:10], "officer")
+    await asyncio.to_thread(commands.approve, manual.config("south"), digest.hex()[:10], "officer")
     await finished(manual, digest)
 
 
@@ -535,7 +536,7 @@ async def test_a_party_tells_its_log_the_steps_of_a_study_and_no_value(manual, s
     for name in ("north", "south"):
         await manual.until_stage(name, "waiting for approval")
     for name in ("north", "south"):
-        await asyncio.to_thread(office.approve, manual.config(name), "trial", "officer")
+        await asyncio.to_thread(commands.approve, manual.config(name), "trial", "officer")
     await finished(manual, digest)
     told = steps_of("north")
     expected = [
@@ -558,11 +559,11 @@ async def test_a_denial_reaches_the_analyst_and_is_for_good(manual):
     manual.start()
     await manual.until_stage("north", "waiting for approval")
     await manual.until_stage("south", "waiting for approval")
-    await asyncio.to_thread(office.approve, manual.config("south"), "trial", "officer")
-    await asyncio.to_thread(office.deny, manual.config("north"), "trial", "officer", "the noise is too weak")
+    await asyncio.to_thread(commands.approve, manual.config("south"), "trial", "officer")
+    await asyncio.to_thread(commands.deny, manual.config("north"), "trial", "officer", "the noise is too weak")
     await manual.until(digest, State.DENIED)
     with pytest.raises(Refusal) as caught:
-        await asyncio.to_thread(office.approve, manual.config("north"), "trial", "officer")
+        await asyncio.to_thread(commands.approve, manual.config("north"), "trial", "officer")
     assert (caught.value.code, caught.value.exit_code) == ("STUDY_DENIED", 4)
     assert not NOT_BEFORE_APPROVAL & set(manual.calls("north") + manual.calls("south"))
     assert b"the noise is too weak" in manual.sent("north")
@@ -578,10 +579,10 @@ async def test_several_approvers_must_agree_in_the_same_content(manual):
     await manual.until_stage("north", "waiting for approval")
     config = manual.config("north")
     with pytest.raises(Refusal, match=r"'c' is not one of policy\.approvers") as caught:
-        await asyncio.to_thread(office.approve, config, "trial", "c")
+        await asyncio.to_thread(commands.approve, config, "trial", "c")
     assert caught.value.exit_code == 3
-    assert not (await asyncio.to_thread(office.approve, config, "trial", "a"))["approved"]
-    assert not (await asyncio.to_thread(office.approve, config, "trial", "a"))["approved"]
+    assert not (await asyncio.to_thread(commands.approve, config, "trial", "a"))["approved"]
+    assert not (await asyncio.to_thread(commands.approve, config, "trial", "a"))["approved"]
     await manual.until_stage("north", "waiting for approval (1 so far)")
     request = control_pb2.GetStudyRequest(study_digest=digest)
     async with asyncio.timeout(20):  # the others are told how many there are, and not who
@@ -591,9 +592,9 @@ async def test_several_approvers_must_agree_in_the_same_content(manual):
     # The data change: the first vote was for something else.
     path = manual.root / "north" / "people.csv"
     path.write_text(path.read_text().replace(",yes", ",no", 1))
-    facts = await asyncio.to_thread(office.approve, config, "trial", "b")
+    facts = await asyncio.to_thread(commands.approve, config, "trial", "b")
     assert (facts["approved"], facts["approvers"]) == (False, ["b"])
-    facts = await asyncio.to_thread(office.approve, config, "trial", "a")
+    facts = await asyncio.to_thread(commands.approve, config, "trial", "a")
     assert (facts["approved"], facts["approvers"]) == (True, ["b", "a"])
     await manual.until_stage("north", "waiting for the other parties' approval")
 
@@ -627,12 +628,12 @@ async def test_a_table_that_changes_after_approval_waits_for_a_new_approval_and_
     manual.start()
     for name in ("north", "south"):
         await manual.until_stage(name, "waiting for approval")
-    await asyncio.to_thread(office.approve, manual.config("north"), "trial", "officer")
+    await asyncio.to_thread(commands.approve, manual.config("north"), "trial", "officer")
     await manual.until_stage("north", "waiting for the other parties' approval")
     before = manual.node.session.record(digest).approvals["north"]
     change_table(manual)
     n_sent = len(manual.wires["north"][-1].sent)
-    await asyncio.to_thread(office.approve, manual.config("south"), "trial", "officer")
+    await asyncio.to_thread(commands.approve, manual.config("south"), "trial", "officer")
     await manual.until_stage("north", CHANGED)
     await manual.kill("north")
     manual.start("north")
@@ -647,10 +648,10 @@ async def test_a_table_that_changes_after_approval_waits_for_a_new_approval_and_
     assert b"smoker" not in told  # which column's data changed is for the party's own people
     assert not NOT_BEFORE_APPROVAL & set(manual.calls("north"))
     config = manual.config("north")
-    (shown,) = (await asyncio.to_thread(office.status, config))["studies"]
+    (shown,) = (await asyncio.to_thread(commands.status, config))["studies"]
     assert (shown["stage"], shown["approved"], shown["failure"]) == (CHANGED, False, None)
     assert [line["waits_for"] for line in (await asyncio.to_thread(inbox, config))["waiting"]] == ["approval"]
-    await asyncio.to_thread(office.approve, config, "trial", "officer")
+    await asyncio.to_thread(commands.approve, config, "trial", "officer")
     await finished(manual, digest)
     assert manual.node.session.record(digest).approvals["north"] == before  # of the declarations, which are the same
     assert [row.charged for row in manual.ledger("north")] == pytest.approx([2.0, 2.0])
@@ -674,7 +675,7 @@ async def test_a_table_that_changes_after_its_list_was_sent_is_no_mixture_of_two
     manual.start()
     for name in ("north", "south"):
         await manual.until_stage(name, "waiting for approval")
-        await asyncio.to_thread(office.approve, manual.config(name), "trial", "officer")
+        await asyncio.to_thread(commands.approve, manual.config(name), "trial", "officer")
     async with asyncio.timeout(20):
         while "get_alignment" not in manual.calls("north"):  # its list is at the miner
             await asyncio.sleep(0)
@@ -684,7 +685,7 @@ async def test_a_table_that_changes_after_its_list_was_sent_is_no_mixture_of_two
         change_table(manual, "person-0000,", "nobody-0000,")
     manual.start("north")
     await until_void(manual)
-    await asyncio.to_thread(office.approve, manual.config("north"), "trial", "officer")
+    await asyncio.to_thread(commands.approve, manual.config("north"), "trial", "officer")
     going.set()
     summary = await manual.until(digest, State.ESTIMATING, State.FAILED)
     assert (summary.state, summary.failure.code) == (
@@ -705,14 +706,14 @@ async def test_a_table_that_changes_after_randomization_ends_a_study_whose_colum
     manual.start()
     for name in ("north", "south"):
         await manual.until_stage(name, "waiting for approval")
-        await asyncio.to_thread(office.approve, manual.config(name), "trial", "officer")
+        await asyncio.to_thread(commands.approve, manual.config(name), "trial", "officer")
     await manual.until_stage("north", "uploading")
     await manual.kill("north")
     for path in (manual.root / "north" / "state" / "spool").iterdir():
         path.unlink()
     change_table(manual)
     with pytest.raises(Refusal, match="under way with what was approved before: column 'smoker'") as caught:
-        await asyncio.to_thread(office.approve, manual.config("north"), "trial", "officer")
+        await asyncio.to_thread(commands.approve, manual.config("north"), "trial", "officer")
     assert caught.value.code == "APPROVAL_VOID"
     manual.start("north")
     summary = await manual.until(digest, State.FAILED)
@@ -725,7 +726,7 @@ async def test_a_changed_declaration_voids_the_approval(manual):
     manual.start()
     for name in ("north", "south"):
         await manual.until_stage(name, "waiting for approval")
-        await asyncio.to_thread(office.approve, manual.config(name), "trial", "officer") if name == "north" else None
+        await asyncio.to_thread(commands.approve, manual.config(name), "trial", "officer") if name == "north" else None
     await manual.until_stage(
         "north", "waiting for the other parties' approval"
     )  # before it is told, people are asked again
@@ -733,7 +734,7 @@ async def test_a_changed_declaration_voids_the_approval(manual):
     path = manual.root / "north" / "party.toml"
     path.write_text(path.read_text() + '[[randomization]]\nvariables = ["sex"]\nscheme = "symmetric"\nepsilon = 1.0\n')
     manual.start("north")
-    await asyncio.to_thread(office.approve, manual.config("south"), "trial", "officer")
+    await asyncio.to_thread(commands.approve, manual.config("south"), "trial", "officer")
     summary = await manual.until(digest, State.FAILED)
     assert summary.failure.code == "APPROVAL_VOID"
     assert not NOT_BEFORE_APPROVAL & set(manual.calls("north"))
@@ -1028,7 +1029,7 @@ async def test_feature_20_what_only_a_person_here_can_mend_ends_the_daemon_and_s
     assert caught.value.code == code
     assert len(federation.wires["north"]) == 1
     assert "cannot go on: " + code in caplog.text
-    assert office.status(federation.config("north"))["daemon"]["problem"] == code
+    assert commands.status(federation.config("north"))["daemon"]["problem"] == code
 
 
 async def test_feature_29_a_party_keeps_the_deny_list_that_the_miner_tells(federation, tmp_path, caplog):
@@ -1070,12 +1071,12 @@ async def test_an_approval_is_void_when_its_key_is_revoked_before_the_last_appro
         manual.start()
         for name in ("north", "south"):
             await manual.until_stage(name, "waiting for approval")
-        await asyncio.to_thread(office.approve, manual.config("north"), "trial", "officer")
+        await asyncio.to_thread(commands.approve, manual.config("north"), "trial", "officer")
         await manual.until_stage("north", "waiting for the other parties' approval")
         before = manual.node.session.record(digest).approvals["north"]
         await manual.stop("north")
         revoke(authority, "north")
-        await asyncio.to_thread(office.approve, manual.config("south"), "trial", "officer")  # the last one
+        await asyncio.to_thread(commands.approve, manual.config("south"), "trial", "officer")  # the last one
         manual.node.certificates.see(identity, x509.load_der_x509_certificate(before.certificate))
         await manual.until_stage("south", "waiting for the other parties' approval")
         await manual.node.conductor.advance(digest)
@@ -1095,7 +1096,7 @@ async def test_an_approval_is_void_when_its_key_is_revoked_before_the_last_appro
         manual.start("north")
         if not holds:
             await until_void(manual)
-            await asyncio.to_thread(office.approve, manual.config("north"), "trial", "officer")
+            await asyncio.to_thread(commands.approve, manual.config("north"), "trial", "officer")
         await manual.until(digest, State.ESTIMATING)
         after = manual.node.session.record(digest).approvals["north"]
         assert ((after.body == before.body), after.certificate != before.certificate) == (holds, True)
@@ -1271,14 +1272,14 @@ async def test_feature_20_a_miner_that_is_gone_or_another_is_dialled_again(feder
 async def test_status_and_check_say_what_there_is(manual):
     await manual.submit()
     config = manual.config("north")
-    checked = await asyncio.to_thread(office.check, config, read_study(manual.root / "study.toml"))
+    checked = await asyncio.to_thread(commands.check, config, read_study(manual.root / "study.toml"))
     assert checked["ok"]
     assert checked["faults"] == []
     assert checked["epsilon"] == pytest.approx(4.0)
     assert checked["tables"][0]["records"] == N_COMMON + 17
     manual.start("north")
     await manual.until_stage("north", "waiting for approval")
-    facts = await asyncio.to_thread(office.status, config)
+    facts = await asyncio.to_thread(commands.status, config)
     json.dumps(facts, allow_nan=False)
     (study,) = facts["studies"]
     assert (study["state"], study["approved"], study["epsilon"]) == ("awaiting_approval", False, pytest.approx(4.0))
@@ -1286,9 +1287,9 @@ async def test_status_and_check_say_what_there_is(manual):
     assert facts["ledger"] == [{"dataset": "people", "epsilon_spent": 0.0, "epsilon_lifetime_limit": 8.0}]
     assert (facts["daemon"]["connected"], facts["daemon"]["link"]) == (True, "connected to the miner")
     await manual.stop("north")
-    assert not (await asyncio.to_thread(office.status, config))["daemon"]["running"]
+    assert not (await asyncio.to_thread(commands.status, config))["daemon"]["running"]
     (manual.root / "north" / "people.csv").write_text("id;sex;smoker\n1;f;no\n")
-    checked = await asyncio.to_thread(office.check, config, read_study(manual.root / "study.toml"))
+    checked = await asyncio.to_thread(commands.check, config, read_study(manual.root / "study.toml"))
     assert not checked["ok"]
     assert checked["faults"][0]["exit_code"] == 1
 

@@ -20,13 +20,13 @@ from pathlib import Path
 
 import pytest
 
-from verticil.party.alignment import blinding
-from verticil.party.alignment.blinding import TOKEN_BYTES, BlindingKey
-from verticil.party.evidence import reports
-from verticil.party.peer import blinded
-from verticil.party.peer.lists import accepted_rows
-from verticil.party.peer.shelf import Kind
-from verticil.party.peer.steps.publication import release_folder
+from verticil.party.operator import reports
+from verticil.party.protocol.peer import blinded
+from verticil.party.protocol.peer.artifact_store import Kind
+from verticil.party.protocol.peer.lists import accepted_rows
+from verticil.party.protocol.peer.steps.publication import release_folder
+from verticil.party.protocol.psi import blinding
+from verticil.party.protocol.psi.blinding import TOKEN_BYTES, BlindingKey
 from verticil.shared import durable
 from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.alignment.statements import blinded_body

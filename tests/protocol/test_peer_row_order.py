@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verticil.party.control.state import PartyState
+from verticil.party.storage.studies import PartyState
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2
 

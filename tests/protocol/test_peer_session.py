@@ -26,27 +26,28 @@ from cryptography import x509
 
 from verticil.cli.main import main
 from verticil.miner.config import Limits
+from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
-from verticil.miner.work.learning import InlineLearning
-from verticil.party import daemon, office
+from verticil.party import daemon
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.control.budget import SHARED
-from verticil.party.control.by_rule import ruling
-from verticil.party.control.database import Database
-from verticil.party.control.ledger import Ledger
-from verticil.party.control.releases import LedgerRow
-from verticil.party.control.site import Site, init_state
-from verticil.party.control.state import PartyState, StudyRecord
-from verticil.party.evidence import reports
-from verticil.party.exchange.delivery import Node
-from verticil.party.exchange.spool import Spool
-from verticil.party.peer.calls import Peers
-from verticil.party.peer.service import Answers
-from verticil.party.peer.shelf import Kind, Shelf
-from verticil.party.peer.steps.confirmation import collect_confirmations
-from verticil.party.peer.steps.publication import release_folder
-from verticil.party.peer.steps.study import Outcome, PeerStudy
-from verticil.party.peer.steps.turn import Work
+from verticil.party.operator import commands, reports
+from verticil.party.policy.budget import SHARED
+from verticil.party.policy.by_rule import ruling
+from verticil.party.policy.ledger import Ledger
+from verticil.party.policy.releases import LedgerRow
+from verticil.party.protocol.central.delivery import Node
+from verticil.party.protocol.central.spool import Spool
+from verticil.party.protocol.peer.artifact_store import Kind, Shelf
+from verticil.party.protocol.peer.calls import Peers
+from verticil.party.protocol.peer.service import Answers
+from verticil.party.protocol.peer.steps.confirmation import collect_confirmations
+from verticil.party.protocol.peer.steps.publication import release_folder
+from verticil.party.protocol.peer.steps.study import Outcome, PeerStudy
+from verticil.party.protocol.peer.steps.turn import Work
+from verticil.party.site import Site, init_state
+from verticil.party.storage.database import Database
+from verticil.party.storage.studies import PartyState, StudyRecord
+from verticil.pki.register import revoke
 from verticil.shared import durable
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.formats import artifact
@@ -55,16 +56,15 @@ from verticil.shared.identity.authority import create_authority, issue, open_aut
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import read_certificates
 from verticil.shared.identity.signing import SigningKey
-from verticil.shared.membership.register import revoke
 from verticil.shared.membership.revocation import DenyList
-from verticil.shared.release.joint import software_text
+from verticil.shared.release.peer_assembly import software_text
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.canonical import from_bytes
-from verticil.shared.study.pairs import given_structure, scored_pairs
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.access import NOBODY_REVOKED, NOT_LET_IN, Revocations
+from verticil.shared.study.structure_document import given_structure, scored_pairs
+from verticil.shared.transport.access import EMPTY_DENY_LIST, NOT_LET_IN, Revocations
 from verticil.shared.transport.in_memory import InMemoryCoordinator, InMemoryPeer
 from verticil.shared.transport.parts import fetch_bytes, send_parts
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
@@ -318,7 +318,7 @@ class Federation:
         self.pki = pki
         self.miner = miner
         self.now = NOW
-        self.revocations: Revocations = NOBODY_REVOKED
+        self.revocations: Revocations = EMPTY_DENY_LIST
         self.services: dict[str, Answers] = {}
         self.parties: dict[str, Party] = {}
         self.software: dict[str, str] = {}
@@ -356,7 +356,7 @@ class Federation:
 
     def load(self, *names: str) -> bytes:
         for name in names or NAMES:
-            facts = office.load_study(self.config(name), self.study_file, at=self.now)
+            facts = commands.load_study(self.config(name), self.study_file, at=self.now)
             self.digest = bytes.fromhex(str(facts["digest"]))
         return self.digest
 
@@ -444,13 +444,13 @@ async def test_all_publish_the_same_release(published, tmp_path):
     authority = (published.pki / "ca" / "ca.crt").read_bytes()
     for name in NAMES:
         out = tmp_path / "out" / name / "release"
-        office.take_release(published.config(name), "peers", out)
+        commands.take_release(published.config(name), "peers", out)
         assert verify_release(out, ca_certificate=authority).n_common == N_COMMON
         assert (out.parent / "ca.crt").read_bytes() == authority
         assert len(json.loads((out / "manifest.sig").read_text())["signatures"]) == 3
         with pytest.raises(Misuse, match="exists already"):
-            office.take_release(published.config(name), "peers", out)
-    (study,) = office.status(published.config("west"), at=NOW)["studies"]
+            commands.take_release(published.config(name), "peers", out)
+    (study,) = commands.status(published.config("west"), at=NOW)["studies"]
     assert (study["state"], study["stage"], study["failure"]) == ("published", "published", None)
 
 
@@ -585,7 +585,7 @@ async def test_two_studies_with_one_id_are_refused(published):
         published.load("north")
     assert caught.value.code == "STUDY_EXISTS"
     published.study_file.write_text(STUDY)
-    assert office.load_study(published.config("north"), published.study_file)["new"] is False
+    assert commands.load_study(published.config("north"), published.study_file)["new"] is False
 
 
 async def test_what_cannot_be_loaded(make, tmp_path):
@@ -615,11 +615,11 @@ async def test_who_is_waited_for_is_named(make):
     federation.open("north", "south")
     await federation.run()
     assert federation.stage("north") == "waiting for approval"
-    office.approve(federation.config("north"), "peers", "officer", at=NOW)
+    commands.approve(federation.config("north"), "peers", "officer", at=NOW)
     await federation.run()
     stage = federation.stage("north")
     with pytest.raises(PeerFault, match="no release yet: waiting for 'south' to approve") as caught:
-        office.take_release(federation.config("north"), "peers", federation.root / "out")
+        commands.take_release(federation.config("north"), "peers", federation.root / "out")
     assert caught.value.code == "NOT_READY"
     assert "waiting for 'south' to approve" in stage
     assert f"cannot reach 'west' since {NOW:%H:%M} UTC" in stage
@@ -642,7 +642,7 @@ async def test_who_is_waited_for_is_named(make):
         "get_study_digest",
     }  # nothing else before all have approved
     for name in ("south", "west"):
-        office.approve(federation.config(name), "peers", "officer", at=NOW)
+        commands.approve(federation.config(name), "peers", "officer", at=NOW)
     del federation.services["south"]
     await federation.parties["north"].step()
     assert "cannot reach 'south' since" in federation.stage("north")
@@ -776,7 +776,7 @@ async def test_a_peer_that_approves_one_thing_here_and_another_there_is_found(ma
     path = other.root / "south" / "party.toml"
     stronger = '[[randomization]]\nvariables = ["region"]\nscheme = "symmetric"\nepsilon = 1.0\n'
     path.write_text(path.read_text() + stronger)
-    office.approve(other.config("south"), "peers", "officer", at=NOW)
+    commands.approve(other.config("south"), "peers", "officer", at=NOW)
     other.open("south")
     federation = make()
     federation.load()
@@ -800,7 +800,7 @@ async def test_an_approval_whose_key_was_revoked_before_the_last_one_is_asked_fo
     federation.load()
     federation.open()
     for name in ("north", "west"):
-        office.approve(federation.config(name), "peers", "officer", at=NOW)
+        commands.approve(federation.config(name), "peers", "officer", at=NOW)
     await federation.run()
     assert federation.parties["north"].shelf.items(federation.digest).keys() == {(Kind.APPROVAL, "west")}
     folder = federation.root / "west" / "pki"
@@ -809,7 +809,7 @@ async def test_an_approval_whose_key_was_revoked_before_the_last_one_is_asked_fo
     deny_list = federation.pki / "ca" / "revoked.crl"
     deny_list.rename(tmp_path / "revoked.crl")  # the other tests' authority has none
     federation.revocations = DenyList((federation.pki / "ca" / "ca.crt").read_bytes(), [tmp_path / "revoked.crl"])
-    office.approve(federation.config("south"), "peers", "officer", at=NOW)
+    commands.approve(federation.config("south"), "peers", "officer", at=NOW)
     federation.reopen()
     await federation.run()
     for name in ("north", "south"):
@@ -828,8 +828,8 @@ async def test_a_denial_ends_the_study_at_all(make):
     federation.load()
     federation.open()
     for name in ("north", "west"):
-        office.approve(federation.config(name), "peers", "officer", at=NOW)
-    office.deny(federation.config("south"), "peers", "officer", "not this year", at=NOW)
+        commands.approve(federation.config(name), "peers", "officer", at=NOW)
+    commands.deny(federation.config("south"), "peers", "officer", "not this year", at=NOW)
     await federation.run()
     for name in ("north", "west"):
         failure = federation.record(name).failure
@@ -909,7 +909,7 @@ async def test_feature_24_a_revocation_between_peers_ends_the_study_and_all_drop
     federation.calls.clear()
     assert await collect_confirmations(federation.parties["north"].work)
     assert [name for _, name, rpc, _ in federation.calls if rpc == "get_deletion"] == ["west"]
-    (study,) = office.status(federation.config("north"), at=NOW)["studies"]
+    (study,) = commands.status(federation.config("north"), at=NOW)["studies"]
     assert [item["confirmed"] for item in study["confirmations"]] == [True, True]
     assert reports.revoke(federation.config("north"), "peers", "officer", "again", at=NOW)["told"]
     lines = [(line["who"], line["detail"]) for line in reports.audit_entries(federation.config("north"))[-2:]]
@@ -1218,7 +1218,7 @@ async def test_a_table_that_changes_after_approval_waits_for_a_new_approval_and_
     federation.load()
     federation.open()
     for name in NAMES:
-        office.approve(federation.config(name), "peers", "officer", at=NOW)
+        commands.approve(federation.config(name), "peers", "officer", at=NOW)
     path = federation.root / "south" / "people.csv"
     path.write_text(path.read_text().replace(",a\n", ",b\n", 1))
     await federation.run()
@@ -1231,7 +1231,7 @@ async def test_a_table_that_changes_after_approval_waits_for_a_new_approval_and_
         assert [row for name in NAMES for row in federation.ledger(name)] == []
         federation.reopen()
         await federation.run()
-    office.approve(federation.config("south"), "peers", "officer", at=NOW)
+    commands.approve(federation.config("south"), "peers", "officer", at=NOW)
     await federation.run()
     assert {federation.record(name).task.state for name in NAMES} == {State.PUBLISHED}
 
@@ -1454,7 +1454,7 @@ async def until_confirmed(federation: Federation, name: str) -> None:
     """A daemon notices the revocation by itself and gets every peer's receipt."""
     async with asyncio.timeout(20):
         while True:
-            (study,) = (await asyncio.to_thread(office.status, federation.config(name)))["studies"]
+            (study,) = (await asyncio.to_thread(commands.status, federation.config(name)))["studies"]
             if all(item["confirmed"] for item in study["confirmations"]):
                 return
 
@@ -1468,9 +1468,9 @@ async def test_feature_24_daemons_without_a_miner_publish_and_confirm_a_revocati
     ]
     federation.load()
     for name in NAMES:
-        await asyncio.to_thread(office.approve, federation.config(name), "peers", "officer")
+        await asyncio.to_thread(commands.approve, federation.config(name), "peers", "officer")
     await until_published(federation, tasks)
-    facts = office.status(federation.config("north"))
+    facts = commands.status(federation.config("north"))
     assert facts["daemon"]["connected"]
     assert facts["daemon"]["link"] == "serving its peers"
     told = [line for name in NAMES for line in steps_of(name)]  # who asks a peer is in its line here, in one process

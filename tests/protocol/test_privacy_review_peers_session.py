@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from verticil.party.peer.shelf import Kind
+from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.formats import artifact
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.study.canonical import from_bytes
-from verticil.shared.study.pairs import structure_body
 from verticil.shared.study.states import State
+from verticil.shared.study.structure_document import structure_body
 from verticil.wire.v1 import peer_pb2
 
 _NAME = "peer_session_for_privacy_review"

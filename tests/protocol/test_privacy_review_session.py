@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from verticil.party import daemon, office
-from verticil.party.control.site import Site
+from verticil.party import daemon
+from verticil.party.operator import commands
+from verticil.party.site import Site
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2
@@ -169,7 +170,7 @@ async def test_no_name_of_another_column_leaves_with_a_failure(federation):
     for told in (f"{summary.failure.message} {summary.failure.hint}".encode(), federation.sent("north")):
         assert b"smokers" not in told
         assert b"people.csv" not in told
-    facts = await asyncio.to_thread(office.status, federation.config("north"))
+    facts = await asyncio.to_thread(commands.status, federation.config("north"))
     assert "'smokers' for 'smoker'?" in facts["studies"][0]["failure"]["hint"]  # at home it is all there
 
 

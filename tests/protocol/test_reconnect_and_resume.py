@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 
 from verticil.miner.config import load_miner
+from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
-from verticil.miner.work.learning import InlineLearning
 from verticil.party import daemon
 from verticil.party.config import load_party
 from verticil.shared import durable

@@ -18,17 +18,16 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.miner.config import load_miner
+from verticil.miner.scheduler.job import LearningJob, Progress
+from verticil.miner.scheduler.retention import purge
+from verticil.miner.scheduler.structure_job import StructureJob
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.catalogue import Catalogue
-from verticil.miner.work.job import LearningJob, Progress
-from verticil.miner.work.retention import purge
-from verticil.miner.work.structure_job import StructureJob
-from verticil.party import office
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.control.site import Site
 from verticil.party.daemon import run_party
-from verticil.party.evidence import reports
-from verticil.party.exchange.common_people import accept_common_people
+from verticil.party.operator import commands, reports
+from verticil.party.protocol.central.intersection_check import accept_common_people
+from verticil.party.site import Site
 from verticil.shared.errors import DataFault, PeerFault, Refusal
 from verticil.shared.formats.deletion import deletion_body, parse_deletion
 from verticil.shared.identity.identity import Identity, Role
@@ -324,7 +323,7 @@ def released(federation: Federation, digest: bytes, name: str) -> dict[str, list
     """What the miner has of each of a party's variables, by person: the randomized codes in the order of the site's tags."""
     import numpy as np
 
-    from verticil.party.records.linkage import common_from_bitmap
+    from verticil.party.dataset.linkage import common_from_bitmap
 
     with Site.open(federation.config(name)) as site:
         record = site.state.study(digest)
@@ -403,7 +402,7 @@ async def test_feature_24_a_revocation_stops_the_transfer_and_the_miner_signs_th
     await federation.noticed("south", lambda site: site.state.study(digest).task.state == State.WITHDRAWN)
     assert not any((config.state_directory / "spool").iterdir())
     with pytest.raises(Refusal, match="revoked here"):
-        office.approve(config, "trial", "demo@north")
+        commands.approve(config, "trial", "demo@north")
     kinds = [entry["event"] for entry in reports.audit_entries(config)][-3:]
     assert kinds == ["revocation", "transfer-stopped", "deletion"]
 
@@ -495,7 +494,7 @@ async def _loaded(federation: Federation) -> None:
         ).poll(coordinator_pb2.PollRequest())
     ).tasks
     assert task.study_digest == digest
-    from verticil.party.control.state import Task
+    from verticil.party.storage.studies import Task
 
     with Site.open(config) as site:
         told = Task(
@@ -616,9 +615,9 @@ async def test_a_study_about_nearly_the_same_people_is_noticed(federation: Feder
     (line,) = entries(federation, "north", "similar-people")
     text = f"fewer than 100 people are in only one of this study and trial ({first.hex()[:12]})"
     assert line["detail"] == f"{rule}: {text}"
-    warnings = office.status(federation.config("north"))["warnings"]
+    warnings = commands.status(federation.config("north"))["warnings"]
     assert len(warnings) == (rule == "warn")  # type: ignore[arg-type]
-    assert office.status(federation.config("south"))["warnings"] == []
+    assert commands.status(federation.config("south"))["warnings"] == []
 
 
 async def test_a_miner_killed_between_deleting_and_saying_so_deletes_and_says_so_again(federation: Federation) -> None:

@@ -16,11 +16,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from verticil.miner.service.presence import Changes
+from verticil.miner.service.leases import Changes
 from verticil.miner.service.relay import Relay
-from verticil.party.relay.answering import MESSAGES_IN_FLIGHT, Answering
-from verticil.party.relay.calling import RelayPeer
-from verticil.party.relay.post import Post
+from verticil.party.protocol.relay.client import Post
+from verticil.party.protocol.relay.server import MESSAGES_IN_FLIGHT, Answering
+from verticil.party.protocol.relay.stub import RelayPeer
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.relay.sealing import PIECE_LIMIT, Seals
@@ -534,7 +534,7 @@ async def test_feature_12_lost_replies_of_the_miner_lose_nothing(monkeypatch: py
                 raise PeerFault("UNREACHABLE", "the reply was lost")
             return reply
 
-    monkeypatch.setattr("verticil.party.retry.secrets.SystemRandom.random", lambda _: 0.01)
+    monkeypatch.setattr("verticil.party.protocol.retry.secrets.SystemRandom.random", lambda _: 0.01)
     miner = Miner()
     async with Site(miner, "alice", line=Unsteady).running() as alice, Site(miner, "bob", line=Unsteady).running():
         peer = alice.peer("bob")

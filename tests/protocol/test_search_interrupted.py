@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from verticil.miner.scheduler.job import ColumnFile, LearningJob
+from verticil.miner.scheduler.learning import InlineLearning, SpawnedLearning, StructureJob, WorkerDied
 from verticil.miner.storage.checkpoint import CheckpointFile
-from verticil.miner.work.job import ColumnFile, LearningJob
-from verticil.miner.work.learning import InlineLearning, SpawnedLearning, StructureJob, WorkerDied
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study import canonical
@@ -31,7 +31,7 @@ from verticil.shared.study.document import (
     Study,
     Unit,
 )
-from verticil.shared.study.pairs import scored_pairs
+from verticil.shared.study.structure_document import scored_pairs
 
 NOW = dt.datetime(
     2098, 11, 21, tzinfo=dt.UTC

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from verticil.miner.storage.records import StudyRecord
-from verticil.party.alignment.order import order_key, order_tree
+from verticil.party.protocol.psi.order import order_key, order_tree
 from verticil.shared import durable
 from verticil.shared.alignment.statements import common_body
 from verticil.shared.errors import DataFault, GateFailed, VerticilError

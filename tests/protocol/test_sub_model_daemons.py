@@ -17,15 +17,15 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.miner.config import load_miner
+from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
-from verticil.miner.work.learning import InlineLearning
 from verticil.party.config import load_party
-from verticil.party.control.database import Database
-from verticil.party.control.ledger import Ledger
-from verticil.party.control.site import Site
-from verticil.party.control.state import PartyState
 from verticil.party.daemon import run_party
-from verticil.party.front.inbox import show
+from verticil.party.operator.pending_studies import show
+from verticil.party.policy.ledger import Ledger
+from verticil.party.site import Site
+from verticil.party.storage.database import Database
+from verticil.party.storage.studies import PartyState
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.pki import load_credentials
 from verticil.shared.identity.signing import SigningKey

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from verticil.party.control.site import Site
-from verticil.party.evidence.audit import Event, What
-from verticil.party.front.inbox import inbox
-from verticil.party.retry import Backoff
-from verticil.party.running.pace import BURST, RATE, Pace
+from verticil.party.audit.log import Event, What
+from verticil.party.operator.pending_studies import inbox
+from verticil.party.protocol.retry import Backoff
+from verticil.party.protocol.running.pace import BURST, RATE, Pace
+from verticil.party.site import Site
 from verticil.shared.errors import PeerFault
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.study import canonical

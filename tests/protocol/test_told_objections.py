@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from verticil.cli.study_status import LineWatch, summary_payload, why
-from verticil.party import office
+from verticil.party.operator import commands
 from verticil.shared.study.states import State
 from verticil.wire.v1 import control_pb2
 
@@ -67,7 +67,7 @@ async def test_the_analyst_is_told_at_once_which_limits_a_study_breaks_and_what_
     assert b"smokes_local" not in manual.sent("north")  # what only the site knows
     assert set(manual.wires["north"][0].reported) == {"progress"}
     # Nobody has looked. What they do then is told as ever, and the policy's word is gone with the question.
-    await asyncio.to_thread(office.deny, manual.config("north"), "trial", "officer", "no")
+    await asyncio.to_thread(commands.deny, manual.config("north"), "trial", "officer", "no")
     assert codes(await manual.until(digest, State.DENIED), "north") == []
 
 

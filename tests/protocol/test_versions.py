@@ -153,7 +153,9 @@ async def test_feature_30_control_calls_of_other_versions(tmp_path: Path, monkey
         line = Connection(f"localhost:{port}", credentials(tmp_path, "lee"))
         listed = await GrpcControl(line).list_studies(control_pb2.ListStudiesRequest())
         assert [study.title for study in listed.studies] == ["lee"]
-        monkeypatch.setattr("verticil.shared.transport.calling.line._METADATA", ((PROTOCOL_KEY, str(N + 2)),))
+        monkeypatch.setattr(
+            "verticil.shared.transport.calling.reloading_channel._METADATA", ((PROTOCOL_KEY, str(N + 2)),)
+        )
         with pytest.raises(VerticilError) as caught:
             await GrpcControl(line).list_studies(control_pb2.ListStudiesRequest())
         assert caught.value.code == "VERSION_UNSUPPORTED"

@@ -17,12 +17,12 @@ import pytest
 from verticil.experiments.networks import FIGURE_2
 from verticil.experiments.published import table_1_design
 from verticil.experiments.randomization import draw_records, true_table
-from verticil.party.learner import learn_families
-from verticil.party.records.perturb import perturb
+from verticil.party.dataset.perturb import perturb
+from verticil.party.protocol.peer.learner import learn_families
 from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.document import ParameterRule, Unit
-from verticil.shared.study.readers import given_dag, reads, sent_units
+from verticil.shared.study.recipients import given_dag, reads, sent_units
 
 RUNS = 300
 TOLERANCE = 0.25

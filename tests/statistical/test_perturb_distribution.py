@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from verticil.party.records.perturb import perturb, perturb_numpy, record_tags, unit_key
+from verticil.party.dataset.perturb import perturb, perturb_numpy, record_tags, unit_key
 from verticil.shared.channels.transition import Transition, quantize, symmetric
 
 N = 200_000

@@ -7,7 +7,7 @@ from scipy.stats import chi2
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.release.dealing import assign_by_rank_plain, category_boundaries, record_keys
+from verticil.shared.release.sampling_plan import assign_by_rank_plain, category_boundaries, record_keys
 from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study.vocabulary import SAMPLING
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm
 
-from verticil.party.records.perturb import record_tags
-from verticil.party.records.subsets import select
+from verticil.party.dataset.perturb import record_tags
+from verticil.party.dataset.subsets import select
 from verticil.shared.channels.subset import Subset, subset_selection
 
 N = 200_000

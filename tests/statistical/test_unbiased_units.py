@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from verticil.party.records.compounds import Compound
-from verticil.party.records.perturb import perturb_numpy, record_tags
-from verticil.party.records.subsets import select
+from verticil.party.dataset.compounds import Compound
+from verticil.party.dataset.perturb import perturb_numpy, record_tags
+from verticil.party.dataset.subsets import select
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.estimation.contingency import family_counts

@@ -47,7 +47,7 @@ import verticil.shared.release.report.page
 import verticil.shared.transport.calling.fetch
 import verticil.shared.transport.in_memory
 import verticil.simulation.analyst  # noqa: F401
-from verticil.party.peer.shelf import kept_after
+from verticil.party.protocol.peer.artifact_store import kept_after
 from verticil.shared import durable
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State

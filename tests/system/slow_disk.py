@@ -24,7 +24,7 @@ from typing import Any
 
 from verticil.miner.service.transfer import receive
 from verticil.miner.storage.store import append_durably
-from verticil.party.exchange.upload import send_artifact
+from verticil.party.protocol.central.upload import send_artifact
 from verticil.shared import durable
 from verticil.shared.config import load_federation
 from verticil.shared.identity.identity import Identity

@@ -27,14 +27,14 @@ import pytest
 from verticil.miner.config import load_miner
 from verticil.miner.daemon import init_miner, run_miner
 from verticil.party.config import load_party
-from verticil.party.control import approval
-from verticil.party.control.by_rule import approve_by_rule
-from verticil.party.control.database import Database
-from verticil.party.control.holdings import compounds_of, read_holding
-from verticil.party.control.site import Site, init_state
-from verticil.party.control.state import PartyState, Task
 from verticil.party.daemon import run_party
-from verticil.party.records.source import check_records
+from verticil.party.dataset.local_dataset import compounds_of, read_holding
+from verticil.party.dataset.source import check_records
+from verticil.party.policy import approval
+from verticil.party.policy.by_rule import approve_by_rule
+from verticil.party.site import Site, init_state
+from verticil.party.storage.database import Database
+from verticil.party.storage.studies import PartyState, Task
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import DataFault
 from verticil.shared.identity.authority import create_authority, issue

@@ -762,7 +762,7 @@ def disturbed(make_module_nodes: Callable[..., Any], mounted: Callable[[Path], A
         nodes.start_party("insurer")
         asyncio.run(disturb(nodes, record, disks))
         nodes.stop()
-        from verticil.party.office import status
+        from verticil.party.operator.commands import status
 
         record.status = status(load_party(nodes.made.parties["clinic"] / "party.toml"))
         yield record

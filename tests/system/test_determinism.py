@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from verticil.party.records.linkage import linkage_context, pseudonyms
+from verticil.party.dataset.linkage import linkage_context, pseudonyms
 from verticil.shared.formats.artifact import unpack
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.reading import read_study

@@ -20,9 +20,9 @@ from verticil.miner.storage.audit import Known, MinerAudit
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.memory import check_memory
 from verticil.party.config import load_party
-from verticil.party.control.site import Site
-from verticil.party.front.inbox import inbox
-from verticil.party.office import status
+from verticil.party.operator.commands import status
+from verticil.party.operator.pending_studies import inbox
+from verticil.party.site import Site
 from verticil.shared.errors import DataFault
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.study.states import State

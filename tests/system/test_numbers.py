@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from verticil.analyst.draft import draft
 from verticil.cli.main import main
-from verticil.party.records.draft import draft
 from verticil.shared.errors import DataFault
 from verticil.simulation import simulate
 

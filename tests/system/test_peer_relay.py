@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from verticil.party.config import load_party
-from verticil.party.relay.network import open_seals
+from verticil.party.protocol.relay.network import open_seals
 from verticil.shared.config import RELAY
 from verticil.shared.formats.artifact import HEADER_BYTES, MAGIC
 from verticil.shared.study.reading import read_study

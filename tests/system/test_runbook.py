@@ -27,10 +27,10 @@ from verticil.cli.main import main
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.memory import CATALOGUE
 from verticil.party.config import load_party
-from verticil.party.control.site import Site
-from verticil.party.control.state import Task
-from verticil.party.exchange.review import folder_of
-from verticil.party.office import approve
+from verticil.party.operator.commands import approve
+from verticil.party.protocol.central.review import folder_of
+from verticil.party.site import Site
+from verticil.party.storage.studies import Task
 from verticil.shared.errors import Refusal
 from verticil.shared.identity.authority import certify, chain_pem, issue, open_authority
 from verticil.shared.identity.identity import Role

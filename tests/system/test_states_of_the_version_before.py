@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from verticil.cli.main import main
+from verticil.party.backup.backup import restore
 from verticil.party.config import load_party
-from verticil.party.control.database import SCHEMA_VERSION
-from verticil.party.control.site import Site
-from verticil.party.custody.backup import restore
+from verticil.party.site import Site
+from verticil.party.storage.database import SCHEMA_VERSION
 from verticil.shared.release.verification import verify_release
 from verticil.simulation.provision import Provisioned
 

@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from verticil.cli.main import main
-from verticil.party import office
 from verticil.party.config import load_party
-from verticil.party.control.site import Site, init_state
-from verticil.party.control.state import Task
-from verticil.party.decision.approvers import ApproverKey, check_vote, vote_body
-from verticil.party.front.approvers import add_approver, remove_approver
+from verticil.party.operator import commands
+from verticil.party.operator.approvers import add_approver, remove_approver
+from verticil.party.policy.votes import ApproverKey, check_vote, vote_body
+from verticil.party.site import Site, init_state
+from verticil.party.storage.studies import Task
 from verticil.shared.errors import DataFault, Misuse, Refusal, VerticilError
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
@@ -78,7 +78,7 @@ def folder(tmp_path: Path, release_study) -> Path:
 
 
 def approve(folder: Path, who: str, **options: object) -> dict[str, object]:
-    return office.approve(load_party(folder / "party.toml"), "heart", who, at=NOW, **options)  # type: ignore[arg-type]
+    return commands.approve(load_party(folder / "party.toml"), "heart", who, at=NOW, **options)  # type: ignore[arg-type]
 
 
 def refused(folder: Path, who: str, **options: object) -> VerticilError:
@@ -148,7 +148,7 @@ def test_a_row_in_the_database_is_not_a_vote(folder):
     with Site.open(load_party(folder / "party.toml")) as site:
         record = site.state.find("heart")
         found = site.review(record, NOW)
-        from verticil.party.control import approval
+        from verticil.party.policy import approval
 
         site.state.approve(record.digest, approval.body_of(found, "clinic", "officer, it", NOW), NOW)
         with pytest.raises(Refusal, match="1 of 2 approvers have signed it") as caught:

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import rfc8785
 
-from verticil.party.control.database import Database
-from verticil.party.evidence.audit import FILE_NAME, AuditLog, Event, What
+from verticil.party.audit.log import FILE_NAME, AuditLog, Event, What
+from verticil.party.storage.database import Database
+from verticil.shared.audit.chain import verify
 from verticil.shared.errors import DataFault, GateFailed
-from verticil.shared.evidence.chain import verify
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 
@@ -195,8 +195,8 @@ WRITER = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from verticil.party.control.database import Database
-from verticil.party.evidence.audit import AuditLog, Event, What
+from verticil.party.storage.database import Database
+from verticil.party.audit.log import AuditLog, Event, What
 folder = Path(sys.argv[1])
 with Database(folder) as database:
     log = AuditLog(database, folder)

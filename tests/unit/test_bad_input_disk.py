@@ -21,8 +21,8 @@ import pytest
 from verticil.cli.main import main
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.store import append_durably, write_durably
-from verticil.party.control.database import Database
-from verticil.party.exchange.spool import Spool
+from verticil.party.protocol.central.spool import Spool
+from verticil.party.storage.database import Database
 from verticil.shared.disk import create_files, is_database_full, is_disk_full
 from verticil.shared.errors import DataFault
 from verticil.shared.formats.tables import write_csv, write_parquet

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from verticil.party.alignment import blinding
-from verticil.party.alignment.blinding import BlindingKey, Pool, TokenInvalidError, blind_seeds, blind_tokens, seeds
-from verticil.party.alignment.workshop import Workshop
+from verticil.party.protocol.psi import blinding
+from verticil.party.protocol.psi.blinding import BlindingKey, Pool, TokenInvalidError, blind_seeds, blind_tokens, seeds
+from verticil.party.protocol.psi.blinding_state import Workshop
 
 P = 2**256 - 2**224 + 2**192 + 2**96 - 1
 A = P - 3

@@ -13,12 +13,12 @@ import pytest
 import rfc8785
 
 from verticil.cli.main import main
-from verticil.party import office
 from verticil.party.config import load_party
-from verticil.party.control import approval
-from verticil.party.control.policy import Column, objections
-from verticil.party.control.site import Site, init_state
-from verticil.party.control.state import Task
+from verticil.party.operator import commands
+from verticil.party.policy import approval
+from verticil.party.policy.policy import Column, objections
+from verticil.party.site import Site, init_state
+from verticil.party.storage.studies import Task
 from verticil.shared.channels.privacy import Breach, breach_free
 from verticil.shared.channels.transition import blocks, quantize, symmetric, two_level
 from verticil.shared.errors import Misuse, PeerFault, Refusal
@@ -261,7 +261,7 @@ def test_a_policy_refuses_to_approve_what_allows_a_breach(folder, release_study)
         assert "so that no belief of 0.1 becomes 0.4" in caught.value.message
         assert site.state.find("heart").approval is None
         assert site.ledger.rows() == ()  # nothing was charged
-    (facts,) = office.status(config, at=NOW)["studies"]
+    (facts,) = commands.status(config, at=NOW)["studies"]
     assert len(facts["objections"]) == 2
     with Site.open(with_rule(folder, "{ prior = 0.1, posterior = 0.5 }")) as site:
         assert site.approve(site.state.find("heart"), "officer", NOW).complete

@@ -15,18 +15,18 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.control.budget import Budget, Charge
-from verticil.party.control.database import FILE_NAME, Database
-from verticil.party.control.ledger import Ledger
-from verticil.party.control.releases import Release
-from verticil.party.control.site import Site, init_state
-from verticil.party.control.state import Task
-from verticil.party.evidence.reports import ledger as ledger_facts
-from verticil.party.exchange.randomization import enter_in_ledger, fill_spool
-from verticil.party.exchange.spool import Spool
-from verticil.party.front.inbox import show
-from verticil.party.page import view
-from verticil.party.page.rendering import render
+from verticil.party.operator.page import view
+from verticil.party.operator.page.rendering import render
+from verticil.party.operator.pending_studies import show
+from verticil.party.operator.reports import ledger as ledger_facts
+from verticil.party.policy.budget import Budget, Charge
+from verticil.party.policy.ledger import Ledger
+from verticil.party.policy.releases import Release
+from verticil.party.protocol.central.randomization import enter_in_ledger, fill_spool
+from verticil.party.protocol.central.spool import Spool
+from verticil.party.site import Site, init_state
+from verticil.party.storage.database import FILE_NAME, Database
+from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import Refusal
 from verticil.shared.study import canonical

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from verticil.shared.carried.arrival import receive
-from verticil.shared.carried.bundle import PIECE_BYTES, pack, unpack
-from verticil.shared.carried.cover import Cover
-from verticil.shared.carried.journal import Journal, check_arrival, load_journal, store_journal
-from verticil.shared.carried.pouch import Pouch
-from verticil.shared.carried.statement import Reference, Statement
+from verticil.shared.airgap.bundle import PIECE_BYTES, pack, unpack
+from verticil.shared.airgap.bundle_encryption import Cover
+from verticil.shared.airgap.bundle_entries import Pouch
+from verticil.shared.airgap.bundle_verification import receive
+from verticil.shared.airgap.journal import Journal, check_arrival, load_journal, store_journal
+from verticil.shared.airgap.statement import Reference, Statement
 from verticil.shared.errors import GateFailed, PeerFault, VerticilError
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey
-from verticil.shared.transport.access import NOBODY_REVOKED
+from verticil.shared.transport.access import EMPTY_DENY_LIST
 from verticil.wire.v1 import carried_pb2, coordinator_pb2
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
@@ -62,7 +62,7 @@ def read(ca: Path, file: Path, place: Path, *, cover: Cover | None = None) -> li
         direction="to-miner",
         party=None,
         authority=(ca / "ca" / "ca.crt").read_bytes(),
-        revocations=NOBODY_REVOKED,
+        revocations=EMPTY_DENY_LIST,
         at=NOW,
     )
     return [item.payload.read_bytes() if item.payload else b"" for item in unpack(file, place, cover=cover)]

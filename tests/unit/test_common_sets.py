@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from verticil.party.control.database import Database
-from verticil.party.evidence import common_sets
-from verticil.party.evidence.common_sets import CommonSets, difference
-from verticil.party.records.perturb import record_tags
+from verticil.party.audit import common_sets
+from verticil.party.audit.common_sets import CommonSets, difference
+from verticil.party.dataset.perturb import record_tags
+from verticil.party.storage.database import Database
 
 SECRET = b"s" * 32
 

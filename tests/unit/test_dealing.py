@@ -8,7 +8,7 @@ from verticil.shared.model.elimination import configuration_shares
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.release.dealing import deck_boundaries
+from verticil.shared.release.sampling_plan import deck_boundaries
 from verticil.shared.release.synthesis import sample_codes
 
 PARENTS = ((), (0,), (0,), (1, 2), (3,))

@@ -12,12 +12,12 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.control.site import Site, init_state
-from verticil.party.control.state import Task
-from verticil.party.decision.comparison import changes
-from verticil.party.decision.questions import variable_words
-from verticil.party.front.facts import COUNTS_TELL
-from verticil.party.front.inbox import in_words, inbox, show
+from verticil.party.operator.comparison import changes
+from verticil.party.operator.pending_studies import in_words, inbox, show
+from verticil.party.operator.view_model import COUNTS_TELL
+from verticil.party.policy.questions import variable_words
+from verticil.party.site import Site, init_state
+from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import binary, quantize, symmetric
 from verticil.shared.errors import Misuse, Refusal
 from verticil.shared.model.schema import Missing, Schema

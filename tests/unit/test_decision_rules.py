@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from verticil.party.backup.purge import purge
 from verticil.party.config import load_party
-from verticil.party.control.by_rule import approve_by_rule, ruling
-from verticil.party.control.site import Site, init_state
-from verticil.party.control.state import Task
-from verticil.party.custody.purge import purge
-from verticil.party.decision.rules import Rule, against
+from verticil.party.policy.by_rule import approve_by_rule, ruling
+from verticil.party.policy.rules import Rule, against
+from verticil.party.site import Site, init_state
+from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import identity, quantize, symmetric
 from verticil.shared.errors import Misuse, Refusal
 from verticil.shared.model.schema import Missing, Schema

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from verticil.party.decision.words import PRIOR, belief_words, column_words, percent, ratio_of, total_words
+from verticil.party.operator.plain_language import PRIOR, belief_words, column_words, percent, ratio_of, total_words
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import binary, identity, quantize, symmetric

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from verticil.analyst.lint import lint
 from verticil.miner.learning.learn import learn
 from verticil.shared.channels.subset import Subset, subset_selection
 from verticil.shared.channels.transition import identity, quantize, symmetric
@@ -23,7 +24,6 @@ from verticil.shared.release.report.probabilities import RowCounts, count_rows
 from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study, Unit
-from verticil.shared.study.lint import lint
 from verticil.shared.study.reading import read_study
 
 RUNS = 800

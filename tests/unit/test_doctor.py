@@ -16,20 +16,20 @@ from typing import TypeAlias
 
 import pytest
 
+from verticil.cli.doctor.findings import Finding
+from verticil.cli.doctor.machine import check_certificate, check_disk, check_proxy, expiry
+from verticil.cli.doctor.network import check_node
 from verticil.cli.files import write_federation
 from verticil.cli.main import main
 from verticil.miner.storage.audit import MinerAudit
 from verticil.miner.storage.catalogue import Catalogue
+from verticil.party.audit.log import Event, What
 from verticil.party.config import load_party
-from verticil.party.control.database import FILE_NAME as DATABASE
-from verticil.party.control.database import Database
-from verticil.party.control.secret import read_secret, secret_id
-from verticil.party.control.site import Site as OpenedSite
-from verticil.party.control.state import Heartbeat, PartyState
-from verticil.party.evidence.audit import Event, What
-from verticil.shared.doctor.findings import Finding
-from verticil.shared.doctor.machine import check_certificate, check_disk, check_proxy, expiry
-from verticil.shared.doctor.network import check_node
+from verticil.party.site import Site as OpenedSite
+from verticil.party.storage.database import FILE_NAME as DATABASE
+from verticil.party.storage.database import Database
+from verticil.party.storage.secret import read_secret, secret_id
+from verticil.party.storage.studies import Heartbeat, PartyState
 from verticil.shared.errors import PeerFault
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
@@ -437,7 +437,7 @@ def test_a_clock_that_is_wrong_is_a_warning(
 def test_another_protocol_version_is_found(
     site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("verticil.shared.transport.calling.line._METADATA", (("verticil-protocol", "9"),))
+    monkeypatch.setattr("verticil.shared.transport.calling.reloading_channel._METADATA", (("verticil-protocol", "9"),))
     code, checks = examine(site.clinic / "party.toml", capsys)
     assert (code, checks[-1]["check"], checks[-1]["code"]) == (5, "protocol version", "VERSION_UNSUPPORTED")
     assert "upgrade verticil at" in checks[-1]["hint"]

@@ -21,9 +21,9 @@ import pytest
 import typer
 
 from verticil.cli.main import app, main
+from verticil.party.audit.log import Event, What
 from verticil.party.config import load_party
-from verticil.party.control.site import Site
-from verticil.party.evidence.audit import Event, What
+from verticil.party.site import Site
 from verticil.shared.identity.authority import certify, chain_pem, open_authority
 from verticil.shared.identity.pki import identity_of, read_certificates, utc_now
 

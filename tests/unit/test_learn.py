@@ -12,7 +12,7 @@ from verticil.miner.learning import learn as learning
 from verticil.miner.learning.learn import LearningCancelled, learn
 from verticil.miner.learning.parents_cut import LEAST, cut_parents
 from verticil.miner.learning.search.protocol import SearchProblem, SearchResult
-from verticil.miner.work.search_facts import search_facts
+from verticil.miner.scheduler.search_facts import search_facts
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import identity, quantize, symmetric
 from verticil.shared.errors import DataFault, Misuse
@@ -20,7 +20,7 @@ from verticil.shared.model import elimination
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.release.report.remarks import remarks
+from verticil.shared.release.report.warnings import remarks
 from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study.document import (
     GeneticRule,

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
-from verticil.party.learner import MAX_TABLE_CELLS, NANONATS, learn_families, learn_scores, share_noise
+from verticil.party.protocol.peer.learner import MAX_TABLE_CELLS, NANONATS, learn_families, learn_scores, share_noise
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.model.graph import Dag
 from verticil.shared.study.document import ShareRule, Unit
-from verticil.shared.study.readers import given_dag, scored_pairs, shared_tables
+from verticil.shared.study.recipients import given_dag, scored_pairs, shared_tables
 
 KEY = bytes(range(32))
 
@@ -193,8 +193,8 @@ def test_rare_cells_are_replaced(peer_case, peer_study):
 
 def test_a_subset_column_of_a_peer_is_read_as_sets(peer_case, peer_study):
     """claims given a remote column of nine categories released as sets; unbiased weights of Ye & Barg, dense."""
-    from verticil.party.records.perturb import record_tags
-    from verticil.party.records.subsets import select
+    from verticil.party.dataset.perturb import record_tags
+    from verticil.party.dataset.subsets import select
 
     study = peer_study()
     labels = tuple(f"{k}" for k in range(9))

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from verticil.party.control.database import DaemonLock, Database
-from verticil.party.control.ledger import Ledger
-from verticil.party.control.policy import Policy
-from verticil.party.control.releases import Release
+from verticil.party.policy.ledger import Ledger
+from verticil.party.policy.policy import Policy
+from verticil.party.policy.releases import Release
+from verticil.party.storage.database import DaemonLock, Database
 from verticil.shared.errors import DataFault, Refusal
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
@@ -207,7 +207,7 @@ def test_a_row_survives_sigkill_right_after_it_was_written(tmp_path):
     script = (
         "import os, signal, sys; from pathlib import Path\n"
         "from datetime import UTC, datetime\n"
-        "from verticil.party.control.database import Database\n"
+        "from verticil.party.storage.database import Database\n"
         "database = Database(Path(sys.argv[1]), create=True)\n"
         "database.write(\"INSERT INTO heartbeat VALUES (1, 7, 'now', 1, '')\")\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -6,8 +6,8 @@ import os
 import numpy as np
 import pytest
 
-from verticil.party.records.keyfile import check_key, check_value, read_key, write_key
-from verticil.party.records.linkage import (
+from verticil.party.dataset.keyfile import check_key, check_value, read_key, write_key
+from verticil.party.dataset.linkage import (
     check_common_size,
     check_own_size,
     common_from_bitmap,

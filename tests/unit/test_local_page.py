@@ -22,11 +22,11 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.party.config import load_party
-from verticil.party.control.database import FILE_NAME, SCHEMA_VERSION, Database
-from verticil.party.control.site import Site, init_state
-from verticil.party.control.state import Artifact, Heartbeat, Task, stamp
-from verticil.party.front.inbox import show
-from verticil.party.page.server import PageServer
+from verticil.party.operator.page.server import PageServer
+from verticil.party.operator.pending_studies import show
+from verticil.party.site import Site, init_state
+from verticil.party.storage.database import FILE_NAME, SCHEMA_VERSION, Database
+from verticil.party.storage.studies import Artifact, Heartbeat, Task, stamp
 from verticil.shared.errors import DataFault, Misuse, PeerFault
 from verticil.shared.model.schema import Schema
 from verticil.shared.study import canonical

@@ -14,9 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from verticil.miner.learning.learn import LearnResult, learn
-from verticil.party.exchange.own_figures import check_own_figures
-from verticil.party.records import subsets
-from verticil.party.records.perturb import perturb
+from verticil.party.dataset import subsets
+from verticil.party.dataset.perturb import perturb
+from verticil.party.protocol.central.own_figures import check_own_figures
 from verticil.shared.channels.subset import Subset
 from verticil.shared.errors import GateFailed
 from verticil.shared.formats.tables import write_csv, write_parquet

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.control import approval
-from verticil.party.control.holdings import origins
-from verticil.party.control.releases import Release
-from verticil.party.control.site import AUTOMATIC, Site, init_state
-from verticil.party.control.state import Task
+from verticil.party.dataset.local_dataset import origins
+from verticil.party.policy import approval
+from verticil.party.policy.releases import Release
+from verticil.party.site import AUTOMATIC, Site, init_state
+from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.study import canonical

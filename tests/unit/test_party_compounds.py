@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.control import approval
-from verticil.party.control.database import Database
-from verticil.party.control.holdings import compounds_of, origins, randomize, read_holding, releases_of, unit_codes
-from verticil.party.control.ledger import Ledger
-from verticil.party.control.releases import Release
-from verticil.party.control.secret import SiteSecret
-from verticil.party.records.compounds import Compound
-from verticil.party.records.perturb import compound_digest
-from verticil.party.records.source import check_records
+from verticil.party.dataset.compounds import Compound
+from verticil.party.dataset.local_dataset import compounds_of, origins, randomize, read_holding, releases_of, unit_codes
+from verticil.party.dataset.perturb import compound_digest
+from verticil.party.dataset.source import check_records
+from verticil.party.policy import approval
+from verticil.party.policy.ledger import Ledger
+from verticil.party.policy.releases import Release
+from verticil.party.storage.database import Database
+from verticil.party.storage.secret import SiteSecret
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import Misuse, Refusal, VerticilError

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from verticil.party import office
 from verticil.party.config import load_party, require_marked_authority
-from verticil.party.control.policy import Column
-from verticil.party.control.secret import read_secret
-from verticil.party.decision.codebooks import Combinations, Known
-from verticil.party.records.source import ColumnRule
+from verticil.party.dataset.source import ColumnRule
+from verticil.party.operator import commands
+from verticil.party.operator.codebooks import Combinations, Known
+from verticil.party.policy.policy import Column
+from verticil.party.storage.secret import read_secret
 from verticil.shared.errors import Misuse
 
 FEDERATION = """
@@ -173,7 +173,7 @@ def test_automatic_approval_is_for_the_marked_authority_only(write):
 
 def test_party_init_writes_a_closed_configuration_and_a_secret_once(tmp_path):
     (tmp_path / "federation.toml").write_text(FEDERATION)
-    path = office.init_party(tmp_path, name="st-anna", table='tables/"odd".csv', id_column="nhs_no")
+    path = commands.init_party(tmp_path, name="st-anna", table='tables/"odd".csv', id_column="nhs_no")
     config = load_party(path)
     assert config.name == "st-anna"
     assert config.certificate == tmp_path / "pki" / "st-anna.crt"
@@ -182,12 +182,12 @@ def test_party_init_writes_a_closed_configuration_and_a_secret_once(tmp_path):
     assert config.policy.deny_columns == ("nhs_no",)
     secret = read_secret(config.state_directory)
     with pytest.raises(Misuse) as caught:
-        office.init_party(tmp_path, name="st-anna")
+        commands.init_party(tmp_path, name="st-anna")
     assert caught.value.code == "FILE_EXISTS"
     assert read_secret(config.state_directory) == secret
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
     with pytest.raises(Misuse, match="expected 1 to 63"):
-        office.init_party(tmp_path / "other", name="st anna")
+        commands.init_party(tmp_path / "other", name="st anna")
 
 
 AB = 'categories = ["a", "b"]\n'
@@ -228,7 +228,7 @@ def test_a_codebook_that_no_study_could_fit_is_named_with_file_and_key(write, te
 
 def test_the_commented_codebook_of_init_is_one_that_can_be_read(tmp_path):
     (tmp_path / "federation.toml").write_text(FEDERATION)
-    path = office.init_party(tmp_path / "site", name="clinic", federation="../federation.toml")
+    path = commands.init_party(tmp_path / "site", name="clinic", federation="../federation.toml")
     lines = path.read_text().splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("# [codebook]"))
     end = start + lines[start:].index("")

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from verticil.party.peer.session import Facts, Step, plan
+from verticil.party.protocol.peer.plan import Facts, Step, plan
 from verticil.shared.study.states import State
 
 START = Facts(state=State.AWAITING_APPROVAL, party="b", parties=("a", "b", "c"))

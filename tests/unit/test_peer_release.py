@@ -17,11 +17,11 @@ from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.release.bundle import sign_release, write_release, write_signatures
-from verticil.shared.release.joint import assemble, statement_body
+from verticil.shared.release.peer_assembly import assemble, statement_body
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.document import ShareRule
-from verticil.shared.study.pairs import parse_structure, structure_body
+from verticil.shared.study.structure_document import parse_structure, structure_body
 
 MADE = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 PARTIES = ("clinic", "registry", "insurer")

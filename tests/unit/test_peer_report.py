@@ -9,7 +9,7 @@ import re
 import pytest
 
 from verticil.shared.model.graph import Dag
-from verticil.shared.release.joint import assemble, statement_body
+from verticil.shared.release.peer_assembly import assemble, statement_body
 from verticil.shared.release.report.page import render
 from verticil.shared.study.document import ShareRule
 from verticil.wire.v1 import common_pb2

@@ -10,18 +10,18 @@ import sqlite3
 import numpy as np
 import pytest
 
-from verticil.party.control import database as database_module
-from verticil.party.control.budget import SHARED
-from verticil.party.control.database import SCHEMA_VERSION, Database
-from verticil.party.control.ledger import Ledger
-from verticil.party.control.policy import Policy
-from verticil.party.control.releases import Release
-from verticil.party.control.state import PartyState, Task, stamp
-from verticil.party.peer import lists
-from verticil.party.peer.calls import PeerFailedError, Peers, WaitedForError, all_of
-from verticil.party.peer.node import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, WAIT_GROWTH
-from verticil.party.peer.shelf import Item, Kind, LostError, Shelf
-from verticil.party.retry import Backoff
+from verticil.party.policy.budget import SHARED
+from verticil.party.policy.ledger import Ledger
+from verticil.party.policy.policy import Policy
+from verticil.party.policy.releases import Release
+from verticil.party.protocol.peer import lists
+from verticil.party.protocol.peer.artifact_store import Item, Kind, LostError, Shelf
+from verticil.party.protocol.peer.calls import PeerFailedError, Peers, WaitedForError, all_of
+from verticil.party.protocol.peer.node import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, WAIT_GROWTH
+from verticil.party.protocol.retry import Backoff
+from verticil.party.storage import database as database_module
+from verticil.party.storage.database import SCHEMA_VERSION, Database
+from verticil.party.storage.studies import PartyState, Task, stamp
 from verticil.shared.errors import DataFault, PeerFault, Refusal
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2

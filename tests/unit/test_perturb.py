@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from verticil.party.records import perturb as module
-from verticil.party.records.linkage import linkage_context, pseudonyms
-from verticil.party.records.perturb import (
+from verticil.party.dataset import perturb as module
+from verticil.party.dataset.linkage import linkage_context, pseudonyms
+from verticil.party.dataset.perturb import (
     codebook_digest,
     fingerprint,
     perturb,
@@ -301,7 +301,7 @@ def test_without_numba_the_values_are_the_same(tags, monkeypatch):
     """numba is optional at the party: the import fails here as it does where it is not installed."""
     codes = codes_of(5)
     expected = perturb(key_of(), tags, codes, FIVE)
-    monkeypatch.setitem(sys.modules, "verticil.party.records.kernels", None)
+    monkeypatch.setitem(sys.modules, "verticil.party.dataset.kernels", None)
     module._compiled.cache_clear()
     try:
         assert (perturb(key_of(), tags, codes, FIVE) == expected).all()

@@ -8,9 +8,9 @@ import math
 
 import pytest
 
-from verticil.party.control.policy import Column, Policy, check_shared, finite_total, objections, refuse
-from verticil.party.control.session import Step, plan
-from verticil.party.control.state import StudyRecord, Task
+from verticil.party.policy.policy import Column, Policy, check_shared, finite_total, objections, refuse
+from verticil.party.protocol.central.plan import Step, plan
+from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.errors import InternalFault, Refusal
 from verticil.shared.study.document import ShareRule
 from verticil.shared.study.states import State

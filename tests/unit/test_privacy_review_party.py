@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.control.holdings import randomize, read_holding, releases_of
-from verticil.party.control.secret import SiteSecret
-from verticil.party.control.site import Site, init_state
-from verticil.party.control.state import Task
-from verticil.party.decision.approvers import ApproverKey
-from verticil.party.exchange.disclosure import outward
+from verticil.party.dataset.local_dataset import randomize, read_holding, releases_of
+from verticil.party.policy.votes import ApproverKey
+from verticil.party.protocol.central.disclosure import outward
+from verticil.party.site import Site, init_state
+from verticil.party.storage.secret import SiteSecret
+from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import Transition, quantize, symmetric
 from verticil.shared.errors import DataFault, Misuse, Refusal
 from verticil.shared.model.schema import Missing, Schema, Variable

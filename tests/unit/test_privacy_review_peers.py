@@ -12,22 +12,22 @@ import numpy as np
 import pytest
 
 from verticil.party.config import load_party
-from verticil.party.control.database import Database
-from verticil.party.control.ledger import Ledger
-from verticil.party.control.policy import Column, Policy, objections
-from verticil.party.control.releases import Release
-from verticil.party.learner import learn_families, share_noise
+from verticil.party.policy.ledger import Ledger
+from verticil.party.policy.policy import Column, Policy, objections
+from verticil.party.policy.releases import Release
+from verticil.party.protocol.peer.learner import learn_families, share_noise
+from verticil.party.storage.database import Database
 from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.estimation.parameters import family_parameters, marginal_parameters
 from verticil.shared.formats.peer_statement import peer_statement
 from verticil.shared.release.bundle import write_release
-from verticil.shared.release.joint import assemble, statement_body
+from verticil.shared.release.peer_assembly import assemble, statement_body
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
 from verticil.shared.study.document import ShareRule
-from verticil.shared.study.pairs import parse_structure, structure_body
-from verticil.shared.study.readers import sent_units
+from verticil.shared.study.recipients import sent_units
+from verticil.shared.study.structure_document import parse_structure, structure_body
 from verticil.simulation.summary import parameters_text
 from verticil.wire.v1 import common_pb2
 

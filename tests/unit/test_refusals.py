@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from verticil.miner.storage.audit import ANCHOR_NAME, LOG_NAME, MinerAudit
-from verticil.party.control.database import Database
-from verticil.party.evidence.audit import AuditLog, What
+from verticil.party.audit.log import AuditLog, What
+from verticil.party.storage.database import Database
+from verticil.shared.audit.refusals import MOST_KINDS, PERIOD_SECONDS, Refusals, RefusedLine, Tally
+from verticil.shared.audit.writer import expiry_notice
 from verticil.shared.errors import DataFault, GateFailed
-from verticil.shared.evidence.keeping import expiry_notice
-from verticil.shared.evidence.refusals import MOST_KINDS, PERIOD_SECONDS, Refusals, RefusedLine, Tally
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import Credentials
 from verticil.shared.transport.access import RefusedCall

@@ -13,11 +13,11 @@ import pytest
 from verticil.cli.files import write_federation
 from verticil.cli.main import main
 from verticil.party.config import load_party
-from verticil.party.relay.network import RelayNetwork, open_seals
+from verticil.party.protocol.relay.network import RelayNetwork, open_seals
+from verticil.pki.request import create_request, parse_request
 from verticil.shared.config import RELAY, load_federation
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity
-from verticil.shared.membership.request import create_request, parse_request
 from verticil.shared.membership.sealing_key import public_sealing_key
 from verticil.simulation.provision import DEMO_LIMITS, Provisioned, Site, provision
 

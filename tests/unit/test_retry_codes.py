@@ -6,9 +6,9 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
-from verticil.party.peer import calls
-from verticil.party.retry import ENDS_THE_DAEMON, OTHERS_MEND, TRIED_AGAIN, ends_the_daemon, is_waited_out
-from verticil.party.running import node as running
+from verticil.party.protocol.peer import calls
+from verticil.party.protocol.retry import ENDS_THE_DAEMON, OTHERS_MEND, TRIED_AGAIN, ends_the_daemon, is_waited_out
+from verticil.party.protocol.running import node as running
 from verticil.shared.errors import CODES, PeerFault, from_code
 from verticil.shared.transport.calling.client import retriable
 from verticil.shared.transport.errors_on_wire import from_detail
@@ -77,7 +77,7 @@ async def test_daemons_that_take_the_session_from_each_other_wait_longer_and_lon
     monkeypatch.setattr(running.asyncio, "sleep", sleep)
     monkeypatch.setattr(running.PartyNode, "_session", session)
     monkeypatch.setattr(running.PartyNode, "_beat", AsyncMock())
-    monkeypatch.setattr("verticil.party.retry.secrets.SystemRandom", lambda: Mock(random=lambda: 1.0))
+    monkeypatch.setattr("verticil.party.protocol.retry.secrets.SystemRandom", lambda: Mock(random=lambda: 1.0))
     party = running.PartyNode(Mock(), Line)
     with pytest.raises(EnoughError):
         await party._serve(Line)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from verticil.party.control.database import FILE_NAME, SCHEMA_VERSION, Database
-from verticil.party.control.ledger import Ledger
-from verticil.party.control.state import PartyState
+from verticil.party.policy.ledger import Ledger
+from verticil.party.storage.database import FILE_NAME, SCHEMA_VERSION, Database
+from verticil.party.storage.studies import PartyState
 from verticil.shared.errors import DataFault
 
 DATA = Path(__file__).resolve().parents[1] / "data"

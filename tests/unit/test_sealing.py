@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.membership.sealing_key import make_sealing_key, public_sealing_key
-from verticil.shared.relay.freshness import CALLS, Freshness, Verdict
 from verticil.shared.relay.hpke import OVERHEAD, open_sealed, seal
+from verticil.shared.relay.replay_protection import CALLS, Freshness, Verdict
 from verticil.shared.relay.sealing import ENVELOPE_LIMIT, Seals, load_sealing_key
 
 KEYS = {name: X25519PrivateKey.from_private_bytes(bytes([i]) * 32) for i, name in enumerate(("a", "b", "eve"), 1)}

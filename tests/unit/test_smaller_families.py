@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from verticil.party.learner import learn_families
+from verticil.party.protocol.peer.learner import learn_families
 from verticil.shared.channels.transition import identity, quantize, symmetric
 from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
 from verticil.shared.estimation.estimators import clip_projection, em_estimate, simplex_projection

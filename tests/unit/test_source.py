@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from verticil.party.records.encoding import Codebook, Outcome
-from verticil.party.records.source import ColumnRule, DatasetRule, check_records, header, read_records
-from verticil.party.records.table import read_parts
+from verticil.party.dataset.encoding import Codebook, Outcome
+from verticil.party.dataset.source import ColumnRule, DatasetRule, check_records, header, read_records
+from verticil.party.dataset.table import read_parts
 from verticil.shared.errors import DataFault, Misuse, VerticilError
 from verticil.shared.model.schema import Missing, Variable
 

@@ -8,8 +8,8 @@ import os
 
 import pytest
 
-from verticil.party.control.secret import create_secret, read_secret, secret_id
-from verticil.party.exchange.spool import Spool
+from verticil.party.protocol.central.spool import Spool
+from verticil.party.storage.secret import create_secret, read_secret, secret_id
 from verticil.shared.errors import DataFault, Misuse
 
 

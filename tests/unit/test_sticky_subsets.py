@@ -9,8 +9,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from verticil.party.records.perturb import record_tags
-from verticil.party.records.subsets import members, select
+from verticil.party.dataset.perturb import record_tags
+from verticil.party.dataset.subsets import members, select
 from verticil.shared.channels.subset import Subset, subset_selection
 from verticil.shared.formats.artifact import pack, unpack
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import rfc8785
 
+from verticil.analyst.lint import lint
 from verticil.shared.channels import privacy
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault, Refusal
@@ -20,7 +21,6 @@ from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, approval_body, check_approval, check_own_part, parse_approval
 from verticil.shared.study.document import Study, Unit
-from verticil.shared.study.lint import lint
 from verticil.shared.study.reading import read_declarations, read_study
 from verticil.shared.study.study_table import study_table
 

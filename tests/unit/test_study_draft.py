@@ -8,11 +8,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from verticil.analyst.draft import NOTE, REVIEW, draft
 from verticil.party.config import load_party
-from verticil.party.control.policy import Column, objections
-from verticil.party.office import init_party
-from verticil.party.records.draft import NOTE, REVIEW, draft
-from verticil.party.records.source import ColumnRule, DatasetRule, check_records, read_records
+from verticil.party.dataset.source import ColumnRule, DatasetRule, check_records, read_records
+from verticil.party.operator.commands import init_party
+from verticil.party.policy.policy import Column, objections
 from verticil.shared.channels import privacy
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.study.document import Study

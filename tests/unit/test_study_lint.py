@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from verticil.analyst.lint import lint
 from verticil.shared.channels.transition import binary, blocks, identity, quantize, symmetric
 from verticil.shared.formats.artifact import pack
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.document import QuorumRule, Study, Unit
-from verticil.shared.study.lint import lint
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.study_table import study_table
 

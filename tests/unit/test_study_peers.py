@@ -12,16 +12,16 @@ import pytest
 import rfc8785
 from typer.testing import CliRunner
 
+from verticil.analyst.lint import Finding, lint
 from verticil.cli.main import app
-from verticil.party.control.policy import Column, Policy, objections
+from verticil.party.policy.policy import Column, Policy, objections
 from verticil.shared.channels.privacy import Breach
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.model.graph import Dag
-from verticil.shared.study import canonical, pairs
+from verticil.shared.study import canonical, structure_document
 from verticil.shared.study.document import ShareRule, Study
-from verticil.shared.study.lint import Finding, lint
 from verticil.shared.study.reading import read_declarations, read_study
 from verticil.shared.study.study_table import study_table
 
@@ -96,7 +96,7 @@ def test_a_given_structure_is_written_out_in_the_order_of_the_variables(study: S
         ("district", ()),
     )
     assert study.share == ShareRule(epsilon=2.0, delta=1e-9, minimum_count=5)
-    assert pairs.given_dag(study) == Dag(parents=((), (2,), (0, 3), (4,), ()))
+    assert structure_document.given_dag(study) == Dag(parents=((), (2,), (0, 3), (4,), ()))
 
 
 def test_it_may_be_an_inline_table_and_the_model_central(tmp_path: Path):
@@ -104,7 +104,7 @@ def test_it_may_be_an_inline_table_and_the_model_central(tmp_path: Path):
     study = read(tmp_path, HEAD.replace('model = "peer"', 'model = "central"') + inline)
     assert study.share is None
     assert dict(study.structure.parents or ())["debt"] == ("income",)
-    assert pairs.sent_units(study) == (0, 1, 2, 3, 4)
+    assert structure_document.sent_units(study) == (0, 1, 2, 3, 4)
     assert canonical.from_bytes(canonical.to_bytes(study)) == study
 
 
@@ -234,20 +234,26 @@ def test_foreign_peer_studies_are_checked(study: Study, change, words: str):
 
 def test_only_cross_parents_are_sent_and_only_to_those_who_need_them(study: Study):
     # Ma & Sivakumar, section 4: age is a parent of income (bank), income of smoker (clinic), district of debt (bank).
-    assert [pairs.read_by(study, index) for index in range(5)] == [("bank",), (), ("clinic",), (), ("bank",)]
-    assert pairs.sent_units(study) == (0, 2, 4)
+    assert [structure_document.read_by(study, index) for index in range(5)] == [
+        ("bank",),
+        (),
+        ("clinic",),
+        (),
+        ("bank",),
+    ]
+    assert structure_document.sent_units(study) == (0, 2, 4)
 
 
 def test_while_the_structure_is_unknown_everything_may_be_read(tmp_path: Path):
     study = read(tmp_path, HEAD + LEARNED + NOISE)
-    assert pairs.read_by(study, 0) == ("bank", "town")
-    assert pairs.sent_units(study) == (0, 1, 2, 3, 4)
+    assert structure_document.read_by(study, 0) == ("bank", "town")
+    assert structure_document.sent_units(study) == (0, 1, 2, 3, 4)
     dag = Dag(parents=((), (2,), (0, 3), (4,), ()))
     # Scored by the parties before the owner, and read by those that need it: smoker, of the first party, is never sent.
-    assert [pairs.read_by(study, index, dag) for index in range(5)] == [
+    assert [structure_document.read_by(study, index, dag) for index in range(5)] == [
         ("bank",), (), ("clinic",), ("clinic",), ("clinic", "bank"),
     ]  # fmt: skip
-    assert pairs.sent_units(study, dag) == (0, 2, 3, 4)
+    assert structure_document.sent_units(study, dag) == (0, 2, 3, 4)
 
 
 def test_the_totals_count_what_is_sent(study: Study, tmp_path: Path):

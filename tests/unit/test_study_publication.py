@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from verticil.party.control.session import Step, plan
-from verticil.party.control.state import StudyRecord, Task
-from verticil.party.decision.minutes import Review
+from verticil.party.policy.decision_store import Review
+from verticil.party.protocol.central.plan import Step, plan
+from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.study import canonical
 from verticil.shared.study.document import PublishRule, Study

@@ -385,7 +385,7 @@ def test_declarations_for_other_studies_are_passed_over_but_not_misspellings():
 
 def test_reading_imports_nothing_slow():
     code = (
-        "import sys; import verticil.shared.study.reading, verticil.shared.study.canonical, verticil.shared.study.lint;"
+        "import sys; import verticil.shared.study.reading, verticil.shared.study.canonical, verticil.analyst.lint;"
         "print([m for m in ('pandas', 'scipy', 'numba', 'grpc', 'pyarrow') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

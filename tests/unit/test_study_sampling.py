@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verticil.party.records.perturb import codebook_digest
+from verticil.party.dataset.perturb import codebook_digest
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.formats import model_json
 from verticil.shared.model import elimination

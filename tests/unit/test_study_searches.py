@@ -12,8 +12,8 @@ from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule, HillClimbRule, OrderRule, Study
-from verticil.shared.study.pairs import parse_structure, structure_body
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.structure_document import parse_structure, structure_body
 
 TEXT = """\
 schema = 1

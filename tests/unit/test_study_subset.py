@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import rfc8785
 
+from verticil.analyst.lint import lint
 from verticil.cli.main import main
-from verticil.party.control.policy import Column, Policy, objections
+from verticil.party.policy.policy import Column, Policy, objections
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset, best_size, subset_selection
 from verticil.shared.channels.transition import SCALE, quantize, symmetric
@@ -22,7 +23,6 @@ from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.study.lint import lint
 from verticil.shared.study.reading import check_not_weaker, read_study
 from verticil.shared.study.study_table import study_table
 

@@ -7,8 +7,8 @@ import pytest
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Missing, Schema, Variable
-from verticil.shared.release import dealing, ranking
-from verticil.shared.release.dealing import category_boundaries, record_keys
+from verticil.shared.release import ranking, sampling_plan
+from verticil.shared.release.sampling_plan import category_boundaries, record_keys
 from verticil.shared.release.synthesis import decode, sample_codes
 from verticil.shared.study.vocabulary import SAMPLING
 
@@ -73,7 +73,7 @@ def test_ranking_by_buckets_equals_sorting(sizes, n_states):
     np.testing.assert_array_equal(ranking.group_sizes(group, len(sizes)), sizes)
     np.testing.assert_array_equal(
         ranking.assign_by_rank(group, np.array(sizes), start, boundaries),
-        dealing.assign_by_rank_plain(group, record_keys(start, len(group)), boundaries),
+        sampling_plan.assign_by_rank_plain(group, record_keys(start, len(group)), boundaries),
     )
 
 
@@ -81,7 +81,7 @@ def test_plain_ranking_by_hand():
     group = np.array([0, 1, 0, 0, 1], np.uint32)
     keys = np.array([30, 5, 10, 20, 4], np.uint64)
     boundaries = np.array([[1, 3], [0, 2]])
-    assert dealing.assign_by_rank_plain(group, keys, boundaries).tolist() == [1, 1, 0, 1, 1]
+    assert sampling_plan.assign_by_rank_plain(group, keys, boundaries).tolist() == [1, 1, 0, 1, 1]
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.control.holdings import randomize, read_holding, read_people, releases_of
-from verticil.party.control.secret import SiteSecret
-from verticil.party.records.encoding import Codebook
-from verticil.party.records.perturb import perturb, record_tags, unit_key
-from verticil.party.records.substitutes import draw, substitute_key
+from verticil.party.dataset.encoding import Codebook
+from verticil.party.dataset.local_dataset import randomize, read_holding, read_people, releases_of
+from verticil.party.dataset.perturb import perturb, record_tags, unit_key
+from verticil.party.dataset.substitutes import draw, substitute_key
+from verticil.party.storage.secret import SiteSecret
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.study.document import Study, Unit
@@ -298,7 +298,7 @@ def test_the_same_work_is_done_whatever_the_values_are(
     folder: Path, release_study: Study, monkeypatch: pytest.MonkeyPatch, values: tuple[str, ...]
 ) -> None:
     """For every column without `other`, and for the compound, a category is drawn for each record."""
-    from verticil.party.records import substitutes
+    from verticil.party.dataset import substitutes
 
     calls: list[tuple[int, int]] = []
 

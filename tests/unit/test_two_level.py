@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import rfc8785
 
+from verticil.analyst.lint import lint
 from verticil.shared.channels import privacy
 from verticil.shared.channels.transition import SCALE, quantize, symmetric, two_level
 from verticil.shared.errors import Misuse, PeerFault
@@ -22,7 +23,6 @@ from verticil.shared.model.schema import Schema
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study, TwoLevel
-from verticil.shared.study.lint import lint
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.study_table import study_table
 

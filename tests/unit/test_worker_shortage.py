@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from verticil.miner.work.learning import SpawnedLearning, WorkerDied
-from verticil.miner.work.worker import _in_words
+from verticil.miner.scheduler.learning import SpawnedLearning, WorkerDied
+from verticil.miner.scheduler.worker import _in_words
 from verticil.shared.errors import PeerFault
 
 

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from verticil.party.control.secret import SiteSecret
-from verticil.party.records.linkage import linkage_context, pseudonyms
-from verticil.party.records.perturb import (
+from verticil.party.dataset.linkage import linkage_context, pseudonyms
+from verticil.party.dataset.perturb import (
     codebook_digest,
     fingerprint,
     perturb,
@@ -25,6 +24,7 @@ from verticil.party.records.perturb import (
     record_tags,
     unit_key,
 )
+from verticil.party.storage.secret import SiteSecret
 from verticil.shared.channels.transition import SCALE, Transition
 from verticil.shared.model.schema import Missing, Variable
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from verticil.party.records.perturb import compound_digest, record_tags, unit_key
-from verticil.party.records.subsets import select
+from verticil.party.dataset.perturb import compound_digest, record_tags, unit_key
+from verticil.party.dataset.subsets import select
 from verticil.shared.channels.subset import Subset
 
 FILE = Path(__file__).with_name("subsets.json")

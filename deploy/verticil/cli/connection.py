@@ -14,8 +14,6 @@ from verticil.shared.errors import Misuse
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.transport.coordinator import Control, Coordinator
 
-__all__ = ["CertificateOption", "Connection", "FederationOption", "StudyName", "find_study", "open_connection"]
-
 FederationOption = Annotated[
     Path, typer.Option("--federation", envvar="VERTICIL_FEDERATION", help="federation.toml of the federation.")
 ]

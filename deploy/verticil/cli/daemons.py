@@ -17,8 +17,6 @@ import typer
 
 from verticil.shared.vitals import Vitals, living
 
-__all__ = ["LogLevel", "LogLevelOption", "run_until_stopped"]
-
 
 class LogLevel(StrEnum):
     """How much a daemon tells."""

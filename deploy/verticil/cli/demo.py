@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from verticil.simulation.chaos.drill import DrillResult
     from verticil.simulation.processes import DemoResult
 
-__all__ = ["demo"]
-
 
 class Model(StrEnum):
     """How the organisations work together."""

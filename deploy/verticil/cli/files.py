@@ -9,8 +9,6 @@ from pathlib import Path
 from verticil.shared.disk import create_file, write_fault
 from verticil.shared.errors import Misuse
 
-__all__ = ["new_folder", "quoted", "write_federation", "write_new", "write_secret"]
-
 
 def quoted(text: str) -> str:
     """`text` as a TOML basic string.

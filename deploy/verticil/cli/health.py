@@ -12,8 +12,6 @@ import typer
 from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.shared.errors import Misuse
 
-__all__ = ["healthcheck"]
-
 
 def healthcheck(
     config: Annotated[Path, typer.Option(help="miner.toml or party.toml of the daemon.")],
@@ -57,6 +55,6 @@ async def _ask_miner(config: Path) -> str:
 
 def _look_at_party(config: Path) -> str:
     from verticil.party.config import load_party
-    from verticil.party.office import probe
+    from verticil.party.operator.commands import probe
 
     return probe(load_party(config))

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from verticil.experiments.hittmeir.published import Printed
     from verticil.experiments.hittmeir.runtime import Runtime
 
-__all__ = ["print_found", "title_of"]
-
 
 def title_of(found: Found, part: str) -> str:
     """The title of a part; it says where records were made up."""

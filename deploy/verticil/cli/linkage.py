@@ -10,8 +10,6 @@ import typer
 
 from verticil.cli.output import Format, FormatOption, emit, text_console
 
-__all__ = ["app", "print_alignment"]
-
 app = typer.Typer(no_args_is_help=True)
 
 _TO_WHOM = {"miner": "to the miner", "parties": "to each party", "beyond_the_protocol": "beyond the protocol"}
@@ -37,7 +35,7 @@ def new_key(
 ) -> None:
     """Make a linkage key (32 random bytes, readable by its owner only). One party makes it and hands it to the other parties."""
 
-    from verticil.party.records.keyfile import check_key, write_key
+    from verticil.party.dataset.keyfile import check_key, write_key
 
     out.parent.mkdir(parents=True, exist_ok=True)
     write_key(out)
@@ -57,7 +55,7 @@ def check(
     form: FormatOption = Format.text,
 ) -> None:
     """Check a linkage key's file and print its check word, to compare with the other parties'."""
-    from verticil.party.records.keyfile import check_key
+    from verticil.party.dataset.keyfile import check_key
 
     word = check_key(key)
     if not emit({"key": str(key), "check": word}, form=form):

@@ -19,9 +19,8 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from verticil.cli import (
-    carried,
+    airgap,
     demo,
-    doctor,
     health,
     linkage,
     miner,
@@ -38,11 +37,10 @@ from verticil.cli import (
     simulate,
     study_run,
 )
+from verticil.cli.doctor import command
 from verticil.cli.output import Format, report, report_error
 from verticil.shared.disk import is_disk_full, write_fault
 from verticil.shared.errors import Misuse, VerticilError
-
-__all__ = ["app", "main", "run"]
 
 _NOT_OURS: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _OPTIONAL: Final = {
@@ -71,7 +69,7 @@ app.command(name="reproduce", epilog="Example: verticil reproduce ma-sivakumar -
     reproduce.reproduce
 )
 app.command(name="healthcheck", epilog="Example: verticil healthcheck --config miner.toml")(health.healthcheck)
-app.command(name="doctor", epilog="Example: verticil doctor party.toml")(doctor.doctor)
+app.command(name="doctor", epilog="Example: verticil doctor party.toml")(command.doctor)
 app.add_typer(
     study_run.app,
     name="study",
@@ -94,16 +92,16 @@ party_custody.app.add_typer(
     epilog="Example: verticil party audit verify --config party.toml",
 )
 party_custody.app.command("export", epilog="Example: verticil party export --out to-miner.carried --config party.toml")(
-    carried.party_export
+    airgap.party_export
 )
 party_custody.app.command("import", epilog="Example: verticil party import from-miner.carried --config party.toml")(
-    carried.party_import
+    airgap.party_import
 )
 miner.app.command("export", epilog="Example: verticil miner export clinic --out to-clinic.carried --config miner.toml")(
-    carried.miner_export
+    airgap.miner_export
 )
 miner.app.command("import", epilog="Example: verticil miner import from-clinic.carried --config miner.toml")(
-    carried.miner_import
+    airgap.miner_import
 )
 miner.app.command("install-service", epilog="Example: verticil miner install-service --print --config miner.toml")(
     service_unit.install_miner

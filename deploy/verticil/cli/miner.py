@@ -13,8 +13,6 @@ import typer
 from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
 from verticil.cli.output import Format, FormatOption, emit, text_console
 
-__all__ = ["app"]
-
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -90,7 +88,7 @@ def purge(
 ) -> None:
     """Delete what ended studies no longer need and the days of retention allow; a running miner does that by itself."""
     from verticil.miner.config import load_miner
-    from verticil.miner.work.retention import purge as purge_miner
+    from verticil.miner.scheduler.retention import purge as purge_miner
 
     found = purge_miner(load_miner(config), dry_run=dry_run)
     due = sum(item.size for item in found if item.is_due)
@@ -133,8 +131,8 @@ def close(
     form: FormatOption = Format.text,
 ) -> None:
     """End a study that is not published, for good, as if its analyst withdrew it. The daemon may run."""
-    from verticil.cli.carried import granted
-    from verticil.miner.carried.window import Wish
+    from verticil.cli.airgap import granted
+    from verticil.miner.airgap.local_control import Wish
 
     facts = granted(config, Wish(verb="close", study=study, reason=reason))
     if not emit(facts, form=form):

@@ -9,8 +9,6 @@ import typer
 
 from verticil.cli.output import Format, FormatOption, emit, text_console
 
-__all__ = ["app"]
-
 app = typer.Typer(no_args_is_help=True)
 
 _ConfigOption = Annotated[Path, typer.Option(help="miner.toml.")]

@@ -18,17 +18,6 @@ from rich.console import Console
 
 from verticil.shared.errors import VerticilError
 
-__all__ = [
-    "Format",
-    "FormatOption",
-    "emit",
-    "epsilon_text",
-    "errors_console",
-    "jsonable",
-    "report_error",
-    "text_console",
-]
-
 
 class Format(StrEnum):
     """Form of a command's answer."""

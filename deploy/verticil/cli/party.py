@@ -27,8 +27,6 @@ from verticil.cli.party_text import (
     print_table,
 )
 
-__all__ = ["ApproverOption", "ConfigOption", "StudyArgument", "app", "approver_name"]
-
 app = typer.Typer(no_args_is_help=True)
 
 _LITTLE_ROOM_BYTES = 1 << 20
@@ -56,7 +54,7 @@ def init(
     form: FormatOption = Format.text,
 ) -> None:
     """Write a party.toml that permits little, make the state folder and the site secret."""
-    from verticil.party.office import init_party
+    from verticil.party.operator.commands import init_party
 
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -141,8 +139,8 @@ def check(
     What the counts show is a warning: no value keeps a study from being answered.
     """
     from verticil.party.config import load_party
-    from verticil.party.office import asked_study
-    from verticil.party.office import check as check_party
+    from verticil.party.operator.commands import asked_study
+    from verticil.party.operator.commands import check as check_party
     from verticil.shared.errors import Misuse
     from verticil.shared.study.reading import read_study
 
@@ -235,8 +233,8 @@ def _carried_words(carried: Mapping[str, object]) -> str:
 def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
     """What is asked of this party, where each study stands, what was spent. Reads no table."""
     from verticil.party.config import load_party
-    from verticil.party.control.state import WAITS, WAITS_AGAIN
-    from verticil.party.office import status as party_status
+    from verticil.party.operator.commands import status as party_status
+    from verticil.party.storage.studies import WAITS, WAITS_AGAIN
 
     facts = party_status(load_party(config))
     if emit(facts, form=form):
@@ -290,7 +288,7 @@ def load(
 ) -> None:
     """Load a study between peers (model = "peer"): no miner tells of it, every party's operator loads the same file."""
     from verticil.party.config import load_party
-    from verticil.party.office import load_study
+    from verticil.party.operator.commands import load_study
 
     facts = load_study(load_party(config), study)
     if emit(facts, form=form):
@@ -314,7 +312,7 @@ def release(
 ) -> None:
     """Verify the published release of a study between peers and copy it."""
     from verticil.party.config import load_party
-    from verticil.party.office import take_release
+    from verticil.party.operator.commands import take_release
 
     facts = take_release(load_party(config), study, out)
     if not emit(facts, form=form):

@@ -11,8 +11,6 @@ import typer
 from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.cli.party import ConfigOption
 
-__all__ = ["app"]
-
 app = typer.Typer(no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The approver, as in approve --as NAME.")]
@@ -24,7 +22,7 @@ def keygen(
     form: FormatOption = Format.text,
 ) -> None:
     """Make an approver's key pair. The file stays with the person; the public line goes into party.toml."""
-    from verticil.party.front.approvers import make_key
+    from verticil.party.operator.approvers import make_key
 
     facts = make_key(key)
     if not emit(facts, form=form):
@@ -46,7 +44,7 @@ def add(
     form: FormatOption = Format.text,
 ) -> None:
     """Name an approver in party.toml, with a key of their own; makes the key where there is none yet."""
-    from verticil.party.front.approvers import add_approver
+    from verticil.party.operator.approvers import add_approver
 
     facts = add_approver(config, name, key=key, public_key=public_key)
     if emit(facts, form=form):
@@ -64,7 +62,7 @@ def add(
 @app.command("remove", epilog="Example: verticil party approver remove officer@clinic --config party.toml")
 def remove(name: NameArgument, config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
     """Take an approver out of party.toml: their votes count no more, also for studies under way. Their key's file stays."""
-    from verticil.party.front.approvers import remove_approver
+    from verticil.party.operator.approvers import remove_approver
 
     facts = remove_approver(config, name)
     if emit(facts, form=form):
@@ -80,7 +78,7 @@ def remove(name: NameArgument, config: ConfigOption = Path("party.toml"), form: 
 def list_approvers(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
     """Who may approve here, and with which key."""
     from verticil.party.config import load_party
-    from verticil.party.front.approvers import approvers
+    from verticil.party.operator.approvers import approvers
 
     facts = approvers(load_party(config))
     if emit(facts, form=form):

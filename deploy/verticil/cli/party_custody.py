@@ -11,8 +11,6 @@ import typer
 from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.cli.party import ConfigOption, app
 
-__all__ = ["app"]
-
 PassphraseOption = Annotated[
     Path | None,
     typer.Option("--passphrase-file", help="Its first line is the passphrase; without it you are asked."),
@@ -41,8 +39,8 @@ def backup(
     form: FormatOption = Format.text,
 ) -> None:
     """Secret, keys, ledger, audit log and configuration in one encrypted file. The daemon may run. The tables are not in it."""
+    from verticil.party.backup.backup import backup as make
     from verticil.party.config import load_party
-    from verticil.party.custody.backup import backup as make
 
     facts = make(load_party(config), out, _passphrase(passphrase_file, twice=True))
     if emit(facts, form=form):
@@ -70,7 +68,7 @@ def restore(
     form: FormatOption = Format.text,
 ) -> None:
     """Make a site's folder again. What was sent since the backup its ledger does not know: the daemon asks the miner."""
-    from verticil.party.custody.backup import restore as make
+    from verticil.party.backup.backup import restore as make
 
     facts = make(file, folder, _passphrase(passphrase_file, twice=False), audit_log=audit_log)
     if emit(facts, form=form):
@@ -99,8 +97,8 @@ def purge(
     form: FormatOption = Format.text,
 ) -> None:
     """Delete what ended studies have left behind: spooled columns, copies, what peers sent. Never the ledger or the audit log."""
+    from verticil.party.backup.purge import purge as delete
     from verticil.party.config import load_party
-    from verticil.party.custody.purge import purge as delete
 
     facts = delete(load_party(config), study, older_than_days=older_than, dry_run=dry_run)
     if emit(facts, form=form):

@@ -15,8 +15,6 @@ from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_c
 from verticil.cli.party import ApproverOption, ConfigOption, StudyArgument, app, approver_name
 from verticil.cli.party_text import print_asked, print_columns, print_cost, print_share, print_submitter
 
-__all__ = ["KeyOption", "app"]
-
 KeyOption = Annotated[
     Path | None,
     typer.Option("--key", help="The approver's private key; default: approvers/NAME.key beside party.toml."),
@@ -33,7 +31,7 @@ class Against(StrEnum):
 def inbox(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
     """The studies that wait for somebody here: for an approval, or for a countersignature of the release."""
     from verticil.party.config import load_party
-    from verticil.party.front.inbox import inbox as party_inbox
+    from verticil.party.operator.pending_studies import inbox as party_inbox
 
     facts = party_inbox(load_party(config))
     if emit(facts, form=form):
@@ -71,7 +69,7 @@ def show(
 ) -> None:
     """A study in words: what happens to each column, what can be learned from it, who gets it, what it costs. Reads no table."""
     from verticil.party.config import load_party
-    from verticil.party.front.inbox import show as party_show
+    from verticil.party.operator.pending_studies import show as party_show
 
     facts = party_show(load_party(config), study, diff=diff is not None)
     if emit(facts, form=form):
@@ -136,7 +134,7 @@ def preview(
 ) -> None:
     """Write what would leave: the randomized codes of all local rows, and raw against randomized frequencies. Sends nothing."""
     from verticil.party.config import load_party
-    from verticil.party.front.preview import preview as party_preview
+    from verticil.party.operator.preview import preview as party_preview
 
     facts = party_preview(load_party(config), study, out)
     if emit(facts, form=form):
@@ -172,7 +170,7 @@ def approve(
 ) -> None:
     """Approve a study as it stands now: its matrices, recipients, expiry and this table. Any change voids the approval."""
     from verticil.party.config import load_party
-    from verticil.party.office import approve as approve_study
+    from verticil.party.operator.commands import approve as approve_study
 
     facts = approve_study(load_party(config), study, approver_name(approver), key=key)
     if emit(facts, form=form):
@@ -214,7 +212,7 @@ def deny(
 ) -> None:
     """Deny a study, for good. Nothing leaves from then on."""
     from verticil.party.config import load_party
-    from verticil.party.office import deny as deny_study
+    from verticil.party.operator.commands import deny as deny_study
 
     facts = deny_study(load_party(config), study, approver_name(approver), reason)
     if not emit(facts, form=form):
@@ -235,8 +233,8 @@ def countersign(
 ) -> None:
     """Verify a release that waits for the parties, offline, and countersign it; nobody else gets it before enough have."""
     from verticil.party.config import load_party
-    from verticil.party.front import countersign as desk
-    from verticil.party.office import deny as deny_study
+    from verticil.party.operator import countersign as desk
+    from verticil.party.operator.commands import deny as deny_study
     from verticil.shared.errors import Misuse
 
     document = load_party(config)

@@ -14,8 +14,6 @@ import typer
 from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.cli.party import ConfigOption, app
 
-__all__ = ["app"]
-
 
 @app.command("ui", epilog="Example: verticil party ui --config party.toml")
 def ui(
@@ -33,7 +31,7 @@ def ui(
     The address holds a token: whoever has it can read the page for as long as the command runs.
     """
     from verticil.party.config import PAGE_HINT, load_party
-    from verticil.party.page.server import PageServer
+    from verticil.party.operator.page.server import PageServer
     from verticil.shared.transport.serving.loopback import loopback_address
 
     document = load_party(config)

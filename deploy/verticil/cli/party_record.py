@@ -14,8 +14,6 @@ from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_c
 from verticil.cli.party import ApproverOption, ConfigOption, StudyArgument, app, approver_name
 from verticil.cli.party_text import print_confirmations
 
-__all__ = ["audit_app"]
-
 audit_app = typer.Typer(no_args_is_help=True)
 
 
@@ -31,7 +29,7 @@ def limits(
     """What a study may ask of this site, as its policy says. Names nothing that is denied, and nothing of the tables."""
     from verticil.cli.files import write_new
     from verticil.party.config import load_party
-    from verticil.party.front import limits as of_policy
+    from verticil.party.operator import limits as of_policy
     from verticil.shared.identity.pki import utc_now
 
     document = load_party(config)
@@ -52,7 +50,7 @@ def limits(
 def ledger(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
     """Everything that was ever sent, what it cost, and what each data set may still spend."""
     from verticil.party.config import load_party
-    from verticil.party.evidence.reports import ledger as read_ledger
+    from verticil.party.operator.reports import ledger as read_ledger
 
     facts = read_ledger(load_party(config))
     if emit(facts, form=form):
@@ -109,7 +107,7 @@ def show(
 ) -> None:
     """The audit log as it stands in state/audit.jsonl, oldest first."""
     from verticil.party.config import load_party
-    from verticil.party.evidence.reports import audit_entries
+    from verticil.party.operator.reports import audit_entries
 
     found = audit_entries(load_party(config), study=study, last=last)
     if emit({"entries": found}, form=form):
@@ -156,7 +154,7 @@ def _entry_text(entry: Mapping[str, object]) -> str:
 def verify(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
     """Check every line of the audit log, its order and its end. Exit 6 names the line that does not hold."""
     from verticil.party.config import load_party
-    from verticil.party.evidence.reports import verify_audit
+    from verticil.party.operator.reports import verify_audit
 
     facts = verify_audit(load_party(config))
     if emit(facts, form=form):
@@ -185,7 +183,7 @@ def revoke(
 ) -> None:
     """Take an approval back, for good: what is being sent stops, the others delete what they have and sign that they did."""
     from verticil.party.config import load_party
-    from verticil.party.evidence.reports import revoke as revoke_study
+    from verticil.party.operator.reports import revoke as revoke_study
 
     facts = revoke_study(load_party(config), study, approver_name(approver), reason)
     if emit(facts, form=form):

@@ -9,16 +9,6 @@ from rich.table import Table
 
 from verticil.cli.output import epsilon_text, text_console
 
-__all__ = [
-    "print_asked",
-    "print_columns",
-    "print_confirmations",
-    "print_cost",
-    "print_share",
-    "print_submitter",
-    "print_table",
-]
-
 
 def print_confirmations(confirmations: Sequence[Mapping[str, object]]) -> None:
     """Which peers have signed that they deleted what they had, after a revocation, and which have not yet."""

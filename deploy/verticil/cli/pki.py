@@ -18,8 +18,6 @@ from verticil.cli.pki_site import RoleChoice
 from verticil.shared.errors import Misuse, VerticilError
 from verticil.shared.identity.identity import is_name
 
-__all__ = ["app"]
-
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -154,11 +152,11 @@ def sign(
 
     A name that was revoked or has expired may come back with new keys: you are told so, and compare the key hash.
     """
+    from verticil.pki.register import check_request, sign_request
+    from verticil.pki.request import read_request
     from verticil.shared.identity.authority import open_authority
     from verticil.shared.identity.identity import Role
     from verticil.shared.identity.pki import utc_now
-    from verticil.shared.membership.register import check_request, sign_request
-    from verticil.shared.membership.request import read_request
 
     authority, asked = open_authority(ca), read_request(request)
     expected = None if role is None else Role(role.value)
@@ -207,9 +205,9 @@ def list_issued(ca: CaOption = Path("pki"), form: FormatOption = Format.text) ->
     """All certificates that the authority issued: name, role, serial, end, revoked or not."""
     from rich.table import Table
 
+    from verticil.pki.register import entries
     from verticil.shared.identity.pki import utc_now
     from verticil.shared.membership.current import expiry_warning, expiry_words
-    from verticil.shared.membership.register import entries
 
     now = utc_now()
     rows = [
@@ -253,8 +251,8 @@ def revoke(
     form: FormatOption = Format.text,
 ) -> None:
     """Put certificates on the signed deny-list. It cannot be taken back; the site joins anew with new keys."""
+    from verticil.pki.register import revoke as revoke_certificates
     from verticil.shared.identity.authority import open_authority
-    from verticil.shared.membership.register import revoke as revoke_certificates
 
     authority = open_authority(ca)
     if not yes:

@@ -12,8 +12,6 @@ from verticil.cli.connection import FederationOption
 from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.shared.errors import Misuse
 
-__all__ = ["RoleChoice", "install", "renew", "request", "seal"]
-
 
 class RoleChoice(StrEnum):
     """Roles a certificate can carry."""
@@ -47,9 +45,9 @@ def request(
 
     With --new-keys a node joins anew that was revoked or has lost a key; nothing of the old keys is deleted.
     """
+    from verticil.pki.request import create_request
     from verticil.shared.config import load_federation
     from verticil.shared.identity.identity import Identity, Role
-    from verticil.shared.membership.request import create_request
 
     document = load_federation(federation)
     try:
@@ -109,7 +107,7 @@ def renew(
     form: FormatOption = Format.text,
 ) -> None:
     """Make the request that renews a certificate, signed with the key in use: the coordinator only signs it."""
-    from verticil.shared.membership.request import create_renewal
+    from verticil.pki.request import create_renewal
 
     path, made = create_renewal(certificate, new_keys=new_keys, hosts=None if host is None else tuple(host))
     payload = {"identity": str(made.identity), "request": str(path), "key_hash": made.key_hash, "new_keys": new_keys}

@@ -20,8 +20,6 @@ from verticil.shared.model.schema import Schema
 if TYPE_CHECKING:
     from verticil.shared.study.document import Sampling
 
-__all__ = ["app"]
-
 app = typer.Typer(no_args_is_help=True)
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from verticil.experiments.ma_sivakumar import Point, Randomized, Table2
 
-__all__ = ["reproduce"]
-
 DEFAULT_RUNS = {"table 2": 5, "figure 4": 10, "figure 5": 1_000}
 
 

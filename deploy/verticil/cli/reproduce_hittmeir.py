@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from verticil.experiments.hittmeir.paper import Found
     from verticil.experiments.hittmeir.published import Printed
 
-__all__ = ["run_hittmeir"]
-
 
 def run_hittmeir(
     *,

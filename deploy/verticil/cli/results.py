@@ -16,8 +16,6 @@ from verticil.cli.output import jsonable
 from verticil.shared.disk import create_files
 from verticil.shared.errors import Misuse
 
-__all__ = ["free_folder", "progress", "require", "results_table", "write_results"]
-
 
 def free_folder(name: str) -> Path:
     """`name` in this folder, with a number where it is taken."""

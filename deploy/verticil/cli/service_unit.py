@@ -29,8 +29,6 @@ from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.cli.party import ConfigOption, app
 from verticil.shared.errors import Misuse
 
-__all__ = ["app", "install", "unit_text"]
-
 UNITS: Final = Path("/etc/systemd/system")
 _HOMES: Final = ("/home", "/root", "/run/user")
 

@@ -14,8 +14,6 @@ from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_c
 from verticil.cli.study import split_pairs
 from verticil.shared.errors import Misuse
 
-__all__ = ["simulate_command"]
-
 
 def _tell(line: str) -> None:
     sys.stderr.write(f"{line}\n")

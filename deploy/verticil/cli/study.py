@@ -23,12 +23,10 @@ from verticil.shared.errors import Misuse
 from verticil.shared.study.states import State, is_final
 
 if TYPE_CHECKING:
+    from verticil.analyst.lint import Finding
     from verticil.shared.study.document import Study
-    from verticil.shared.study.lint import Finding
     from verticil.shared.study.study_table import ColumnRow, StudyTable
     from verticil.wire.v1.control_pb2 import StudySummary
-
-__all__ = ["app", "require_withdrawn", "split_pairs"]
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -70,9 +68,9 @@ def check(
 ) -> None:
     """What a study promises each person and what it can learn, and with --limits what of it parties would not permit, before
     anyone works. Reads no data."""
+    from verticil.analyst.lint import lint
     from verticil.shared.identity.pki import utc_now
     from verticil.shared.study import canonical
-    from verticil.shared.study.lint import lint
     from verticil.shared.study.reading import read_study
     from verticil.shared.study.study_table import study_table
 
@@ -104,10 +102,10 @@ def check(
 
 def _broken_limits(study: Study, files: Sequence[Path], federation: Path, n: int | None) -> Iterator[Finding]:
     """Every limit that parties have published and the study breaks."""
-    from verticil.party.front.limits import read_limits
+    from verticil.analyst.lint import Finding
+    from verticil.party.operator.limits import read_limits
     from verticil.shared.config import load_federation
     from verticil.shared.identity.pki import utc_now
-    from verticil.shared.study.lint import Finding
 
     authority = load_federation(federation).ca_certificate.read_bytes() if files else b""
     for path in files:
@@ -251,8 +249,8 @@ def draft(
 ) -> None:
     """Draft a study from tables at hand, with proposed categories and bins. Everything in it is to be reviewed: what stands
     there was seen in data, and categories must be public knowledge."""
+    from verticil.analyst.draft import draft as draft_study
     from verticil.cli.files import write_new
-    from verticil.party.records.draft import draft as draft_study
 
     text = draft_study(split_pairs(tables, option="NAME=TABLE"))
     if out is not None:
@@ -276,8 +274,8 @@ def submit(
     form: FormatOption = Format.text,
 ) -> None:
     """Propose a study to the parties. Nothing is read or sent anywhere before their officers approve it."""
+    from verticil.analyst.lint import refuse_hopeless
     from verticil.shared.study.canonical import to_bytes
-    from verticil.shared.study.lint import refuse_hopeless
     from verticil.shared.study.reading import read_study
     from verticil.wire.v1.control_pb2 import SubmitStudyRequest
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from verticil.shared.release.verification import VerifiedRelease
     from verticil.shared.study.document import Study
 
-__all__ = ["app"]
-
 
 class Place(StrEnum):
     """Where a study runs."""
@@ -150,10 +148,10 @@ def _in_the_federation(study: Study, out: Path, federation: Path, certificate: P
     """Submit, follow, fetch, verify."""
     import math
 
+    from verticil.analyst.lint import refuse_hopeless
     from verticil.shared.config import load_federation
     from verticil.shared.release.verification import verify_release
     from verticil.shared.study.canonical import to_bytes
-    from verticil.shared.study.lint import refuse_hopeless
     from verticil.shared.transport.calling.fetch import fetch_release
     from verticil.simulation.analyst import follow_study
     from verticil.wire.v1.control_pb2 import SubmitStudyRequest

@@ -20,19 +20,6 @@ from verticil.shared.study.states import State
 if TYPE_CHECKING:
     from verticil.wire.v1.control_pb2 import PartyStatus, StudySummary
 
-__all__ = [
-    "LineWatch",
-    "Watch",
-    "age_text",
-    "called",
-    "objections",
-    "print_summary",
-    "revocations",
-    "summary_payload",
-    "watch",
-    "why",
-]
-
 _DONE: Final = "ok"
 _NOTHING: Final = "-"
 _CANNOT_COME: Final = frozenset({"revoked", "expired"})

@@ -36,18 +36,6 @@ from verticil.shared.estimation.kronecker import (
 )
 from verticil.shared.estimation.parameters import family_parameters
 
-__all__ = [
-    "CLIP",
-    "Distances",
-    "conditional",
-    "distances",
-    "estimated_rows",
-    "expected_deviation",
-    "expected_distance",
-    "log_slope",
-    "map_em_distances",
-]
-
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 

@@ -21,8 +21,6 @@ from matplotlib.lines import Line2D
 from verticil.experiments.accuracy import CLIP
 from verticil.experiments.ma_sivakumar import Point
 
-__all__ = ["draw_figure_4", "draw_figure_5"]
-
 # Okabe & Ito (2008): told apart by colour-blind readers, and in grey together with the markers.
 _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 _MARKERS: Final = ("o", "s", "^", "D")

@@ -32,21 +32,6 @@ from verticil.experiments.randomization import (
 from verticil.shared.channels import privacy
 from verticil.shared.channels.transition import quantize, symmetric
 
-__all__ = [
-    "FIGURE_4_LEVELS",
-    "FIGURE_5_LEVELS",
-    "FIGURE_5_SIZES",
-    "Cell",
-    "Point",
-    "Randomized",
-    "Table2",
-    "figure_4",
-    "figure_5",
-    "slopes",
-    "table_1",
-    "table_2",
-]
-
 TABLE_2_RECORDS: Final = 20_000
 FIGURE_4_RECORDS: Final = 10_000
 FIGURE_4_LEVELS: Final = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)

@@ -21,8 +21,6 @@ from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema, Variable
 
-__all__ = ["FIGURE_2", "FIGURE_3", "Design", "Node", "PrintedNetwork", "as_network"]
-
 Floats = NDArray[np.float64]
 Design: TypeAlias = Mapping[str, Transition]
 """The transition matrix of each randomized variable; a variable that is not in it is released as it is."""

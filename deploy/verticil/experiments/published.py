@@ -9,8 +9,6 @@ from typing import Final
 from verticil.experiments.networks import Design
 from verticil.shared.channels.transition import Transition, binary, quantize, symmetric
 
-__all__ = ["ERRATA", "TABLE_1", "TABLE_2", "Channel", "Erratum", "table_1_design"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:

@@ -20,21 +20,10 @@ from numpy.typing import NDArray
 
 from verticil.experiments.networks import Design, PrintedNetwork, as_network
 from verticil.miner.learning.counting import family_table
-from verticil.party.records.perturb import perturb, record_tags
+from verticil.party.dataset.perturb import perturb, record_tags
 from verticil.shared.channels.transition import Transition, identity, quantize
 from verticil.shared.estimation.kronecker import apply_axes, forward_matrices
 from verticil.shared.release.synthesis import sample_codes
-
-__all__ = [
-    "Model",
-    "Records",
-    "draw_records",
-    "drawn_tables",
-    "family_channels",
-    "released_columns",
-    "row_level_tables",
-    "true_table",
-]
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 Counts = NDArray[np.int64]
@@ -55,7 +44,7 @@ class Records:
 
     Attributes:
         codes: (n,) for each variable.
-        tags: (n, 14), see `verticil.party.records.perturb`.
+        tags: (n, 14), see `verticil.party.dataset.perturb`.
     """
 
     codes: Mapping[str, Codes]

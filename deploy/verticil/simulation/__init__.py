@@ -6,5 +6,3 @@
 """
 
 from verticil.simulation.in_process import Simulated, simulate
-
-__all__ = ["Simulated", "simulate"]

@@ -9,8 +9,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final, Literal
 
-__all__ = ["ID_COLUMN", "PARTIES", "common_ids", "study_text", "write_tables"]
-
 PARTIES: Final = ("census_bureau", "employer", "tax_office")
 ID_COLUMN: Final = "id"
 _STUDIES: Final = {"central": "study.toml", "peer": "study-peer.toml"}

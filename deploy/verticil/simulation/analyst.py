@@ -32,8 +32,6 @@ from verticil.shared.transport.calling.remote import GrpcControl
 from verticil.shared.transport.coordinator import Control
 from verticil.wire.v1 import common_pb2, control_pb2
 
-__all__ = ["CarriedOut", "carry_out", "follow_study"]
-
 WAIT_SECONDS: Final = 2
 ASK_AGAIN_SECONDS: Final = 0.5
 

@@ -19,8 +19,6 @@ from typing import Any, Final, cast
 
 from verticil.shared.errors import InternalFault, VerticilError, from_code
 
-__all__ = ["Children"]
-
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 15.0
 

@@ -12,11 +12,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from verticil.miner.evaluation.fidelity import Comparison
+    from verticil.shared.evaluation.fidelity import Comparison
     from verticil.shared.model.schema import Variable
     from verticil.simulation.provision import Provisioned
-
-__all__ = ["compare_with_tables", "real_codes", "synthetic_codes"]
 
 
 def compare_with_tables(made: Provisioned, release: Path, study: Study, *, seed: int | None) -> Comparison:
@@ -31,7 +29,7 @@ def compare_with_tables(made: Provisioned, release: Path, study: Study, *, seed:
     import numpy as np
     import pandas as pd
 
-    from verticil.miner.evaluation.fidelity import compare
+    from verticil.shared.evaluation.fidelity import compare
 
     real = real_codes(made, study)
     table = pd.read_parquet(release / "synthetic.parquet")
@@ -44,8 +42,8 @@ def real_codes(made: Provisioned, study: Study) -> list[NDArray[np.uint8] | NDAr
     import numpy as np
 
     from verticil.party.config import load_party
-    from verticil.party.control.holdings import read_people
-    from verticil.party.control.secret import read_secret
+    from verticil.party.dataset.local_dataset import read_people
+    from verticil.party.storage.secret import read_secret
 
     tables = {}
     for name, folder in made.parties.items():

@@ -29,8 +29,6 @@ from verticil.simulation.in_process import Tables
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, provision
 from verticil.simulation.tables import lay_out
 
-__all__ = ["bring_up", "engine", "image", "lay_out_containers"]
-
 _PORT: Final = 8443
 
 

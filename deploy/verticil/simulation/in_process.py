@@ -30,13 +30,11 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from verticil.miner.evaluation.fidelity import Comparison
+    from verticil.shared.evaluation.fidelity import Comparison
     from verticil.shared.identity.identity import Identity
     from verticil.shared.transport.coordinator import Coordinator
     from verticil.simulation.in_process_peers import WrapPeer
     from verticil.simulation.provision import Provisioned
-
-__all__ = ["Simulated", "run_federation", "simulate"]
 
 Tables: TypeAlias = "Mapping[str, Path | str | pd.DataFrame] | Path | str | pd.DataFrame"
 
@@ -88,7 +86,7 @@ def simulate(
         out: folder to make for the release; the authority's certificate is put beside it as ``ca.crt``. None: no folder.
         id_column: name of the id column.
         seed: derive site secrets and linkage key from it, so that the same call gives the same release; None: random.
-        compare: measure the distances to the real joint data (`verticil.miner.evaluation.fidelity`).
+        compare: measure the distances to the real joint data (`verticil.shared.evaluation.fidelity`).
         wrap: for tests: put something between each party and the miner, given the party's name and its connection.
         wrap_peer: for tests: put something between two parties of a study between peers, see `WrapPeer`.
         relay: of a study between peers: the parties reach each other through a miner, sealed, as where nobody can be dialled.
@@ -218,8 +216,8 @@ async def run_federation(
         VerticilError: what ended the study or a node.
     """
     from verticil.miner.config import load_miner
+    from verticil.miner.scheduler.learning import InlineLearning
     from verticil.miner.service.node import MinerNode
-    from verticil.miner.work.learning import InlineLearning
     from verticil.party.config import load_party
     from verticil.party.daemon import run_party
     from verticil.shared.identity.pki import load_credentials, utc_now
@@ -287,10 +285,10 @@ def _in_full(made: Provisioned, study: Study, digest: bytes, error: VerticilErro
 
     Others wrote down, with the same code, that they were told of it.
     """
-    from verticil.miner.rules.standing import reporting_party
+    from verticil.miner.rules.blocking_parties import reporting_party
     from verticil.miner.storage.records import Failure
     from verticil.party.config import load_party
-    from verticil.party.control.site import Site
+    from verticil.party.site import Site
 
     if (name := reporting_party(study, Failure(code=error.code, message=error.message, hint=error.hint))) is None:
         return error

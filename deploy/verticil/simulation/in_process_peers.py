@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from verticil.shared.transport.peer import Peer, PeerService
     from verticil.simulation.provision import Provisioned
 
-__all__ = ["WrapPeer", "run_peers", "serving_miner"]
-
 WrapPeer: TypeAlias = "Callable[[str, str, Peer], Peer]"
 """For tests: put something between a party (first) and a peer that it asks (second)."""
 
@@ -127,8 +125,8 @@ async def run_peers(
 async def serving_miner(made: Provisioned, clock: Callable[[], dt.datetime]) -> AsyncGenerator[MinerNode]:
     """The miner of provisioned folders, in this event loop, until the context ends."""
     from verticil.miner.config import load_miner
+    from verticil.miner.scheduler.learning import InlineLearning
     from verticil.miner.service.node import MinerNode
-    from verticil.miner.work.learning import InlineLearning
     from verticil.shared.identity.pki import load_credentials
     from verticil.shared.identity.signing import SigningKey
 

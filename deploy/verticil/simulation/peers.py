@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from verticil.party import office
 from verticil.party.config import load_party
+from verticil.party.operator import commands
 from verticil.shared.errors import InternalFault, PeerFault, VerticilError, from_code
 from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.document import Study
-
-__all__ = ["Standing", "free_addresses", "load_everywhere", "standing", "take_home"]
 
 _HOST: Final = "127.0.0.1"
 
@@ -59,7 +57,7 @@ def load_everywhere(parties: Mapping[str, Path], study: Path | Study) -> str:
     Returns:
         The study's digest, hexadecimal.
     """
-    loaded = [office.load_study(load_party(folder / "party.toml"), study) for folder in parties.values()]
+    loaded = [commands.load_study(load_party(folder / "party.toml"), study) for folder in parties.values()]
     return cast("str", loaded[0]["digest"])
 
 
@@ -73,7 +71,7 @@ def standing(parties: Mapping[str, Path], digest: str) -> Standing:
     failures: list[VerticilError] = []
     states: list[str] = []
     for name, folder in parties.items():
-        studies = cast("list[dict[str, object]]", office.status(load_party(folder / "party.toml"))["studies"])
+        studies = cast("list[dict[str, object]]", commands.status(load_party(folder / "party.toml"))["studies"])
         found = next(study for study in studies if study["digest"] == digest)
         stages[name] = cast("str", found["stage"])
         states.append(cast("str", found["state"]))
@@ -105,7 +103,7 @@ def take_home(
     verified: dict[str, VerifiedRelease] = {}
     for name, folder in parties.items():
         target = place / name / "release"
-        office.take_release(load_party(folder / "party.toml"), digest, target)
+        commands.take_release(load_party(folder / "party.toml"), digest, target)
         folders[name], verified[name] = target, verify_release(target, ca_certificate=ca_certificate)
     manifests = {(folder / "manifest.json").read_bytes() for folder in folders.values()}
     if len(manifests) != 1:

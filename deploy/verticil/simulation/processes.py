@@ -28,18 +28,6 @@ from verticil.simulation.children import Children
 from verticil.simulation.peers import free_addresses, load_everywhere, standing, take_home
 from verticil.simulation.provision import Provisioned, provision_demo, set_endpoint
 
-__all__ = [
-    "DemoResult",
-    "Model",
-    "Step",
-    "demo_result",
-    "provisioned",
-    "run_central",
-    "run_demo",
-    "run_peers",
-    "workplace",
-]
-
 LOOK_SECONDS: Final = 0.3
 
 Step = Callable[[str], None]

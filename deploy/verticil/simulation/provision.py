@@ -20,29 +20,15 @@ from pathlib import Path
 from typing import Final
 
 from verticil.cli.files import quoted, write_federation, write_new, write_secret
-from verticil.party.control.site import init_state
-from verticil.party.decision.approvers import ApproverKey, public_key_text
-from verticil.party.records.table import ColumnRule
+from verticil.party.dataset.table import ColumnRule
+from verticil.party.policy.votes import ApproverKey, public_key_text
+from verticil.party.site import init_state
 from verticil.shared.config import RELAY, read_toml
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
 from verticil.shared.membership.sealing_key import public_sealing_key
 from verticil.shared.study.rules import simulation_seed_from
 from verticil.simulation import adult
-
-__all__ = [
-    "DEMO_LIMITS",
-    "OPEN_LIMITS",
-    "Limits",
-    "Provisioned",
-    "Site",
-    "copied",
-    "derived_secret",
-    "provision",
-    "provision_demo",
-    "set_endpoint",
-    "study_seed",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import cast
 
-__all__ = ["pairs_text", "parameters_text", "release_summary"]
-
 
 def release_summary(release: Path) -> dict[str, object]:
     """Variables, edges, epsilon per column and per person of a verified release; between peers what covers the parameters.

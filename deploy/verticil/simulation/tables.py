@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from verticil.party.records.guess import dataset_rule, numbers_of
-from verticil.party.records.table import ColumnRule, DatasetRule, header, missing_columns, read_parts
+from verticil.analyst.guess import dataset_rule, numbers_of
+from verticil.party.dataset.table import ColumnRule, DatasetRule, header, missing_columns, read_parts
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.study.document import Study
 from verticil.simulation.provision import Site
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from verticil.simulation.in_process import Tables
-
-__all__ = ["lay_out"]
 
 
 def lay_out(folder: Path, study: Study, tables: Tables, *, id_column: str) -> list[Site]:

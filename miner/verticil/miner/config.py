@@ -13,8 +13,6 @@ from typing import Final
 from verticil.shared.config import Federation, Table, load_federation, read_toml
 from verticil.shared.transport.serving.metrics import metrics_address
 
-__all__ = ["Limits", "MinerConfig", "Workers", "load_miner"]
-
 _MEBIBYTE: Final = 1_048_576
 
 

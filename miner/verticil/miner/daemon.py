@@ -22,17 +22,17 @@ from typing import Final
 
 from cryptography import x509
 
-from verticil.miner.carried.desk import CarriedDesk
-from verticil.miner.carried.window import Window
+from verticil.miner.airgap.exchange import CarriedDesk
+from verticil.miner.airgap.local_control import Window
 from verticil.miner.config import MinerConfig, load_miner
-from verticil.miner.service.gauges import miner_gauges
+from verticil.miner.scheduler.learning import SpawnedLearning
+from verticil.miner.service.metrics import miner_gauges
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
-from verticil.miner.work.learning import SpawnedLearning
+from verticil.shared.audit.refusals import Refusals, RefusedLine
+from verticil.shared.audit.writer import expiry_notice, kept
 from verticil.shared.disk import create_file
 from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.evidence.keeping import expiry_notice, kept
-from verticil.shared.evidence.refusals import Refusals, RefusedLine
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import CredentialSource, check_validity, load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
@@ -43,8 +43,6 @@ from verticil.shared.transport.serving.binding import bind_control, bind_coordin
 from verticil.shared.transport.serving.metrics import Metrics
 from verticil.shared.transport.serving.server import RpcServer
 from verticil.shared.vitals import Vitals, require_room
-
-__all__ = ["init_miner", "run_miner"]
 
 _log: Final = logging.getLogger(__name__)
 _GRACE_SECONDS: Final = 20.0

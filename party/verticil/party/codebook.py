@@ -20,16 +20,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import TypeVar, cast
 
-from verticil.party.control.policy import Column
-from verticil.party.decision.codebooks import ColumnCodebook, Combinations, Known, codebook_of
-from verticil.party.records.source import DatasetRule
+from verticil.party.dataset.source import DatasetRule
+from verticil.party.operator.codebooks import ColumnCodebook, Combinations, Known, codebook_of
+from verticil.party.policy.policy import Column
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse
 from verticil.shared.study.codebook import CODEBOOK_KEYS, codebook_from
 from verticil.shared.study.structure_rules import near_hint
 from verticil.shared.study.vocabulary import NORMALISE_STEPS
-
-__all__ = ["known_from"]
 
 T = TypeVar("T")
 

@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Final, Literal, cast
 
 from verticil.party.codebook import known_from
-from verticil.party.control.policy import (
+from verticil.party.dataset.encoding import WRITTEN
+from verticil.party.dataset.source import ColumnRule, DatasetRule
+from verticil.party.operator.codebooks import Known
+from verticil.party.policy.policy import (
     DELTA_STUDIES,
     MAX_OPEN_STUDIES,
     MINIMUM_DIFFERENCE,
@@ -21,19 +24,14 @@ from verticil.party.control.policy import (
     SHARE_DELTA,
     Policy,
 )
-from verticil.party.decision.approvers import public_key_from
-from verticil.party.decision.codebooks import Known
-from verticil.party.decision.rules import Rule
-from verticil.party.records.encoding import WRITTEN
-from verticil.party.records.source import ColumnRule, DatasetRule
+from verticil.party.policy.rules import Rule
+from verticil.party.policy.votes import public_key_from
 from verticil.shared.config import RELAY, Federation, Table, load_federation, read_toml
 from verticil.shared.errors import Misuse
 from verticil.shared.identity.identity import is_name
 from verticil.shared.study.rules import breach_from
 from verticil.shared.transport.serving.loopback import listen_address
 from verticil.shared.transport.serving.metrics import metrics_address
-
-__all__ = ["PAGE_HINT", "PartyConfig", "PeerRule", "load_party", "require_marked_authority"]
 
 DEFAULT_PAGE: Final = ("127.0.0.1", 8899)
 REVIEW_MEGABYTES: Final = 256
@@ -47,7 +45,7 @@ class PeerRule:
     Attributes:
         listen: host:port to bind; port 0 takes a free one. Empty with `relay`.
         advertise: host:port at which peers reach it; what federation.toml says of this party in [peers]. Empty with `relay`.
-        relay: it listens nowhere; what peers ask comes and goes through the miner, sealed (`verticil.party.relay`).
+        relay: it listens nowhere; what peers ask comes and goes through the miner, sealed (`verticil.party.protocol.relay`).
     """
 
     listen: str = ""

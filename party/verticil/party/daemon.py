@@ -2,13 +2,13 @@
 
 Promises
 - To the miner the party only dials out. It polls (long poll), remembers what it is told, and works on each study in a task of its
-  own (`verticil.party.exchange.delivery`); a slow upload holds up neither the poll nor another study.
-- With ``[peer]`` in party.toml it serves its peers (Model I), at a port or through the miner (`verticil.party.relay`), and works
-  on the studies that its operator loaded (`verticil.party.peer`). A federation of peers that are all dialled needs no miner, and
+  own (`verticil.party.protocol.central.delivery`); a slow upload holds up neither the poll nor another study.
+- With ``[peer]`` in party.toml it serves its peers (Model I), at a port or through the miner (`verticil.party.protocol.relay`), and works
+  on the studies that its operator loaded (`verticil.party.protocol.peer`). A federation of peers that are all dialled needs no miner, and
   a party of it dials none.
 - What people of the site write into the database (`party approve`, `party deny`, `party revoke`) is noticed within a third of a
   second, and breaks off a transfer that must not go on.
-- Who may approve is followed in party.toml (`verticil.party.control.people`); the rest of it is read at the start.
+- Who may approve is followed in party.toml (`verticil.party.policy.approvers`); the rest of it is read at the start.
 - Renewed certificates and a new deny-list are taken up while it runs. The audit log says which certificate is shown, that it ends
   soon, and whom the party refused.
 - A lost connection is dialled again with exponential backoff and full jitter, at first within half a second, at most 30
@@ -32,45 +32,43 @@ import os
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from verticil.party import office
+from verticil.party.audit.log import Event, What
+from verticil.party.backup.backup import BETWEEN_PEERS, is_just_restored
 from verticil.party.config import PartyConfig, require_marked_authority
-from verticil.party.control.database import DaemonLock
-from verticil.party.control.site import Site
-from verticil.party.custody.backup import BETWEEN_PEERS, is_just_restored
-from verticil.party.evidence.audit import Event, What
-from verticil.party.exchange.delivery import Node
-from verticil.party.exchange.spool import Spool
-from verticil.party.gauges import party_gauges
-from verticil.party.peer.calls import Peers
-from verticil.party.peer.network import GrpcNetwork, PeerNetwork
-from verticil.party.peer.node import PeerNode
-from verticil.party.peer.shelf import Shelf
-from verticil.party.peer.steps.turn import Work
-from verticil.party.relay.network import RelayNetwork
-from verticil.party.running.node import CoordinatorFactory, PartyNode
+from verticil.party.metrics import party_gauges
+from verticil.party.operator import commands
+from verticil.party.protocol.central.delivery import Node
+from verticil.party.protocol.central.spool import Spool
+from verticil.party.protocol.peer.artifact_store import Shelf
+from verticil.party.protocol.peer.calls import Peers
+from verticil.party.protocol.peer.network import GrpcNetwork, PeerNetwork
+from verticil.party.protocol.peer.node import PeerNode
+from verticil.party.protocol.peer.steps.turn import Work
+from verticil.party.protocol.relay.network import RelayNetwork
+from verticil.party.protocol.running.node import CoordinatorFactory, PartyNode
+from verticil.party.site import Site
+from verticil.party.storage.database import DaemonLock
 from verticil.shared import logs
+from verticil.shared.audit.refusals import Refusals, RefusedLine
+from verticil.shared.audit.writer import expiry_notice, kept
 from verticil.shared.errors import Misuse
-from verticil.shared.evidence.keeping import expiry_notice, kept
-from verticil.shared.evidence.refusals import Refusals, RefusedLine
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import CredentialSource, load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.current import FollowedCredentials
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
-from verticil.shared.release.joint import software_text
-from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
+from verticil.shared.release.peer_assembly import software_text
+from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
 from verticil.shared.transport.calling.client import Connection
 from verticil.shared.transport.calling.remote import GrpcCoordinator
 from verticil.shared.transport.coordinator import Coordinator
 from verticil.shared.transport.serving.metrics import Metrics
 from verticil.shared.vitals import Vitals, require_room
 
-__all__ = ["dial", "note_certificate", "run_party"]
-
 _log = logging.getLogger(__name__)
 
 
-def dial(config: PartyConfig, credentials: CredentialSource, revocations: Revocations = NOBODY_REVOKED) -> Coordinator:
+def dial(config: PartyConfig, credentials: CredentialSource, revocations: Revocations = EMPTY_DENY_LIST) -> Coordinator:
     """A connection to the miner over gRPC with mutual TLS. Call it in the event loop that uses it."""
     federation = config.federation
     connection = Connection(
@@ -172,7 +170,7 @@ async def run_party(
         def health() -> str:
             node.waiting.check()
             require_room(config.state_directory)
-            return office.condition(config, site.state.heartbeat(), clock())
+            return commands.condition(config, site.state.heartbeat(), clock())
 
         def listening(port: int | None) -> None:
             if port is not None and started is not None:

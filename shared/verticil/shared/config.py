@@ -17,8 +17,6 @@ from typing import Final, NoReturn, TypeVar, cast
 from verticil.shared.errors import Misuse
 from verticil.shared.identity.identity import is_name
 
-__all__ = ["RELAY", "Federation", "Table", "load_federation", "read_toml"]
-
 T = TypeVar("T", bool, int, float, str)
 RELAY: Final = "relay"
 """In place of host:port in [peers]: nobody can dial that party, what is for it goes through the miner, sealed."""
@@ -230,7 +228,7 @@ class Federation:
         peers: host:port at which each party serves its peers (Model I), by the party's name; `RELAY` for one that is reached
             through the miner; empty where none does.
         sealing: public sealing key (X25519, 32 bytes) of each party that has one, see `verticil.shared.relay.sealing`.
-        miner_sealing: the miner's, for files that are carried to it (`verticil.shared.carried`); None: it has none.
+        miner_sealing: the miner's, for files that are carried to it (`verticil.shared.airgap`); None: it has none.
     """
 
     name: str

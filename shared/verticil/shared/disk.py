@@ -21,19 +21,6 @@ from typing import Final
 from verticil.shared.durable import rename, sync_directory, sync_file
 from verticil.shared.errors import DataFault, Misuse, VerticilError
 
-__all__ = [
-    "create_file",
-    "create_files",
-    "files_exhausted",
-    "is_database_full",
-    "is_disk_full",
-    "looking_uri",
-    "read_only_fault",
-    "replace_file",
-    "unwritable",
-    "write_fault",
-]
-
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_OURS: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _NO_MORE_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})

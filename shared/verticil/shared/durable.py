@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["Step", "commit", "remove", "remove_tree", "rename", "sync_directory", "sync_file", "watched"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:

@@ -20,18 +20,6 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-__all__ = [
-    "CODES",
-    "DataFault",
-    "GateFailed",
-    "InternalFault",
-    "Misuse",
-    "PeerFault",
-    "Refusal",
-    "VerticilError",
-    "from_code",
-]
-
 
 class VerticilError(Exception):
     """Root of the tree. Never raised itself.

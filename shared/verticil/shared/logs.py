@@ -25,8 +25,6 @@ from typing import Final, TextIO
 
 from verticil.shared.errors import VerticilError
 
-__all__ = ["Formatter", "configure", "fields"]
-
 _FIELDS: Final[ContextVar[tuple[tuple[str, str], ...]]] = ContextVar("verticil_log_fields", default=())
 _FRAMES: Final = 8
 

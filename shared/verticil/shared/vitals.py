@@ -31,8 +31,6 @@ from typing import Final
 
 from verticil.shared.errors import CODES, DataFault, InternalFault, PeerFault, VerticilError, from_code
 
-__all__ = ["FILE_NAME", "STALE_SECONDS", "Vitals", "Waiting", "judge", "living", "require_room"]
-
 FILE_NAME: Final = "health"
 STALE_SECONDS: Final = 30
 """A daemon that has said nothing for longer is dead, or hangs. As in deploy/verticil-probe."""

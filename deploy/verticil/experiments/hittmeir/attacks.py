@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 from verticil.experiments.hittmeir.datasets import DataSet, View, drawn, splits, view
 from verticil.experiments.hittmeir.scale import Scale, Step, generations_for
 from verticil.experiments.hittmeir.synthesizer import Custom, Recipe, describe, generate, randomized
-from verticil.miner.evaluation.disclosure import Disclosure, Known, disclosure, majority_share
-from verticil.miner.evaluation.utility import Labelled, utility
-
-__all__ = ["SCENARIOS", "Attack", "Scenario", "attacks"]
+from verticil.shared.evaluation.disclosure import Disclosure, Known, disclosure, majority_share
+from verticil.shared.evaluation.utility import Labelled, utility
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,7 @@ import numpy as np
 from verticil.experiments.hittmeir.datasets import DataSet, Split, drawn, splits
 from verticil.experiments.hittmeir.scale import Scale, Step, generations_for
 from verticil.experiments.hittmeir.synthesizer import Custom, Method, Recipe, describe, generate, randomized
-from verticil.miner.evaluation.utility import Utility, f_score, utility
-
-__all__ = ["ACCURACY_K", "Score", "accuracies", "card_scores", "custom_accuracies", "randomized_accuracies"]
+from verticil.shared.evaluation.utility import Utility, f_score, utility
 
 ACCURACY_K: Final = 3
 """The k of the randomized columns, and of the row with all predictors."""

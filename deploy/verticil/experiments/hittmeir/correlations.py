@@ -14,8 +14,6 @@ from verticil.experiments.hittmeir.datasets import DataSet, View, drawn, splits
 from verticil.experiments.hittmeir.scale import Scale, Step, generations_for
 from verticil.experiments.hittmeir.synthesizer import Custom, Recipe, describe, generate
 
-__all__ = ["Correlations", "correlations"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correlations:

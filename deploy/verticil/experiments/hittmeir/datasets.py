@@ -24,29 +24,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from verticil.miner.evaluation.utility import Labelled
-from verticil.party.records.encoding import Codebook
+from verticil.party.dataset.encoding import Codebook
 from verticil.shared.errors import DataFault
+from verticil.shared.evaluation.utility import Labelled
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.release.synthesis import decode
-
-__all__ = [
-    "ADULT_SHORT",
-    "CARD_COLUMNS",
-    "Codes",
-    "DataSet",
-    "Split",
-    "Texts",
-    "View",
-    "adult",
-    "card",
-    "cmc",
-    "drawn",
-    "encoded",
-    "simulated_card",
-    "splits",
-    "view",
-]
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 Floats = NDArray[np.float64]

@@ -24,8 +24,6 @@ from verticil.experiments.hittmeir.correlations import Correlations
 from verticil.experiments.hittmeir.runtime import Runtime
 from verticil.experiments.hittmeir.synthesizer import Method
 
-__all__ = ["FORMS", "Form", "draw_attacks", "draw_correlations", "draw_runtimes", "draw_scores"]
-
 Form = Literal["svg", "png"]
 FORMS: Final[tuple[Form, ...]] = ("svg", "png")
 """Every picture is drawn in each."""

@@ -16,8 +16,6 @@ from verticil.experiments.hittmeir.runtime import Runtime, runtimes
 from verticil.experiments.hittmeir.scale import Scale, Step
 from verticil.experiments.hittmeir.synthesizer import Custom, Method, warm_up
 
-__all__ = ["PARTS", "TITLES", "Found", "run", "theirs_of_attack", "theirs_of_score"]
-
 TITLES: Final[Mapping[str, str]] = {
     "figure 1": "Figure 1: correlations, Adult Census",
     "table 2": "Table II: run time, Contraceptive Method Choice",

@@ -8,9 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from verticil.miner.evaluation.utility import f_score
-
-__all__ = ["ATTACKS", "BASELINES", "GUESSED", "RUNTIME_WORDS", "UTILITY", "Printed"]
+from verticil.shared.evaluation.utility import f_score
 
 _CLASSIFIERS: Final = ("NB", "SV", "KN", "RF", "LR")
 _NOT_IN_THE_TEXT: Final = "?"

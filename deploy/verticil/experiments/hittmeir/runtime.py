@@ -8,8 +8,6 @@ from verticil.experiments.hittmeir.datasets import DataSet, splits
 from verticil.experiments.hittmeir.scale import Scale, Step, generations_for
 from verticil.experiments.hittmeir.synthesizer import Method, Recipe, describe, generate, warm_up
 
-__all__ = ["Runtime", "runtimes"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from verticil.experiments.hittmeir.datasets import DataSet
-from verticil.miner.evaluation.utility import CLASSIFIERS
-
-__all__ = ["FULL", "QUICK", "Scale", "Step", "generations_for"]
+from verticil.shared.evaluation.utility import CLASSIFIERS
 
 Step = Callable[[str], None]
 """Is told what is being done."""

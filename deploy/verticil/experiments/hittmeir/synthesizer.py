@@ -27,7 +27,7 @@ from verticil.miner.learning.scores import pair_scores
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.greedy import GreedySearch
 from verticil.miner.learning.search.protocol import SearchProblem, SearchResult, run_search
-from verticil.party.records.perturb import perturb, record_tags
+from verticil.party.dataset.perturb import perturb, record_tags
 from verticil.shared.channels.transition import Transition, identity, quantize, symmetric
 from verticil.shared.estimation.design import ColumnUnit, family_design
 from verticil.shared.estimation.information import plug_in_information
@@ -36,8 +36,6 @@ from verticil.shared.model.constraints import declared_constraints
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema
 from verticil.shared.release.synthesis import sample_codes
-
-__all__ = ["MAX_CELLS", "Custom", "Described", "Method", "Recipe", "describe", "generate", "randomized", "warm_up"]
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 

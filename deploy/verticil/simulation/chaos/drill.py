@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from verticil.party.config import load_party
-from verticil.party.evidence import reports
+from verticil.party.operator import reports
 from verticil.shared.config import load_federation
 from verticil.shared.errors import GateFailed, InternalFault, VerticilError
 from verticil.shared.identity.pki import load_credentials
@@ -29,7 +29,7 @@ from verticil.shared.transport.calling.client import Connection
 from verticil.shared.transport.calling.remote import GrpcControl
 from verticil.simulation.analyst import CarriedOut, carry_out
 from verticil.simulation.chaos.line import Line
-from verticil.simulation.chaos.sameness import differences, essence
+from verticil.simulation.chaos.release_equality import differences, essence
 from verticil.simulation.children import Children
 from verticil.simulation.peers import standing
 from verticil.simulation.processes import (
@@ -44,8 +44,6 @@ from verticil.simulation.processes import (
 )
 from verticil.simulation.provision import Provisioned, copied, set_endpoint
 from verticil.wire.v1 import control_pb2
-
-__all__ = ["DrillResult", "Event", "charged", "keep_port", "run_drill"]
 
 SLOW_SECONDS: Final = 0.05
 SLOWER_SECONDS: Final = 0.3

@@ -14,8 +14,6 @@ import asyncio
 import contextlib
 from typing import Final
 
-__all__ = ["Line", "Way"]
-
 _HOST: Final = "127.0.0.1"
 _PIECE_BYTES: Final = 65_536
 _NARROW_PIECE_BYTES: Final = 1_024

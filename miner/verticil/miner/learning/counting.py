@@ -24,21 +24,6 @@ from verticil.shared.errors import DataFault
 from verticil.shared.estimation import contingency
 from verticil.shared.estimation.design import FamilyDesign
 
-__all__ = [
-    "KERNEL_FROM",
-    "MAX_FAMILY_CELLS",
-    "MAX_PAIR_CELLS",
-    "Codes",
-    "Method",
-    "PairTables",
-    "all_pair_tables",
-    "checked_columns",
-    "design_tables",
-    "family_counts",
-    "family_table",
-    "family_tables",
-]
-
 Method = Literal["auto", "kernel", "plain"]
 
 MAX_PAIR_CELLS: Final = 2**26

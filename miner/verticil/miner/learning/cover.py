@@ -15,8 +15,6 @@ from typing import Final
 
 import numpy as np
 
-__all__ = ["GROUP_CELLS", "pair_groups"]
-
 GROUP_CELLS: Final = 2**16
 """Most cells of a group of more than two columns: its cells are numbered with 16 bits."""
 

@@ -15,8 +15,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["JointInformation"]
-
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 
 _DENSE_FACTOR: Final = 4  # cells per record up to which a table is counted in full

@@ -34,8 +34,6 @@ from verticil.shared.estimation.independence import independence_p_value
 from verticil.shared.estimation.information import links
 from verticil.shared.estimation.unit_axis import contrast_factor
 
-__all__ = ["EM_STEPS", "FamilyScores"]
-
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64] | NDArray[np.float64]
 

@@ -22,8 +22,6 @@ from typing import Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK_RECORDS", "PASS_CELLS", "Codes", "block_records", "blocks", "count_groups"]
-
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 Block = NDArray[np.uint8] | NDArray[np.uint16]
 Counts = NDArray[np.int64]

@@ -31,8 +31,6 @@ from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema
 
-__all__ = ["BLOCKS", "HeldOut", "quick_network"]
-
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64] | NDArray[np.float64]
 

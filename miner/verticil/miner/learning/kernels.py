@@ -16,8 +16,6 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["compiled", "count_groups"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -32,9 +32,7 @@ from verticil.shared.model.rounding import round_network
 from verticil.shared.release.shares import model_shares
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, negative_counts
-from verticil.shared.study.readers import given_dag
-
-__all__ = ["LearnResult", "LearningCancelled", "learn"]
+from verticil.shared.study.recipients import given_dag
 
 Progress = Callable[[str, int], None]
 

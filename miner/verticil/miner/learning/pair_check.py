@@ -20,8 +20,6 @@ from verticil.shared.estimation.information import Link, plug_in_information
 from verticil.shared.model.network import Network
 from verticil.shared.release.synthesis import sample_codes
 
-__all__ = ["PairCheck", "Sample", "check_pairs", "sample_of"]
-
 Sample = Sequence[NDArray[np.unsignedinteger]]
 
 _SAMPLED: Final = 100_000

@@ -23,8 +23,6 @@ from typing import Final
 from verticil.miner.learning.search.protocol import SearchProblem, SearchResult
 from verticil.shared.model.graph import Dag
 
-__all__ = ["LEAST", "cut_parents"]
-
 LEAST: Final = 0.1
 """Effective records a cell."""
 

@@ -22,8 +22,6 @@ from verticil.shared.estimation.design import ColumnUnit, FamilyDesign, as_desig
 from verticil.shared.estimation.independence import dependence_p_value, independence_p_value
 from verticil.shared.estimation.information import Link, links
 
-__all__ = ["PairScores", "alone", "pair_scores", "unit_pair_scores"]
-
 Floats = NDArray[np.float64]
 
 

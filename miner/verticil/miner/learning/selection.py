@@ -49,8 +49,6 @@ from verticil.shared.estimation.design import ColumnUnit, family_design
 from verticil.shared.estimation.unit_axis import contrast_factor
 from verticil.shared.study.document import Study
 
-__all__ = ["CANDIDATES", "HELD_OUT", "LEAST_CONTRAST", "Candidate", "Found", "chosen", "search_columns"]
-
 CANDIDATES: Final = (
     Search(method="hill-climb", score="bic"),
     Search(method="hill-climb", score="bic-noise"),

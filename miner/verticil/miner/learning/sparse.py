@@ -17,8 +17,6 @@ from verticil.miner.learning.counting import MAX_FAMILY_CELLS, checked_columns
 from verticil.miner.learning.groups import Codes, block_records, blocks
 from verticil.shared.errors import DataFault
 
-__all__ = ["SparseTable", "sparse_family_table"]
-
 Cells = NDArray[np.uint16]
 Counts = NDArray[np.int64]
 

@@ -43,8 +43,6 @@ from verticil.shared.estimation.estimators import START_FLOOR
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import CONFIRMED
 
-__all__ = ["LEVEL", "SAMPLES", "EdgeStrength", "edge_strengths", "without_member"]
-
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

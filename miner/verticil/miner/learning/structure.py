@@ -35,16 +35,6 @@ from verticil.miner.learning.search.tree import TreeSearch
 from verticil.shared.errors import Misuse
 from verticil.shared.study.document import Study
 
-__all__ = [
-    "CANDIDATE_PARENTS",
-    "Search",
-    "check_method",
-    "find_structure",
-    "run_method",
-    "search_problem",
-    "way_on_pairs",
-]
-
 State = TypeVar("State")
 
 Progress = Callable[[float], None]

@@ -23,8 +23,6 @@ from verticil.shared.errors import DataFault
 from verticil.shared.estimation import contingency
 from verticil.shared.estimation.design import ColumnUnit, FamilyDesign, family_design
 
-__all__ = ["CountedFamily", "FamilyTables"]
-
 Counts = NDArray[np.int64] | NDArray[np.float64]
 Axes = tuple[int, ...]
 

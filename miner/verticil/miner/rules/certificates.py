@@ -24,8 +24,6 @@ from verticil.shared.transport.access import Revocations
 if TYPE_CHECKING:
     from verticil.miner.rules.session import Session
 
-__all__ = ["Certificates", "Standing", "drop_revoked"]
-
 Standing = Literal["", "revoked", "expired", "carried"]
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"

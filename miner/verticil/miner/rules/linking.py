@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from verticil.miner.rules.session import Session
-from verticil.miner.service.presence import Changes
+from verticil.miner.service.leases import Changes
 from verticil.miner.service.transfer import receive
 from verticil.miner.storage.records import StoredBlinded, StoredSignature, StudyRecord
 from verticil.shared.alignment.merkle import Tree
@@ -25,8 +25,6 @@ from verticil.shared.study.states import State
 from verticil.shared.transport.chunks import ChunkReader
 from verticil.shared.transport.parts import send_parts
 from verticil.wire.v1 import common_pb2, coordinator_pb2
-
-__all__ = ["Linking"]
 
 
 def _stored(signed: common_pb2.Signed) -> StoredSignature:

@@ -5,7 +5,7 @@ not before, even where everybody else has long been there, because until then th
 that the quorum bears is an absence like any other. The parties that remain have the declared time once more, from the decision.
 There is one decision at most; whoever is missing after it ends the study.
 
-The decision is one transaction (`verticil.miner.storage.absences`), made from facts alone: a miner that dies before it decides
+The decision is one transaction (`verticil.miner.storage.missing_parties`), made from facts alone: a miner that dies before it decides
 again from the facts that it then finds, one that dies after it goes on with the sub-model. The pseudonyms that a party had sent
 before it was left out are deleted at the decision. All functions block.
 """
@@ -16,7 +16,7 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from verticil.miner.rules import standing
+from verticil.miner.rules import blocking_parties
 from verticil.miner.storage.records import StudyRecord
 from verticil.shared.errors import Misuse, Refusal
 from verticil.shared.study import approval, canonical
@@ -26,8 +26,6 @@ from verticil.shared.study.sub_model import SubModel, left_out_words, obstacle, 
 
 if TYPE_CHECKING:
     from verticil.miner.rules.session import Session
-
-__all__ = ["at_deadline", "bears", "discard_left_out", "left_out", "refuse_left_out"]
 
 
 def left_out(record: StudyRecord) -> tuple[LeftOut, ...]:
@@ -63,7 +61,7 @@ def bears(study: Study, record: StudyRecord, party: str) -> bool:
 def at_deadline(session: Session, record: StudyRecord) -> bool:
     """Go on without the parties that are missing when the deadline has passed, or fail; whether a fact was added."""
     study, stage = session.current(record), session.state(record)
-    absent = standing.overdue(study, record, stage, session.clock())
+    absent = blocking_parties.overdue(study, record, stage, session.clock())
     if not absent:
         return False
     why = _obstacle(study, record, stage, absent)
@@ -72,8 +70,8 @@ def at_deadline(session: Session, record: StudyRecord) -> bool:
             return _decide(session, record, absent)
         except Misuse as error:
             why = error.message
-    end = standing.deadline(study, record)
-    return session.catalogue.fail(record.digest, standing.deadline_passed(end, stage, absent, no_sub_model=why))
+    end = blocking_parties.deadline(study, record)
+    return session.catalogue.fail(record.digest, blocking_parties.deadline_passed(end, stage, absent, no_sub_model=why))
 
 
 def _obstacle(study: Study, record: StudyRecord, stage: State, absent: Mapping[str, str]) -> str | None:

@@ -14,8 +14,6 @@ from verticil.shared.release.countersignature import read_countersignature
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2
 
-__all__ = ["awaited", "countersign"]
-
 
 def countersign(session: Session, digest: bytes, party: str, signed: common_pb2.Signed) -> None:
     """Record that a party has looked at the release and has nothing against it.

@@ -22,9 +22,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from verticil.miner.rules import quorum, standing
+from verticil.miner.rules import blocking_parties, quorum
 from verticil.miner.rules.certificates import drop_revoked
-from verticil.miner.rules.decoded import DecodedStudies
+from verticil.miner.rules.study_cache import DecodedStudies
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.intake import Intake
 from verticil.miner.storage.linkage import linked_parties
@@ -36,10 +36,8 @@ from verticil.shared.identity.signing import verify_signed
 from verticil.shared.study import approval, canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import Facts, State, derive, is_final
-from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
+from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
 from verticil.wire.v1 import common_pb2
-
-__all__ = ["Session", "timestamp", "withdrawn_text"]
 
 MAX_EFFECTIVE_BYTES: Final = 2_097_152
 """Proposal and effective study of one task must fit into one message of 4 MiB."""
@@ -92,7 +90,7 @@ class Session:
         authority: bytes,
         sign: Callable[[bytes], common_pb2.Signed],
         clock: Callable[[], dt.datetime],
-        revocations: Revocations = NOBODY_REVOKED,
+        revocations: Revocations = EMPTY_DENY_LIST,
     ) -> None:
         self.store = store
         self.catalogue = catalogue
@@ -191,7 +189,7 @@ class Session:
 
     def missing(self, record: StudyRecord) -> Mapping[str, str]:
         """What the study waits for, or waited for when it ended, at which party; see `standing.missing`."""
-        return standing.missing(self.current(record), record, self.stage(record))
+        return blocking_parties.missing(self.current(record), record, self.stage(record))
 
     def _approvals(self, record: StudyRecord) -> list[approval.Approval]:
         """Those of the parties that the study is carried out with."""
@@ -418,7 +416,7 @@ class Session:
             return
         if failure.code not in CODES:
             raise PeerFault("MESSAGE_INVALID", "failure: got an unknown code, expected one of the documented codes")
-        message = standing.reported(party, _printable(failure.message))
+        message = blocking_parties.reported(party, _printable(failure.message))
         if not is_final(self.state(record)):
             self.catalogue.fail(digest, Failure(code=failure.code, message=message, hint=_printable(failure.hint)))
 

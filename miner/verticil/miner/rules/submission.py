@@ -19,8 +19,6 @@ from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import is_final
 
-__all__ = ["MAX_PROPOSAL_BYTES", "Submissions"]
-
 MAX_PROPOSAL_BYTES: Final = 1_048_576
 _DAY: Final = dt.timedelta(days=1)
 _MAX_REASON: Final = 500

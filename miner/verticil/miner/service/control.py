@@ -16,13 +16,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 
+from verticil.miner.rules.blocking_parties import APPROVAL, deadline, reporting_party
 from verticil.miner.rules.certificates import Certificates
 from verticil.miner.rules.quorum import left_out
 from verticil.miner.rules.session import Session, timestamp
-from verticil.miner.rules.standing import APPROVAL, deadline, reporting_party
 from verticil.miner.rules.submission import Submissions
 from verticil.miner.service.coordinator import MAX_WAIT_SECONDS, end_of
-from verticil.miner.service.presence import Changes, Presence
+from verticil.miner.service.leases import Changes, Presence
 from verticil.miner.service.release import release_parts
 from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import StudyRecord
@@ -31,8 +31,6 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.study.names import chosen, fits
 from verticil.shared.study.states import State, is_final
 from verticil.wire.v1 import common_pb2, control_pb2
-
-__all__ = ["Control"]
 
 
 def _unknown() -> Misuse:

@@ -20,7 +20,7 @@ from verticil.miner.rules.linking import Linking
 from verticil.miner.rules.quorum import refuse_left_out
 from verticil.miner.rules.review import countersign
 from verticil.miner.rules.session import Session, timestamp, withdrawn_text
-from verticil.miner.service.presence import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
+from verticil.miner.service.leases import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
 from verticil.miner.service.relay import Relay
 from verticil.miner.service.release import release_parts
 from verticil.miner.service.scores import Scores
@@ -30,13 +30,11 @@ from verticil.miner.storage.records import Failure, StoredColumn, StoredSignatur
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.identity.identity import Identity
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
+from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
 from verticil.shared.transport.chunks import ChunkReader
 from verticil.shared.transport.errors_on_wire import to_detail
 from verticil.shared.transport.version import answer_hello
 from verticil.wire.v1 import common_pb2, coordinator_pb2
-
-__all__ = ["MAX_WAIT_SECONDS", "Coordinator"]
 
 MAX_WAIT_SECONDS: Final = 60
 _REPLY_BYTES: Final = 3_500_000
@@ -74,7 +72,7 @@ class Coordinator:
         relay: Relay,
         *,
         max_concurrent_uploads: int,
-        revocations: Revocations = NOBODY_REVOKED,
+        revocations: Revocations = EMPTY_DENY_LIST,
     ) -> None:
         self._revocations = revocations
         self._session = session

@@ -25,21 +25,19 @@ from verticil.miner.config import Limits
 from verticil.miner.rules.certificates import Certificates
 from verticil.miner.rules.session import Session
 from verticil.miner.rules.submission import Submissions
+from verticil.miner.scheduler.learning import Executor
+from verticil.miner.scheduler.scheduler import Conductor
 from verticil.miner.service.control import Control
 from verticil.miner.service.coordinator import Coordinator
-from verticil.miner.service.presence import Changes, Presence
+from verticil.miner.service.leases import Changes, Presence
 from verticil.miner.service.relay import Relay
 from verticil.miner.service.scores import Scores
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.memory import CATALOGUE, check_memory, end_forgotten
 from verticil.miner.storage.store import Store
-from verticil.miner.work.conductor import Conductor
-from verticil.miner.work.learning import Executor
 from verticil.shared.identity.identity import Identity
 from verticil.shared.identity.signing import SigningKey
-from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
-
-__all__ = ["MinerNode"]
+from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
 
 
 def _utc_now() -> dt.datetime:
@@ -84,7 +82,7 @@ class MinerNode:
         free_bytes: Callable[[Path], int] | None = None,
         simulation: bool = False,
         seed_derived: bool = False,
-        revocations: Revocations = NOBODY_REVOKED,
+        revocations: Revocations = EMPTY_DENY_LIST,
         accept_older: bool = False,
     ) -> None:
         self.store = Store(

@@ -24,13 +24,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from verticil.miner.service.presence import Changes
+from verticil.miner.service.leases import Changes
 from verticil.shared.errors import PeerFault
 from verticil.shared.identity.identity import is_name
 from verticil.shared.relay.sealing import ENVELOPE_LIMIT
 from verticil.wire.v1 import coordinator_pb2
-
-__all__ = ["Relay"]
 
 PAIR_BYTES: Final = 16 << 20
 PAIR_ENVELOPES: Final = 1024

@@ -16,8 +16,6 @@ from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2
 
-__all__ = ["release_parts"]
-
 
 async def release_parts(
     session: Session, request: common_pb2.GetReleaseRequest, *, to_party: bool = False

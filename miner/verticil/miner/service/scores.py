@@ -24,19 +24,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from verticil.miner.service.presence import Changes
+from verticil.miner.scheduler.learning import Executor, WorkerDied
+from verticil.miner.scheduler.structure_job import StructureJob
+from verticil.miner.service.leases import Changes
 from verticil.miner.storage.records import Failure, ScoredStudy, StoredSignature
 from verticil.miner.storage.scores import ScoreTable
 from verticil.miner.storage.store import remove_durably
-from verticil.miner.work.learning import Executor, WorkerDied
-from verticil.miner.work.structure_job import StructureJob
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.study.pairs import NANONATS, parse_structure, scored_pairs
+from verticil.shared.study.structure_document import NANONATS, parse_structure, scored_pairs
 from verticil.wire.v1 import common_pb2, coordinator_pb2
-
-__all__ = ["MAX_INFORMATION", "Scores"]
 
 MAX_INFORMATION: Final = 20 * NANONATS
 """More than the mutual information of two variables of 2^16 categories can be (11.1 nats)."""

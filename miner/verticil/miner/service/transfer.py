@@ -16,8 +16,6 @@ from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.transport.chunks import CHUNK_LIMIT, ChunkReader, make_chunks
 from verticil.wire.v1 import common_pb2
 
-__all__ = ["receive", "send"]
-
 _BATCH: Final = 8
 """Chunks of at most 512 KiB."""
 

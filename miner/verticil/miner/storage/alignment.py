@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.store import StudyFiles, write_durably
 
-__all__ = ["PSEUDONYM_BYTES", "Alignment", "align", "first_disorder", "intersect", "intersect_tokens", "read_list"]
-
 PSEUDONYM_BYTES: Final = 16
 _BLOCK: Final = 1 << 20
 

@@ -23,8 +23,6 @@ from verticil.shared.alignment.statements import sender
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.study.document import Study
 
-__all__ = ["TOKEN_BYTES", "BlindedLists"]
-
 TOKEN_BYTES: Final = 32
 
 

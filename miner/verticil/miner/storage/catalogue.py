@@ -18,12 +18,12 @@ from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from verticil.miner.storage.absences import ABSENCE_SCHEMA, AbsenceTable
 from verticil.miner.storage.audit import Known
 from verticil.miner.storage.certificates import CERTIFICATE_SCHEMA, CertificateTable
 from verticil.miner.storage.deletions import DELETION_SCHEMA, UNSTATED, DeletionTable
 from verticil.miner.storage.linkage_table import LINKAGE_SCHEMA, LinkageTable
 from verticil.miner.storage.memory import FORGOTTEN_SCHEMA, ForgottenTable
+from verticil.miner.storage.missing_parties import ABSENCE_SCHEMA, AbsenceTable
 from verticil.miner.storage.records import (
     Closure,
     Failure,
@@ -41,8 +41,6 @@ from verticil.miner.storage.submissions import SUBMISSION_SCHEMA, SubmissionTabl
 from verticil.miner.storage.uploads import UploadTable
 from verticil.shared.durable import commit
 from verticil.shared.errors import DataFault
-
-__all__ = ["SCHEMA_VERSION", "Catalogue"]
 
 SCHEMA_VERSION: Final = 5
 """Version 2 has the tables for scores besides, version 3 those for deletions, reviews and linkage, version 4 for sub-models,

@@ -11,8 +11,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["CERTIFICATE_SCHEMA", "CertificateTable", "Seen"]
-
 CERTIFICATE_SCHEMA: Final = """
 CREATE TABLE void_approval (study BLOB, party TEXT, revoked_at TEXT NOT NULL, PRIMARY KEY (study, party)) WITHOUT ROWID;
 CREATE TABLE party_certificate (party TEXT PRIMARY KEY, serial TEXT NOT NULL, not_before TEXT NOT NULL, not_after TEXT NOT NULL,

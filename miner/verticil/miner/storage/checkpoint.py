@@ -30,8 +30,6 @@ from verticil.miner.storage.store import write_durably
 from verticil.shared.errors import DataFault
 from verticil.shared.study.canonical import Json
 
-__all__ = ["CHECKPOINT_SECONDS", "CheckpointFile", "binding_of", "resumed"]
-
 R = TypeVar("R")
 
 CHECKPOINT_SECONDS: Final = 2.0

@@ -14,8 +14,6 @@ from typing import Final
 
 from verticil.miner.storage.records import StoredSignature
 
-__all__ = ["DELETION_SCHEMA", "UNSTATED", "DeletionTable"]
-
 DELETION_SCHEMA: Final = """
 CREATE TABLE revocation (study BLOB, party TEXT, reason TEXT NOT NULL, revoked_at TEXT NOT NULL,
   PRIMARY KEY (study, party)) WITHOUT ROWID;

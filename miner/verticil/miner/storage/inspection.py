@@ -11,8 +11,6 @@ from verticil.miner.storage.memory import CATALOGUE, check_memory
 from verticil.shared.disk import looking_uri, unwritable
 from verticil.shared.errors import DataFault
 
-__all__ = ["inspect_catalogue"]
-
 
 def inspect_catalogue(directory: Path) -> int:
     """Check the catalogue of a state directory.

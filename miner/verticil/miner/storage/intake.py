@@ -35,8 +35,6 @@ from verticil.shared.formats.artifact import packed_size, unpack
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study, Unit
 
-__all__ = ["Intake"]
-
 _BLOCK: Final = 1 << 22
 
 

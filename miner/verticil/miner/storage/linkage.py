@@ -22,8 +22,6 @@ from verticil.shared.alignment.merkle import common_tree
 from verticil.shared.alignment.statements import sender
 from verticil.shared.study.document import Study
 
-__all__ = ["find_common", "linked_parties"]
-
 
 def linked_parties(record: StudyRecord, study: Study) -> frozenset[str]:
     """The parties of the study that have done all that others wait for before the common people can be found."""

@@ -14,8 +14,6 @@ from typing import Final
 from verticil.miner.storage.records import StoredBlinded, StoredSignature
 from verticil.shared.alignment.merkle import NODE_BYTES, Tree
 
-__all__ = ["LINKAGE_SCHEMA", "LinkageTable"]
-
 LINKAGE_SCHEMA: Final = """
 CREATE TABLE commitment (study BLOB, party TEXT, n_records INTEGER NOT NULL, nodes BLOB NOT NULL,
   body BLOB NOT NULL, signature BLOB NOT NULL, certificate BLOB NOT NULL, PRIMARY KEY (study, party)) WITHOUT ROWID;

@@ -27,8 +27,6 @@ from verticil.shared.errors import DataFault
 if TYPE_CHECKING:
     from verticil.miner.storage.catalogue import Catalogue
 
-__all__ = ["CATALOGUE", "FORGOTTEN_SCHEMA", "ForgottenTable", "check_memory", "end_forgotten"]
-
 CATALOGUE: Final = "catalogue.sqlite"
 FORGOTTEN_SCHEMA: Final = """
 CREATE TABLE forgotten (digest BLOB PRIMARY KEY, at TEXT NOT NULL) WITHOUT ROWID;

@@ -9,20 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = [
-    "Closure",
-    "Failure",
-    "ReleaseFile",
-    "Revocation",
-    "ScoredStudy",
-    "StoredBlinded",
-    "StoredColumn",
-    "StoredList",
-    "StoredSignature",
-    "StudyRecord",
-    "Upload",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSignature:

@@ -13,8 +13,6 @@ from typing import Final
 
 from verticil.miner.storage.records import ReleaseFile, StoredSignature
 
-__all__ = ["REVIEW_SCHEMA", "ReviewTable"]
-
 REVIEW_SCHEMA: Final = """
 CREATE TABLE review (study BLOB PRIMARY KEY, manifest_sha256 BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE countersignature (study BLOB, party TEXT, body BLOB NOT NULL, signature BLOB NOT NULL, certificate BLOB NOT NULL,

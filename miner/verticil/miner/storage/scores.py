@@ -18,8 +18,6 @@ import numpy as np
 from verticil.miner.storage.records import Failure, ScoredStudy, StoredSignature
 from verticil.shared.errors import PeerFault
 
-__all__ = ["MAX_STUDIES", "MAX_STUDIES_OF_ONE", "SCORE_SCHEMA", "ScoreTable"]
-
 MAX_STUDIES: Final = 1000
 MAX_STUDIES_OF_ONE: Final = 250
 """Studies that one party was the first to bring: nobody can keep the others out."""

@@ -30,16 +30,6 @@ from verticil.shared.disk import is_database_full, is_disk_full, unwritable
 from verticil.shared.durable import remove, remove_tree, rename, sync_directory, sync_file
 from verticil.shared.errors import DataFault, PeerFault
 
-__all__ = [
-    "Store",
-    "StudyFiles",
-    "append_durably",
-    "full_disk_is_an_error",
-    "remove_durably",
-    "replace_durably",
-    "write_durably",
-]
-
 
 @contextlib.contextmanager
 def full_disk_is_an_error(where: str) -> Generator[None]:

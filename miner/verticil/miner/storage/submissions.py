@@ -13,8 +13,6 @@ from typing import Final
 
 from verticil.shared.study.names import Named
 
-__all__ = ["SUBMISSION_SCHEMA", "SubmissionTable"]
-
 SUBMISSION_SCHEMA: Final = """
 CREATE INDEX study_by_submitter ON study (submitter, submitted_at);
 CREATE TABLE closure (study BLOB PRIMARY KEY, reason TEXT NOT NULL, closed_at TEXT NOT NULL) WITHOUT ROWID;

@@ -13,8 +13,6 @@ from contextlib import AbstractContextManager
 
 from verticil.miner.storage.records import Upload
 
-__all__ = ["UploadTable"]
-
 
 def _upload(row: sqlite3.Row) -> Upload:
     return Upload(

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Disclosure", "disclosure"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disclosure:

@@ -4,7 +4,7 @@ Nothing is ever read out of a body: the checker knows every figure already, from
 computation, and the body is right when it is exactly the one that follows from them. `check_common` is what stands between the
 miner and a party's randomization: every party of the study has signed the same common list.
 
-Does not: say who computes what (`verticil.party.alignment`, `verticil.miner.storage.linkage`).
+Does not: say who computes what (`verticil.party.protocol.psi`, `verticil.miner.storage.linkage`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.wire.v1 import common_pb2
-
-__all__ = ["blinded_body", "check_common", "check_statement", "common_body", "receiver", "sender"]
 
 
 def sender(parties: Sequence[str], owner: int, hop: int) -> str:

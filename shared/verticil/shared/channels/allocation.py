@@ -14,8 +14,6 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["equal_contrast"]
-
 _STEP: Final = 10**6
 """Epsilons are rounded down to this part of 1: they can be read, and their sum does not exceed the total by rounding."""
 

@@ -22,8 +22,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Channel"]
-
 
 class Channel(Protocol):
     """How one unit is randomized. `transition.Transition` and `subset.Subset` are channels."""

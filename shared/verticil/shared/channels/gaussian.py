@@ -20,7 +20,7 @@ tails add to delta is bounded in `sampling_slack` and taken off delta before cal
 
 Sticky: the noise of a table is a function of a key and of the table's label, so that asking again gives nothing new. The key
 depends on the site's secret, the study, the structure, the common list and the data (`share_key`): any change is a new draw, to
-be charged again. The statement is computational in AES and HKDF, as that of `verticil.party.records.perturb` is.
+be charged again. The statement is computational in AES and HKDF, as that of `verticil.party.dataset.perturb` is.
 """
 
 from __future__ import annotations
@@ -37,19 +37,6 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
-
-__all__ = [
-    "LARGEST_SIGMA",
-    "MAX_CELLS",
-    "ShareNoise",
-    "analytic_delta",
-    "analytic_sigma",
-    "rounded_gaussian_thresholds",
-    "sampling_slack",
-    "share_key",
-    "share_sigma",
-    "whole_numbers",
-]
 
 MAX_CELLS: Final = 2**30
 """Cells that one key's noise is drawn for at most; `sampling_slack` counts them."""

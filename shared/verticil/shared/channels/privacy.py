@@ -31,26 +31,6 @@ import numpy as np
 from verticil.shared.channels.subset import Subset
 from verticil.shared.channels.transition import SCALE, Transition
 
-__all__ = [
-    "EPSILON_TOLERANCE",
-    "Breach",
-    "ColumnPrivacy",
-    "Mechanism",
-    "RandomizedUnit",
-    "breach_free",
-    "column_privacy",
-    "condition_number",
-    "contrast_factor",
-    "effective_records",
-    "epsilon",
-    "gamma",
-    "half_width_of_share",
-    "k_measure",
-    "kept",
-    "max_posterior",
-    "total_epsilon",
-]
-
 Mechanism: TypeAlias = Transition | Subset
 """How a unit is randomized."""
 

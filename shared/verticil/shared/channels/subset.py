@@ -25,8 +25,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LARGEST_EPSILON", "LEAST_STATES", "Subset", "best_size", "subset_selection"]
-
 Floats = NDArray[np.float64]
 
 _SCALE: Final = 2**64

@@ -23,19 +23,6 @@ from numpy.typing import NDArray
 
 from verticil.shared.errors import Misuse
 
-__all__ = [
-    "CONDITION_LIMIT",
-    "SCALE",
-    "Transition",
-    "binary",
-    "blocks",
-    "identity",
-    "quantize",
-    "symmetric",
-    "two_level",
-    "validate_matrix",
-]
-
 Floats = NDArray[np.float64]
 
 SCALE: Final = 2**64

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Counts", "apply_axes", "plogp"]
-
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64] | NDArray[np.float64]
 

@@ -16,8 +16,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["pooled_rows", "pooled_shares"]
-
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from verticil.shared.estimation.design import FamilyDesign
 
-__all__ = ["design_columns", "family_counts", "family_table", "pair_table"]
-
 Codes = NDArray[np.unsignedinteger]
 Counts = NDArray[np.int64]
 

@@ -34,8 +34,6 @@ from verticil.shared.channels.channel import Channel
 from verticil.shared.estimation.axes import Counts, apply_axes
 from verticil.shared.estimation.unit_axis import UnitAxis
 
-__all__ = ["ColumnUnit", "Design", "FamilyDesign", "UnitAxis", "as_design", "family_design"]
-
 Floats = NDArray[np.float64]
 Scalar = TypeVar("Scalar", bound=np.generic)
 

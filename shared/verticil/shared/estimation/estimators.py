@@ -42,22 +42,6 @@ from verticil.shared.channels.channel import Channel
 from verticil.shared.estimation.axes import Counts, apply_axes
 from verticil.shared.estimation.design import Design, FamilyDesign, UnitAxis, as_design
 
-__all__ = [
-    "ESTIMATORS",
-    "Estimator",
-    "along",
-    "clip",
-    "clip_projection",
-    "em_estimate",
-    "em_projection",
-    "em_start",
-    "em_tables",
-    "inverse_estimate",
-    "marginal_estimate",
-    "simplex",
-    "simplex_projection",
-]
-
 Floats = NDArray[np.float64]
 
 START_FLOOR = 1e-6

@@ -29,8 +29,6 @@ from numpy.typing import NDArray
 from verticil.shared.estimation.axes import Counts
 from verticil.shared.estimation.design import Design, FamilyDesign, as_design
 
-__all__ = ["as_pair", "dependence_p_value", "independence_p_value", "kronecker_product"]
-
 Floats = NDArray[np.float64]
 
 _TESTED_CELLS: Final = 256

@@ -37,8 +37,6 @@ from verticil.shared.estimation.design import Design, FamilyDesign
 from verticil.shared.estimation.estimators import along, em_start, em_tables
 from verticil.shared.estimation.independence import as_pair, dependence_p_value
 
-__all__ = ["Link", "links", "pair_information", "plug_in_information"]
-
 Floats = NDArray[np.float64]
 Matrices: TypeAlias = list[Floats | None]
 

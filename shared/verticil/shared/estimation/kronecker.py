@@ -28,17 +28,6 @@ from verticil.shared.channels.channel import Channel
 from verticil.shared.estimation.axes import Counts, apply_axes
 from verticil.shared.estimation.design import Design, as_design
 
-__all__ = [
-    "Counts",
-    "apply_axes",
-    "estimate_counts",
-    "family_covariance_blocks",
-    "forward_matrices",
-    "inverse_matrices",
-    "variance_pram",
-    "variance_total",
-]
-
 Floats = NDArray[np.float64]
 
 

@@ -42,8 +42,6 @@ from verticil.shared.estimation.estimators import Estimator, clip, em_estimate, 
 from verticil.shared.estimation.smaller_families import backed_off
 from verticil.shared.model.network import Family, Marginal, Projection
 
-__all__ = ["family_parameters", "joint_shares", "marginal_parameters"]
-
 Floats = NDArray[np.float64]
 
 UNSTABLE_BELOW = 3.0

@@ -25,8 +25,6 @@ from verticil.shared.estimation.axes import plogp
 from verticil.shared.estimation.design import FamilyDesign
 from verticil.shared.estimation.unit_axis import contrast_factor
 
-__all__ = ["RECORDS", "backed_off", "leaned_on", "row_weight"]
-
 Floats = NDArray[np.float64]
 
 RECORDS: Final = 10.0

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from verticil.shared.channels.channel import Channel
 
-__all__ = ["UnitAxis", "contrast_factor"]
-
 Floats = NDArray[np.float64]
 
 

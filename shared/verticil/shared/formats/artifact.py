@@ -28,8 +28,6 @@ from numpy.typing import NDArray
 from verticil.shared.errors import PeerFault
 from verticil.shared.model.schema import MAX_STATES
 
-__all__ = ["HEADER_BYTES", "MAGIC", "bits_per_code", "pack", "packed_size", "unpack"]
-
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 Words = NDArray[np.uint64]
 

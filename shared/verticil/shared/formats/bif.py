@@ -29,8 +29,6 @@ from typing import Final
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema
 
-__all__ = ["LabelMap", "label_map", "network_to_bif", "token_for", "write_label_map"]
-
 _KEYWORDS: Final = frozenset(
     (
         *("network", "variable", "probability", "property", "type", "discrete", "table", "default"),  # of the format

@@ -19,8 +19,6 @@ from verticil.shared.formats.json_document import Json
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.document import Study
 
-__all__ = ["Resource", "datapackage"]
-
 _PROFILE = "https://datapackage.org/profiles/2.0"
 
 

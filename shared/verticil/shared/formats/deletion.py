@@ -20,8 +20,6 @@ import rfc8785
 from verticil.shared.errors import GateFailed, PeerFault
 from verticil.shared.formats.json_document import Node, parse
 
-__all__ = ["Deletion", "Why", "deletion_body", "parse_deletion"]
-
 Why = Literal["revoked", "ended", "retention"]
 
 _FORM: Final = "verticil/deletion/v1"

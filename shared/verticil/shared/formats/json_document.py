@@ -13,8 +13,6 @@ from typing import NoReturn, TypeAlias, cast
 
 from verticil.shared.errors import GateFailed
 
-__all__ = ["Json", "Node", "parse", "to_text"]
-
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 """What a JSON document can hold."""
 

@@ -38,8 +38,6 @@ from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.quorum import left_out_to_json
 
-__all__ = ["FORMAT", "STRUCTURE_STATEMENT", "ModelContext", "read", "write"]
-
 FORMAT: Final = "verticil-model"
 VERSION: Final = 1
 

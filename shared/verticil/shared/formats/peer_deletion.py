@@ -25,17 +25,6 @@ import rfc8785
 from verticil.shared.errors import GateFailed, PeerFault
 from verticil.shared.formats.json_document import Node, parse
 
-__all__ = [
-    "Deleted",
-    "Ended",
-    "PeerDeletion",
-    "PeerHolding",
-    "parse_peer_deletion",
-    "parse_peer_holding",
-    "peer_deletion_body",
-    "peer_holding_body",
-]
-
 Ended = Literal["published", "denied", "expired", "withdrawn", "failed"]
 
 _FORM: Final = "verticil/peer-deletion/v1"

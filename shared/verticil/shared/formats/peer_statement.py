@@ -17,17 +17,7 @@ from verticil.shared.channels.gaussian import share_sigma
 from verticil.shared.formats.json_document import Json
 from verticil.shared.model.graph import Dag
 from verticil.shared.study.document import Study
-from verticil.shared.study.readers import readers, sent_units, shared_tables
-
-__all__ = [
-    "EXACT_STATEMENT",
-    "NOISE_STATEMENT",
-    "FamilyOrigin",
-    "PeerStatement",
-    "SentColumn",
-    "ShareStatement",
-    "peer_statement",
-]
+from verticil.shared.study.recipients import readers, sent_units, shared_tables
 
 EXACT_STATEMENT: Final = (
     "The parameters of local variables are exact functions of the raw data of their owner. "

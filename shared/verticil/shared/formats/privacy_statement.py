@@ -19,9 +19,7 @@ from verticil.shared.channels.subset import Subset
 from verticil.shared.formats.json_document import Json
 from verticil.shared.model.graph import Dag
 from verticil.shared.study.document import Study
-from verticil.shared.study.readers import read_by
-
-__all__ = ["PRIOR", "ColumnStatement", "PrivacyStatement", "privacy_statement"]
+from verticil.shared.study.recipients import read_by
 
 PRIOR = 0.15
 """The suspicion that the examples in the documents start from."""

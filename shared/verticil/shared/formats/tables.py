@@ -18,8 +18,6 @@ from verticil.shared.errors import DataFault
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["write_atomically", "write_csv", "write_parquet"]
-
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
     """Make a file whole or not at all: write beside it, flush to the disk, rename.

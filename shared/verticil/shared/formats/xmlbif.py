@@ -16,8 +16,6 @@ from xml.sax.saxutils import escape as escape_markup
 
 from verticil.shared.model.network import Network
 
-__all__ = ["network_to_xmlbif"]
-
 
 def escape(text: str) -> str:
     """Escape text for XML; of neighbouring blanks all but the first become references (pyAgrum reads two blanks as one).

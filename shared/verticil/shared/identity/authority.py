@@ -39,22 +39,6 @@ from verticil.shared.identity.pki import (
     utc_now,
 )
 
-__all__ = [
-    "ISSUED",
-    "Authority",
-    "IssuedFiles",
-    "certify",
-    "chain_pem",
-    "create_authority",
-    "host_name",
-    "issue",
-    "new_sealing_pem",
-    "open_authority",
-    "private_pem",
-    "record",
-    "subject_of",
-]
-
 ISSUED: Final = "issued"
 """Folder beside ``ca.crt``: one file for each issuance, public."""
 

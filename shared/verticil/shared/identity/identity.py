@@ -15,8 +15,6 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["PEER_DOMAIN", "Identity", "Role", "is_name", "peer_host"]
-
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _SCHEME: Final = "verticil://"
 

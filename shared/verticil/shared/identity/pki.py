@@ -29,28 +29,6 @@ from verticil.shared.config import Federation
 from verticil.shared.errors import DataFault, Misuse, PeerFault
 from verticil.shared.identity.identity import Identity, Role, peer_host
 
-__all__ = [
-    "DEMO_LIFETIME",
-    "DEMO_MARKER",
-    "SIGNING_PURPOSE",
-    "UNREADABLE",
-    "CredentialSource",
-    "Credentials",
-    "certificate_sha256",
-    "check_issued",
-    "check_serves",
-    "check_validity",
-    "identity_of",
-    "is_demo_authority",
-    "key_files",
-    "load_authority_certificate",
-    "load_credentials",
-    "load_private_key",
-    "read_certificates",
-    "read_private_file",
-    "utc_now",
-]
-
 DEMO_MARKER: Final = x509.ObjectIdentifier("1.3.6.1.4.1.59999.1.1")
 """Extension of an authority that exists for one demonstration; the only one under which approval may be automatic."""
 DEMO_LIFETIME: Final = dt.timedelta(hours=24)

@@ -35,8 +35,6 @@ from verticil.shared.identity.pki import (
 from verticil.shared.transport.calling.followed import FollowedFiles
 from verticil.wire.v1 import common_pb2
 
-__all__ = ["SigningKey", "serial_of", "verify_signed"]
-
 _CERTIFICATE_LIMIT: Final = 16_384
 
 _log = logging.getLogger(__name__)

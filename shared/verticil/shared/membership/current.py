@@ -22,8 +22,6 @@ from verticil.shared.errors import VerticilError
 from verticil.shared.identity.pki import Credentials, key_files, load_credentials, read_certificates, utc_now
 from verticil.shared.transport.calling.followed import EVERY_SECONDS, FollowedFiles
 
-__all__ = ["WARN_DAYS", "FollowedCredentials", "certificate_facts", "expiry_warning", "expiry_words"]
-
 WARN_DAYS: Final = (1, 7, 30)
 """Days before the end of a certificate at which a node warns, ascending."""
 

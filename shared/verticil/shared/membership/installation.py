@@ -39,8 +39,6 @@ from verticil.shared.identity.pki import (
     utc_now,
 )
 
-__all__ = ["Installed", "install", "move_in", "read_fingerprint", "set_aside"]
-
 _HEX_DIGITS: Final = 64
 
 

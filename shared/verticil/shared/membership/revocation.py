@@ -27,8 +27,6 @@ from verticil.shared.identity.authority import Authority
 from verticil.shared.identity.pki import UNREADABLE
 from verticil.shared.transport.calling.followed import EVERY_SECONDS, FollowedFiles
 
-__all__ = ["FILE_NAME", "DenyList", "make_list", "parse_list", "revoked_in"]
-
 FILE_NAME: Final = "revoked.crl"
 _LIMIT_BYTES: Final = 1_048_576
 

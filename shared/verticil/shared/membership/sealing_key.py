@@ -17,8 +17,6 @@ from verticil.shared.identity.authority import new_sealing_pem
 from verticil.shared.identity.pki import key_files, load_private_key
 from verticil.shared.membership.installation import move_in
 
-__all__ = ["make_sealing_key", "public_sealing_key"]
-
 
 def make_sealing_key(path: Path, *, new: bool = False) -> tuple[Path, bool]:
     """See that there is a sealing key.

@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 from verticil.shared.errors import Misuse
 from verticil.shared.model.graph import Dag, is_separated
 
-__all__ = ["Constraints", "CustomNetwork", "declared_constraints", "declared_custom_network"]
-
 Edge = tuple[str, str]
 
 _WAY_OUT: Final = "remove one declaration of every line, or raise the limit that it names"

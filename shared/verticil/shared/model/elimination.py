@@ -20,16 +20,6 @@ from numpy.typing import NDArray
 
 from verticil.shared.model.network import Network
 
-__all__ = [
-    "MAX_CLIQUE_CELLS",
-    "ConditionalStep",
-    "condition",
-    "configuration_shares",
-    "network_marginals",
-    "network_pair",
-    "probability_of",
-]
-
 Floats = NDArray[np.float64]
 Factor = tuple[tuple[int, ...], Floats]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-__all__ = ["Dag", "is_separated"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dag:

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.schema import Schema
 
-__all__ = ["CONFIRMED", "Family", "Marginal", "Network", "PairAccuracy", "PairEstimate", "Projection"]
-
 Floats = NDArray[np.float64]
 
 CONFIRMED: Final = 0.5

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from verticil.shared.model.network import Network
 
-__all__ = ["RESOLUTION", "round_network", "round_rows"]
-
 RESOLUTION: Final = 2**24
 """Probabilities are multiples of one over this."""
 

@@ -13,8 +13,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
-__all__ = ["MAX_STATES", "Missing", "Schema", "Variable"]
-
 MAX_STATES = 65_536
 """Codes are uint8 or uint16."""
 

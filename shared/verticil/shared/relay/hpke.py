@@ -22,8 +22,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-__all__ = ["OVERHEAD", "open_sealed", "seal"]
-
 _KEM: Final = b"KEM\x00\x20"
 _SUITE: Final = b"HPKE\x00\x20\x00\x01\x00\x03"
 _MODE_AUTH: Final = b"\x02"

@@ -28,8 +28,6 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import key_files, load_private_key
 from verticil.shared.relay.hpke import OVERHEAD, open_sealed, seal
 
-__all__ = ["ENVELOPE_LIMIT", "PIECE_LIMIT", "Seals", "load_sealing_key"]
-
 _VERSION: Final = b"\x01"
 _CONTEXT: Final = "verticil/relay/v1"
 

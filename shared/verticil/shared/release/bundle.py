@@ -33,26 +33,12 @@ from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.formats.tables import write_atomically, write_csv, write_parquet
 from verticil.shared.identity.pki import identity_of
 from verticil.shared.release.content import PROPOSAL, ReleaseContent, SignedStatement
-from verticil.shared.release.report.remarks import remarks
+from verticil.shared.release.report.warnings import remarks
 from verticil.shared.release.sub_model_evidence import parties_left_out
 from verticil.shared.study import canonical
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "MANIFEST",
-    "MANIFEST_FORMAT",
-    "SIGNATURE",
-    "SIGNATURE_ALGORITHM",
-    "SIGNATURE_FORMAT",
-    "SIGNATURE_VERSION",
-    "Signer",
-    "sign_release",
-    "to_der",
-    "write_release",
-    "write_signatures",
-]
 
 MANIFEST: Final = "manifest.json"
 SIGNATURE: Final = "manifest.sig"

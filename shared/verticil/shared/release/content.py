@@ -24,8 +24,6 @@ from verticil.shared.study.document import Study
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FILES", "PROPOSAL", "ReleaseContent", "SignedStatement"]
-
 FILES: Final[Mapping[str, str]] = {
     "report.html": "This report, for people.",
     "model.json": "The whole model: graph, every probability with its standard error and interval, owners, privacy figures.",

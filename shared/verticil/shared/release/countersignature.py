@@ -19,8 +19,6 @@ from verticil.shared.release.evidence import Denied, expect, signed_statement, s
 from verticil.shared.study.canonical import canonical_json
 from verticil.shared.study.document import Study
 
-__all__ = ["Countersignature", "check_countersignatures", "countersignature_body", "read_countersignature"]
-
 _FORM: Final = "verticil/countersignature/v1"
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 

@@ -17,8 +17,6 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.wire.v1 import common_pb2
 
-__all__ = ["Denied", "base64_bytes", "expect", "signed_statement", "signer", "utc_time"]
-
 
 class Denied:
     """The reader's deny-list, and what it found.

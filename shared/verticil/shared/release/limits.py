@@ -17,9 +17,7 @@ from verticil.shared.release.content import FILES, PROPOSAL
 from verticil.shared.release.synthetic import TABLES, table_bytes
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.study.readers import given_dag
-
-__all__ = ["ReleaseLimits", "release_limits"]
+from verticil.shared.study.recipients import given_dag
 
 _DOCUMENT: Final = 8 * 2**20
 _EACH_PROBABILITY: Final = 512

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from verticil.shared.model.network import Network, PairAccuracy, PairEstimate
 from verticil.shared.release.shares import model_pairs
 
-__all__ = ["DIFFERS", "FEW", "WITHIN", "pair_accuracy"]
-
 FEW: Final = 10
 WITHIN: Final = "within the intervals"
 DIFFERS: Final = "differs by more than noise explains"

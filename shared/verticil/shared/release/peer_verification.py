@@ -20,12 +20,10 @@ from verticil.shared.identity.identity import Role
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
 from verticil.shared.release.evidence import Denied, signed_statement, signer
-from verticil.shared.release.joint import PartyStatement, check_statements, joint_model, parse_statement
+from verticil.shared.release.peer_assembly import PartyStatement, check_statements, joint_model, parse_statement
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.study.pairs import Structure, given_structure, parse_structure
-
-__all__ = ["check_evidence", "check_peer_figures"]
+from verticil.shared.study.structure_document import Structure, given_structure, parse_structure
 
 _TABLES = ("probability", "estimate", "standard_error", "interval_low", "interval_high", "unstable")
 

@@ -16,8 +16,6 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["assign_by_rank", "group_sizes"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

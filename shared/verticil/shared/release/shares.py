@@ -13,8 +13,6 @@ from verticil.shared.model.elimination import network_marginals, network_pair
 from verticil.shared.model.network import Network
 from verticil.shared.release.synthesis import sample_codes
 
-__all__ = ["model_pairs", "model_shares"]
-
 _SAMPLE: Final = 1_000_000
 """Records that the shares are read from where exact elimination is too large."""
 _DECIMALS: Final = 12

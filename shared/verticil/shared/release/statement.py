@@ -26,15 +26,6 @@ from verticil.shared.model.network import Family, Marginal, Projection
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 
-__all__ = [
-    "MAX_STATEMENT_BYTES",
-    "PartyStatement",
-    "Received",
-    "parse_statement",
-    "software_text",
-    "statement_body",
-]
-
 MAX_STATEMENT_BYTES: Final = 32 * 2**20
 """About 250,000 parameters."""
 

@@ -24,8 +24,6 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.quorum import left_out_to_json
 from verticil.shared.study.sub_model import check_sub_model, parse_sub_model
 
-__all__ = ["check_sub_model_evidence", "parties_left_out"]
-
 _ANY_PARTY = ""
 
 

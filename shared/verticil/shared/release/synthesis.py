@@ -24,20 +24,11 @@ from verticil.shared.errors import DataFault
 from verticil.shared.model.elimination import ConditionalStep, condition, configuration_shares
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.release import dealing
+from verticil.shared.release import sampling_plan
 from verticil.shared.study.document import Sampling, Study
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "CHUNK",
-    "Codes",
-    "decode",
-    "released_records",
-    "sample_chunks",
-    "sample_codes",
-]
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 Floats = NDArray[np.float64]
@@ -191,15 +182,15 @@ def _dealt(
     *,
     compiled: bool,
 ) -> NDArray[np.uint16]:
-    sizes = dealing.group_sizes(group, len(cumulative), compiled=compiled)
+    sizes = sampling_plan.group_sizes(group, len(cumulative), compiled=compiled)
     if shares is None:
         offsets = generator.random(len(cumulative))
         start = generator.integers(0, 2**64, dtype=np.uint64)
-        boundaries = dealing.category_boundaries(cumulative, sizes, offsets)
+        boundaries = sampling_plan.category_boundaries(cumulative, sizes, offsets)
     else:
-        boundaries = dealing.deck_boundaries(cumulative, shares, sizes, generator, compiled=compiled)
+        boundaries = sampling_plan.deck_boundaries(cumulative, shares, sizes, generator, compiled=compiled)
         start = generator.integers(0, 2**64, dtype=np.uint64)
-    return dealing.assign(group, start, boundaries, compiled=compiled)
+    return sampling_plan.assign(group, start, boundaries, compiled=compiled)
 
 
 def _independent(group: NDArray[np.uint32], cumulative: Floats, generator: np.random.Generator) -> NDArray[np.uint16]:

@@ -27,8 +27,6 @@ from verticil.shared.model.schema import Schema, Variable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TABLES", "read_records", "table_bytes", "unlikely_family"]
-
 Codes = NDArray[np.uint16]
 
 TABLES: Final = ("synthetic.csv", "synthetic.parquet")

@@ -51,8 +51,6 @@ from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2
 
-__all__ = ["VerifiedRelease", "verify_release"]
-
 _MAX_DOCUMENT = 256 * 2**20  # in Model I a manifest holds every parameter as its party signed it
 _MAX_SIGNATURE = 32 * 2**20
 REQUIRED = ("model.json", "study.json")

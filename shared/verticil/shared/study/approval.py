@@ -43,16 +43,6 @@ from verticil.shared.study.reading import check_not_weaker
 from verticil.shared.study.sub_model import narrowed
 from verticil.shared.study.unit_rules import column_text
 
-__all__ = [
-    "Approval",
-    "DeclaredUnit",
-    "approval_body",
-    "check_approval",
-    "check_own_part",
-    "effective_study",
-    "parse_approval",
-]
-
 _FORM: Final = "verticil/approval/v1"
 _HEX_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"

@@ -37,20 +37,6 @@ from verticil.shared.study.publication import publish_from, publish_to_json
 from verticil.shared.study.quorum import left_out_from, left_out_to_json, quorum_from_json, quorum_to_json
 from verticil.shared.study.structure_json import is_null, optional, structure_from, structure_to_json
 
-__all__ = [
-    "MAX_BYTES",
-    "Json",
-    "canonical_json",
-    "date_from",
-    "digest",
-    "from_bytes",
-    "parse",
-    "peer_fault",
-    "to_bytes",
-    "unit_from",
-    "unit_to_json",
-]
-
 MAX_BYTES: Final = 16 * 2**20
 
 _WEIGHT: Final = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)

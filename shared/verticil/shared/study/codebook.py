@@ -9,8 +9,6 @@ from verticil.shared.model.schema import Missing, Variable
 from verticil.shared.study import rules
 from verticil.shared.study.vocabulary import starts_a_formula
 
-__all__ = ["CODEBOOK_KEYS", "codebook_from", "variable_from"]
-
 CODEBOOK_KEYS: Final = ("categories", "bins", "integer", "representatives", "means", "outside", "other", "missing")
 
 

@@ -21,26 +21,6 @@ from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.model.constraints import Constraints, CustomNetwork, declared_constraints, declared_custom_network
 from verticil.shared.model.schema import Schema
 
-__all__ = [
-    "Absence",
-    "CustomRule",
-    "GeneticRule",
-    "HillClimbRule",
-    "LeftOut",
-    "LinkageRule",
-    "OrderRule",
-    "ParameterRule",
-    "PublishRule",
-    "QuorumRule",
-    "ReleaseRule",
-    "Sampling",
-    "ShareRule",
-    "StructureRule",
-    "Study",
-    "TwoLevel",
-    "Unit",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkageRule:

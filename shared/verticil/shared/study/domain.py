@@ -21,8 +21,6 @@ from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.structure_rules import near_hint
 from verticil.shared.study.vocabulary import MAX_COMBINATIONS
 
-__all__ = ["Domain", "compound", "compound_of", "single"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:

@@ -4,6 +4,4 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-__all__ = ["Json"]
-
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"

@@ -12,8 +12,6 @@ from typing import Final
 
 from verticil.shared.errors import Misuse
 
-__all__ = ["Named", "ambiguous", "chosen", "fits"]
-
 _PREFIX: Final = 8
 _SHOWN: Final = 10
 

@@ -21,8 +21,6 @@ from verticil.shared.estimation.estimators import ESTIMATORS, Estimator, inverse
 from verticil.shared.study.document import ParameterRule, Study
 from verticil.shared.study.json_value import Json
 
-__all__ = ["PriorFields", "check_prior", "estimator_of", "negative_counts", "prior_from", "prior_mass", "prior_to_json"]
-
 PRIORS = ("dirichlet",)
 
 

@@ -12,8 +12,6 @@ from verticil.shared.study.document import PublishRule, Study
 from verticil.shared.study.json_value import Json
 from verticil.shared.study.vocabulary import fail
 
-__all__ = ["check_publish", "publish_from", "publish_to_json"]
-
 _KINDS = ("none", "quorum", "all")
 
 

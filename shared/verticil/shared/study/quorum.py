@@ -21,16 +21,6 @@ from verticil.shared.study.document import Absence, LeftOut, QuorumRule, Study
 from verticil.shared.study.json_value import Json
 from verticil.shared.study.vocabulary import fail
 
-__all__ = [
-    "LEAST_PARTIES",
-    "check_quorum",
-    "left_out_from",
-    "left_out_to_json",
-    "quorum_from",
-    "quorum_from_json",
-    "quorum_to_json",
-]
-
 LEAST_PARTIES: Final = 2
 """A model of one party's columns is nothing that a federation is needed for, and its release would be that party's alone."""
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,4})(min|h|d)", re.ASCII)

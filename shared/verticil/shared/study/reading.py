@@ -40,8 +40,6 @@ from verticil.shared.study.publication import publish_from
 from verticil.shared.study.quorum import quorum_from
 from verticil.shared.study.unit_rules import column_text, subset_in_peer_study
 
-__all__ = ["check_not_weaker", "read_declarations", "read_study"]
-
 _EXAMPLES: Final = {"epsilon": "epsilon = 1.0", "delta": "delta = 1e-9"}
 
 

@@ -44,35 +44,6 @@ from verticil.shared.study.vocabulary import (
     fail,
 )
 
-__all__ = [
-    "ESTIMATORS",
-    "LINKAGE_MODES",
-    "MAX_CELLS",
-    "MAX_SAFE",
-    "MAX_TEXT",
-    "MAX_VARIABLES",
-    "METHODS",
-    "METHOD_SCORES",
-    "MODELS",
-    "NORMALISE_STEPS",
-    "PREFERENCES",
-    "SAMPLING",
-    "SCHEMES",
-    "SCORES",
-    "bin_labels",
-    "breach_from",
-    "check",
-    "check_supported",
-    "edge_text",
-    "edges_from",
-    "is_party_name",
-    "make_variable",
-    "near_hint",
-    "outside_from",
-    "simulation_seed_from",
-    "tiers_from",
-]
-
 _FARTHEST: Final = 1e15
 _NARROWEST: Final = 1e-15
 """Bins must be such that numbers inside can be written."""

@@ -40,8 +40,6 @@ from verticil.shared.study import rules
 from verticil.shared.study.document import TwoLevel, Unit
 from verticil.shared.study.domain import Domain, single
 
-__all__ = ["allocated_units", "check_keys", "unit_for"]
-
 _STRENGTHS: Final = ("epsilon", "gamma", "keep", "flip")
 _KEYS: Final = {
     "symmetric": _STRENGTHS,

@@ -24,8 +24,6 @@ import enum
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-__all__ = ["Facts", "State", "derive", "is_final"]
-
 
 class State(enum.IntEnum):
     """The wire's numbers (`StudyState`); they are stored, so they are never renumbered."""

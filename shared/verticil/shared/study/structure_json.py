@@ -9,8 +9,6 @@ from verticil.shared.study import rules
 from verticil.shared.study.document import CustomRule, GeneticRule, HillClimbRule, OrderRule, StructureRule
 from verticil.shared.study.json_value import Json
 
-__all__ = ["is_null", "optional", "structure_from", "structure_to_json"]
-
 _Number = TypeVar("_Number", int, float, str)
 
 

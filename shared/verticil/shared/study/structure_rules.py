@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 from verticil.shared.channels.gaussian import share_sigma
 from verticil.shared.errors import Misuse
 from verticil.shared.study.document import HillClimbRule, OrderRule, Study
-from verticil.shared.study.readers import given_dag, shared_tables
+from verticil.shared.study.recipients import given_dag, shared_tables
 from verticil.shared.study.vocabulary import (
     MAX_EXACT,
     MAX_SAFE,
@@ -28,8 +28,6 @@ from verticil.shared.study.vocabulary import (
     check_supported,
     fail,
 )
-
-__all__ = ["LARGEST_DELTA", "check_share", "check_structure", "edge_text", "near_hint"]
 
 LARGEST_DELTA: Final = 1e-2
 """Of Gaussian noise; delta is the chance that the promise of epsilon fails altogether."""

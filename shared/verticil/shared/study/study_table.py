@@ -9,9 +9,7 @@ from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.formats.artifact import packed_size
 from verticil.shared.study.document import Study, TwoLevel
-from verticil.shared.study.readers import read_by
-
-__all__ = ["RECORDS_PER_CELL", "ColumnRow", "StudyTable", "study_table"]
+from verticil.shared.study.recipients import read_by
 
 RECORDS_PER_CELL: Final = 5
 

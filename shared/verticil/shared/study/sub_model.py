@@ -37,8 +37,6 @@ from verticil.shared.model.schema import Schema
 from verticil.shared.study import canonical, rules
 from verticil.shared.study.document import Absence, LeftOut, Study
 
-__all__ = ["SubModel", "check_sub_model", "left_out_words", "narrowed", "obstacle", "parse_sub_model", "sub_model_body"]
-
 _FORM: Final = "verticil/sub-model/v1"
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 _WORDS: Final = {

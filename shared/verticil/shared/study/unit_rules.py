@@ -18,7 +18,7 @@ from verticil.shared.channels.subset import LARGEST_EPSILON, LEAST_STATES, Subse
 from verticil.shared.channels.transition import SCALE, Transition, two_level, validate_matrix
 from verticil.shared.errors import Misuse
 from verticil.shared.study.document import Study, Unit
-from verticil.shared.study.readers import sent_units
+from verticil.shared.study.recipients import sent_units
 from verticil.shared.study.vocabulary import (
     MAX_CELLS,
     MAX_COMBINATIONS,
@@ -27,8 +27,6 @@ from verticil.shared.study.vocabulary import (
     check_supported,
     fail,
 )
-
-__all__ = ["check_breach", "check_units", "column_text", "subset_in_peer_study"]
 
 _LISTED: Final = 5
 """Columns named in one message."""

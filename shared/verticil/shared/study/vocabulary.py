@@ -11,30 +11,6 @@ from typing import Final, NoReturn
 
 from verticil.shared.errors import Misuse
 
-__all__ = [
-    "ESTIMATORS",
-    "LINKAGE_MODES",
-    "MAX_CELLS",
-    "MAX_COMBINATIONS",
-    "MAX_EXACT",
-    "MAX_PURPOSE",
-    "MAX_SAFE",
-    "MAX_TEXT",
-    "MAX_VARIABLES",
-    "METHODS",
-    "METHOD_SCORES",
-    "MODELS",
-    "NORMALISE_STEPS",
-    "PAIR_METHODS",
-    "PREFERENCES",
-    "SAMPLING",
-    "SCHEMES",
-    "SCORES",
-    "check_supported",
-    "fail",
-    "starts_a_formula",
-]
-
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 MAX_VARIABLES: Final = 1000
 MAX_CELLS: Final = 700_000

@@ -16,8 +16,6 @@ from typing import Final, Protocol
 from verticil.shared.errors import PeerFault
 from verticil.shared.identity.identity import Identity, Role
 
-__all__ = ["NOBODY_REVOKED", "NOT_LET_IN", "ROLES", "RefusedCall", "Revocations", "check_access", "check_revoked"]
-
 _PARTY: Final = frozenset({Role.PARTY})
 _ANALYST: Final = frozenset({Role.ANALYST})
 _READERS: Final = frozenset({Role.ANALYST, Role.CONSUMER, Role.AUDITOR})
@@ -129,7 +127,7 @@ class _NobodyRevoked:
         return False
 
 
-NOBODY_REVOKED: Final[Revocations] = _NobodyRevoked()
+EMPTY_DENY_LIST: Final[Revocations] = _NobodyRevoked()
 """Where there is no authority that could revoke: within one process, and in tests."""
 
 

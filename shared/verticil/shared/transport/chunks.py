@@ -19,8 +19,6 @@ from typing import Final
 from verticil.shared.errors import PeerFault
 from verticil.wire.v1 import common_pb2
 
-__all__ = ["CHUNK_LIMIT", "STREAM_LIMIT", "ChunkReader", "make_chunks", "plain_data"]
-
 CHUNK_LIMIT: Final = 524_288
 """Most plain bytes in one chunk."""
 STREAM_LIMIT: Final = 33_554_432

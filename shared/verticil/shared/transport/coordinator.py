@@ -32,16 +32,6 @@ from verticil.shared.errors import PeerFault
 from verticil.shared.identity.identity import Identity
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
-__all__ = [
-    "AnsweredLater",
-    "BlindedSource",
-    "Control",
-    "ControlService",
-    "Coordinator",
-    "CoordinatorService",
-    "Source",
-]
-
 Source: TypeAlias = Iterable[coordinator_pb2.PutPseudonymsRequest] | AsyncIterable[coordinator_pb2.PutPseudonymsRequest]
 """What `Coordinator.put_pseudonyms` takes. A plain iterable is read in a worker thread, so it may read a file."""
 BlindedSource: TypeAlias = (

@@ -17,8 +17,6 @@ import grpc
 from verticil.shared.errors import InternalFault, VerticilError, from_code
 from verticil.wire.v1 import common_pb2
 
-__all__ = ["from_detail", "shown", "status_of", "to_detail", "without_text"]
-
 _TEXT_LIMIT: Final = 1000  # characters; trailing metadata are limited to 8 KiB by gRPC
 _CODE_LIMIT: Final = 64
 

@@ -20,8 +20,6 @@ from verticil.shared.transport.errors_on_wire import from_detail, to_detail, wit
 from verticil.shared.transport.peer import PeerService
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2, peer_pb2
 
-__all__ = ["InMemoryControl", "InMemoryCoordinator", "InMemoryPeer"]
-
 M = TypeVar("M", bound=Message)
 
 _COORDINATOR = "/verticil.wire.v1.Coordinator/"

@@ -30,8 +30,6 @@ from verticil.shared.transport.calling.client import retriable
 from verticil.shared.transport.chunks import ChunkReader, make_chunks
 from verticil.wire.v1 import peer_pb2
 
-__all__ = ["Call", "fetch_bytes", "fetch_file", "send_parts"]
-
 Call: TypeAlias = Callable[[int], AsyncIterator[peer_pb2.Part]]
 """Begins a stream of the whole at an offset."""
 

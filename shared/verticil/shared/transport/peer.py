@@ -22,8 +22,6 @@ from typing import Protocol
 from verticil.shared.identity.identity import Identity
 from verticil.wire.v1 import common_pb2, peer_pb2
 
-__all__ = ["Peer", "PeerService"]
-
 
 class Peer(Protocol):
     """What a party asks of another party."""

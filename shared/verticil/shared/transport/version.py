@@ -20,8 +20,6 @@ from typing import Final
 from verticil.shared.errors import PeerFault
 from verticil.wire.v1 import common_pb2
 
-__all__ = ["PROTOCOL_KEY", "PROTOCOL_VERSION", "SKEW", "TIME_KEY", "agree", "answer_hello", "greet"]
-
 PROTOCOL_VERSION: Final = 2
 """1: releases up to 0.1. 2: Hello and Poll tell the deny-list and the time."""
 PROTOCOL_KEY: Final = "verticil-protocol"

@@ -28,8 +28,6 @@ from verticil.miner.learning.search.protocol import (
     total_weight,
 )
 
-__all__ = ["MAX_BLOCK", "ExactSearch", "ExactState"]
-
 MAX_BLOCK: Final = 15
 """Most variables of one block: 2^15 subsets."""
 

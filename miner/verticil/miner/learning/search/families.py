@@ -9,8 +9,6 @@ import math
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-__all__ = ["MOST_REMEMBERED", "FamilyValue", "Remembered", "remember"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -33,8 +33,6 @@ from verticil.miner.learning.search.protocol import (
 )
 from verticil.shared.model.graph import Dag
 
-__all__ = ["GeneticSearch", "Population", "stream_state"]
-
 
 def stream_state(seed: int) -> int:
     """The 64-bit state that the random numbers of `seed` start from: numpy's `SeedSequence`, which never changes.

@@ -17,8 +17,6 @@ from verticil.miner.learning.search.protocol import (
 )
 from verticil.shared.model.graph import Dag
 
-__all__ = ["GivenNetwork", "GivenSearch"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GivenNetwork:

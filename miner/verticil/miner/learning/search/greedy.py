@@ -25,8 +25,6 @@ from verticil.miner.learning.search.operators import Draws
 from verticil.miner.learning.search.protocol import Checkpoint, SearchProblem, SearchResult, opened, sealed
 from verticil.shared.model.graph import Dag
 
-__all__ = ["GreedySearch", "GreedyState"]
-
 _UNIT: Final = 2.0**-40
 
 Candidate = tuple[float, tuple[int, ...]]

@@ -37,8 +37,6 @@ from verticil.miner.learning.search.protocol import (
 )
 from verticil.shared.model.graph import Dag
 
-__all__ = ["ClimbState", "HillClimbSearch"]
-
 _UNIT: Final = 2.0**-20
 """Nats. Far below what tells networks apart, and a sum of scores of ten million records is still exact."""
 

@@ -23,8 +23,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Draws", "Individual", "crossover", "initial_individual", "next_generation", "order_flip", "swap"]
-
 _MASK: Final = 2**64 - 1
 
 

@@ -36,8 +36,6 @@ from verticil.miner.learning.search.protocol import (
 )
 from verticil.shared.model.graph import Dag
 
-__all__ = ["MAX_SETS", "OrderSearch", "OrderState", "Tables", "best_network", "completed", "order_weight", "tables_of"]
-
 MAX_SETS: Final = 4096
 _NO_LIMIT: Final = 2**62
 _STEP_MOVES: Final = 5000

@@ -22,22 +22,6 @@ from verticil.shared.errors import InternalFault
 from verticil.shared.model.constraints import Constraints
 from verticil.shared.model.graph import Dag
 
-__all__ = [
-    "Checkpoint",
-    "ForeignCheckpoint",
-    "Keep",
-    "LearningCancelled",
-    "SearchProblem",
-    "SearchResult",
-    "Searcher",
-    "fitting_parents",
-    "opened",
-    "run_search",
-    "sealed",
-    "total_weight",
-    "violations",
-]
-
 State = TypeVar("State")
 
 Checkpoint = Mapping[str, NDArray[np.generic]]

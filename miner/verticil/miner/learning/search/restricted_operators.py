@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from verticil.miner.learning.search.operators import Draws, Individual, crossover
 from verticil.miner.learning.search.protocol import SearchProblem
 
-__all__ = ["EMPTY", "Limits", "initial_individual", "limits_of", "next_generation", "order_flip", "swap"]
-
 EMPTY = -1
 
 

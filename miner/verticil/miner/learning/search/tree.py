@@ -26,8 +26,6 @@ from verticil.miner.learning.search.protocol import (
 )
 from verticil.shared.model.graph import Dag
 
-__all__ = ["TreeSearch", "TreeState", "maximum_branching"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TreeState:

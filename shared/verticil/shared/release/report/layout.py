@@ -18,8 +18,6 @@ from typing import Final
 
 from verticil.shared.model.graph import Dag
 
-__all__ = ["Box", "Curve", "Drawing", "arrange"]
-
 NODE_HEIGHT: Final = 42.0
 _ROW_STEP: Final = 96.0
 _GAP: Final = 26.0

@@ -24,13 +24,11 @@ from verticil.shared.model.network import CONFIRMED
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.report import layout, probabilities, projection, wording
 from verticil.shared.release.report.peer import peer_section
-from verticil.shared.release.report.remarks import remarks
+from verticil.shared.release.report.warnings import remarks
 from verticil.shared.study.sub_model import left_out_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-__all__ = ["render"]
 
 _SHOWN_ABOVE: Final = ("edge_strength", "edge_information", "minimum_strength", "weak_edges")
 _SHOWN_CATEGORIES: Final = 40

@@ -11,8 +11,6 @@ from verticil.shared.formats.privacy_statement import PRIOR, PrivacyStatement
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.report import wording
 
-__all__ = ["OriginRow", "PeerSection", "ReaderRow", "ShareRow", "peer_section"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginRow:

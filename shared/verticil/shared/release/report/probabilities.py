@@ -21,10 +21,6 @@ from verticil.shared.release.pair_accuracy import DIFFERS, FEW
 from verticil.shared.release.report import wording
 from verticil.shared.study.document import Study
 
-__all__ = [
-    "MAX_ROWS", "Cell", "Configuration", "FamilyTable", "PairRow", "RowCounts", "count_rows", "family_tables", "pair_rows",
-]  # fmt: skip
-
 MAX_ROWS: Final = 20_000
 """Probabilities that the page shows at most: about 3 MB."""
 

@@ -9,8 +9,6 @@ from typing import Final
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.report import wording
 
-__all__ = ["MovedRow", "ProjectionSummary", "summarize"]
-
 _SHOWN: Final = 5
 
 _METHODS: Final[Mapping[str, str]] = {

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["at_least", "at_most", "count", "epsilon", "factor", "interval", "percent", "share", "tiny", "with_error"]
-
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SLACK = 1e-9  # binary rounding must not lift 0.6 to 60.1 %
 

@@ -30,26 +30,11 @@ from verticil.shared import logs
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity, peer_host
 from verticil.shared.identity.pki import Credentials, CredentialSource
-from verticil.shared.transport.access import NOBODY_REVOKED, Revocations
+from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
 from verticil.shared.transport.calling.diagnosis import diagnose, served_certificate, split_endpoint
-from verticil.shared.transport.calling.line import Line
+from verticil.shared.transport.calling.reloading_channel import Line
 from verticil.shared.transport.errors_on_wire import from_detail
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2, peer_pb2
-
-__all__ = [
-    "CLIENT_OPTIONS",
-    "ERROR_KEY",
-    "KEEPALIVE_SECONDS",
-    "MESSAGE_LIMIT",
-    "REQUEST_ID",
-    "REQUEST_KEY",
-    "Connection",
-    "client_channel",
-    "dial_peer",
-    "is_loopback",
-    "request_id",
-    "retriable",
-]
 
 MESSAGE_LIMIT: Final = 4_194_304
 """Most bytes in one message, either way."""
@@ -199,7 +184,7 @@ class Connection:
         idle_timeout_seconds: float = 120.0,
         server_name: str | None = None,
         expected: Identity | None = None,
-        revocations: Revocations = NOBODY_REVOKED,
+        revocations: Revocations = EMPTY_DENY_LIST,
     ) -> None:
         self._line = Line(
             credentials,
@@ -358,7 +343,7 @@ def dial_peer(
     identity: Identity,
     *,
     idle_timeout_seconds: float = 120.0,
-    revocations: Revocations = NOBODY_REVOKED,
+    revocations: Revocations = EMPTY_DENY_LIST,
 ) -> Connection:
     """A connection that reaches one node and no other: whoever else is at the address is refused before it gets a request.
 

@@ -24,8 +24,6 @@ from verticil.shared.errors import PeerFault
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import Credentials, certificate_sha256, identity_of, utc_now
 
-__all__ = ["diagnose", "served_certificate", "split_endpoint"]
-
 _HTTP2_PREFACE: Final = (
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 )  # RFC 9113 section 3.4

@@ -27,8 +27,6 @@ from verticil.wire.v1 import common_pb2
 if TYPE_CHECKING:
     from verticil.shared.release.limits import ReleaseLimits
 
-__all__ = ["ReleaseSource", "fetch_release"]
-
 ATTEMPTS: Final = 5
 """Tries per file without a single new byte before giving up."""
 _LEAST_SECONDS: Final = 600.0

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["EVERY_SECONDS", "FollowedFiles"]
-
 EVERY_SECONDS: Final = 5.0
 """How old what is known of a file may be. Twelve times shorter than what is promised for a revocation (a minute)."""
 

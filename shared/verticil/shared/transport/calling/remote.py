@@ -26,8 +26,6 @@ from verticil.wire.v1 import (
     peer_pb2_grpc,
 )
 
-__all__ = ["GrpcControl", "GrpcCoordinator", "GrpcPeer", "check_health"]
-
 _HELLO_SECONDS: Final = 10
 """Short: where nobody answers, the next attempt is worth more than waiting on."""
 _CALL_SECONDS: Final = 30.0

@@ -10,8 +10,6 @@ from verticil.shared.transport.coordinator import ControlService, CoordinatorSer
 from verticil.shared.transport.peer import PeerService
 from verticil.wire.v1 import control_pb2, coordinator_pb2, peer_pb2
 
-__all__ = ["Binding", "bind_control", "bind_coordinator", "bind_peer"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:

@@ -6,8 +6,6 @@ import grpc
 
 from verticil.shared.identity.pki import Credentials, CredentialSource
 
-__all__ = ["Shown", "shown"]
-
 
 class Shown:
     """What gRPC asks before each handshake, in a thread of its own: a new certificate to show, or None for the one before."""

@@ -18,8 +18,6 @@ from grpc_health.v1 import health_pb2
 from verticil.shared.errors import PeerFault
 from verticil.shared.identity.identity import Identity
 
-__all__ = ["HealthService", "ServiceUnknown"]
-
 _Reply: TypeAlias = health_pb2.HealthCheckResponse
 
 

@@ -10,8 +10,6 @@ import ipaddress
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse
 
-__all__ = ["listen_address", "loopback_address"]
-
 
 def loopback_address(listen: str, *, where: str, hint: str) -> tuple[str, int]:
     """Host and port of ``127.0.0.1:8899`` or ``[::1]:8899``.

@@ -26,8 +26,6 @@ from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, VerticilError
 from verticil.shared.transport.serving.loopback import listen_address
 
-__all__ = ["Gauge", "Metrics", "Page", "metrics_address"]
-
 _log = logging.getLogger(__name__)
 
 _SECONDS: Final = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0)

@@ -34,7 +34,7 @@ from verticil.shared import logs
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import CredentialSource, utc_now
-from verticil.shared.transport.access import NOBODY_REVOKED, ROLES, RefusedCall, Revocations
+from verticil.shared.transport.access import EMPTY_DENY_LIST, ROLES, RefusedCall, Revocations
 from verticil.shared.transport.calling.client import (
     ERROR_KEY,
     KEEPALIVE_SECONDS,
@@ -44,14 +44,12 @@ from verticil.shared.transport.calling.client import (
     request_id,
 )
 from verticil.shared.transport.errors_on_wire import status_of, to_detail, without_text
+from verticil.shared.transport.serving.authorization import Caller, Context, Gate, OnCaller, TooManyCalls
 from verticil.shared.transport.serving.binding import Binding
-from verticil.shared.transport.serving.gate import Caller, Context, Gate, OnCaller, TooManyCalls
 from verticil.shared.transport.serving.handshake import Shown, shown
 from verticil.shared.transport.serving.health import HealthService, ServiceUnknown
 from verticil.shared.transport.serving.metrics import Metrics
 from verticil.shared.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, TIME_KEY
-
-__all__ = ["SERVER_OPTIONS", "RpcServer"]
 
 T = TypeVar("T")
 
@@ -108,7 +106,7 @@ class RpcServer:
         roles: Mapping[str, frozenset[Role]] = ROLES,
         metrics: Metrics | None = None,
         clock: Callable[[], dt.datetime] = utc_now,
-        revocations: Revocations = NOBODY_REVOKED,
+        revocations: Revocations = EMPTY_DENY_LIST,
         on_refusal: Callable[[RefusedCall], None] | None = None,
         on_caller: OnCaller | None = None,
     ) -> None:

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from verticil.miner.learning.kernels import compiled
 from verticil.miner.learning.search.compiled.random import below, unit
 
-__all__ = ["first_generation", "member", "next_generation"]
-
 
 @compiled
 def member(family: NDArray[np.int32], attribute: int) -> bool:

@@ -19,19 +19,6 @@ from numpy.typing import NDArray
 from verticil.miner.learning.kernels import compiled
 from verticil.miner.learning.search.compiled.random import below, word
 
-__all__ = [
-    "COUNT",
-    "ROOM",
-    "SLOTS",
-    "STATES",
-    "anneal",
-    "best_parents",
-    "descend",
-    "fill_subsets",
-    "order_values",
-    "perturb",
-]
-
 COUNT, SLOTS, ROOM, STATES = range(4)
 _S54 = np.uint64(54)
 

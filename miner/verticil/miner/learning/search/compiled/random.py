@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from verticil.miner.learning.kernels import compiled
 
-__all__ = ["below", "unit", "word"]
-
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)

@@ -15,8 +15,6 @@ from verticil.miner.learning.kernels import compiled
 from verticil.miner.learning.search.compiled.genetic import member
 from verticil.miner.learning.search.compiled.random import below, unit
 
-__all__ = ["evaluate", "first_restricted_generation", "next_restricted_generation"]
-
 
 @compiled
 def _preceding_outsider(  # noqa: PLR0917  # numba kernels take positions

@@ -1,0 +1,1 @@
+"""What an analyst drafts and checks before a study is proposed."""

@@ -1,0 +1,416 @@
+"""What a study promises and what it can learn, before anyone works: findings, and one table row for each draw.
+
+A draw is of one column, or of the columns of a compound. Between peers (model ``peer``) the findings say who reads what; columns
+that nobody reads are not judged, because their noise is never used.
+
+Pure and without data: everything follows from the study and from the number of records that the reader expects. Formulas
+stand in `verticil.shared.channels.privacy` (methods.md 1.1). A study that cannot be read at
+all is not linted: see `reading` and `rules`.
+
+A column is called too noisy for links when a pair of columns like it keeps fewer than five effective records for each cell
+of their joint table: n a^4 < 5 K^2 (methods.md section 7, the rule for families with lambda = a for both columns). It is an
+error when the records tell less about the share of an average category than one person does whose category is known: the whole
+release would describe the noise. A proposal with an error is not submitted.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Final, Literal
+
+import numpy as np
+
+from verticil.shared.channels import privacy
+from verticil.shared.errors import Misuse
+from verticil.shared.model.schema import Variable
+from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.recipients import family_records, given_dag, readers
+from verticil.shared.study.study_table import RECORDS_PER_CELL, ColumnRow, StudyTable, study_table
+from verticil.shared.study.sub_model import obstacle
+from verticil.shared.study.unit_rules import column_text
+
+_LARGE_EPSILON: Final = 5.0  # one column; odds x148
+_LARGE_PARTY_TOTAL: Final = 20.0
+_LARGE_TOTAL: Final = 40.0
+_ILL_CONDITIONED: Final = 10.0  # variances grow a hundredfold
+_MANY_STATES: Final = 50
+_SMALL_MINIMUM: Final = 100
+_SOON_DAYS: Final = 7
+_SEVERITIES: Final = ("error", "warning", "note")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that the analyst should know.
+
+    Attributes:
+        severity: ``error``: the study cannot succeed as it stands; ``warning``: it can, and may disappoint; ``note``: good to
+            know, nothing to mend.
+        code: stable name of the kind of finding.
+        where: the part of the study, as in ``column 'race'``.
+        message: what was found.
+        hint: what can be done.
+    """
+
+    severity: Literal["error", "warning", "note"]
+    code: str
+    where: str
+    message: str
+    hint: str
+
+
+def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) -> list[Finding]:
+    """Everything worth saying about a study: errors, then warnings, then notes.
+
+    Args:
+        study: a study that was read, so its hard rules hold.
+        n: expected number of common people; default the study's minimum.
+        today: the day (UTC) to judge the expiry by; None: it is not judged.
+    """
+    table = study_table(study, n)
+    findings = [
+        *_head(study, n, today),
+        *_columns(study, table),
+        *_totals(table),
+        *_labels(study),
+        *_structure(study),
+        *_families(study, n),
+        *_peers(study, table),
+    ]
+    return sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity))
+
+
+def refuse_hopeless(study: Study) -> None:
+    """Refuse to propose a study that `lint` finds an error in, before anybody is asked or works; the miner knows the day.
+
+    Raises:
+        Misuse: STUDY_INVALID, the first error.
+    """
+    for finding in lint(study):
+        if finding.severity == "error":
+            raise Misuse("STUDY_INVALID", f"study '{study.id}': {finding.where}: {finding.message}", hint=finding.hint)
+
+
+def _warning(code: str, where: str, message: str, hint: str) -> Finding:
+    return Finding(severity="warning", code=code, where=where, message=message, hint=hint)
+
+
+def _head(study: Study, n: int | None, today: dt.date | None) -> Iterator[Finding]:
+    if today is not None and study.expired(today):
+        yield Finding(
+            severity="error",
+            code="expired",
+            where="expires",
+            message=f"the study expired on {study.expires.isoformat()}",
+            hint="set a later date",
+        )
+    elif today is not None and (study.expires - today).days < _SOON_DAYS:
+        yield _warning(
+            "expires-soon",
+            "expires",
+            f"the study expires on {study.expires.isoformat()}",
+            "leave time for every party to approve",
+        )
+    minimum = study.linkage.minimum_common_records
+    if n is not None and n < minimum:
+        yield Finding(
+            severity="error",
+            code="below-minimum",
+            where="linkage.minimum_common_records",
+            message=f"{n:,} records are expected and {minimum:,} are the minimum: the study would stop after linkage",
+            hint="lower the minimum, or find more common people",
+        )
+    if minimum < _SMALL_MINIMUM:
+        yield _warning(
+            "minimum-small",
+            "linkage.minimum_common_records",
+            f"{minimum:,} common people are enough to go on: a release about so few can be about one of them",
+            f"ask for at least {_SMALL_MINIMUM}",
+        )
+    if len(study.parties) == 1:
+        yield _warning("one-party", "party", "there is one party, so nothing is linked", "add the other parties")
+
+
+def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
+    for row, unit in zip(table.rows, study.units, strict=True):
+        where = column_text(unit)
+        yield from _domain(study, unit, where)
+        if not row.sent:
+            continue
+        if math.isinf(row.epsilon):
+            yield _warning(
+                "epsilon-infinite",
+                where,
+                f"the scheme '{row.scheme}' sends " + _sent_exactly(unit.transition),
+                f"'{row.party}' must name it in allow_infinite, or choose a scheme without zero cells",
+            )
+        elif row.epsilon > _LARGE_EPSILON:
+            yield _warning(
+                "epsilon-large",
+                where,
+                f"epsilon {row.epsilon:.3g}: the odds of a guess can change by a factor of {row.gamma:,.0f}",
+                f"an epsilon of at most 3 is usual; above {_LARGE_EPSILON:g} little is hidden",
+            )
+        if _relabels(unit.transition):
+            yield _warning(
+                "relabels",
+                where,
+                "for some true category another one is the likelier to be released: the released column reads wrong"
+                + (", p1 + p2 is above 1" if row.scheme == "binary" else ""),
+                "the estimates are right all the same; "
+                + (
+                    "make the groups more alike in size, or raise one of the two epsilons"
+                    if row.two_level
+                    else "swap the categories if this is not meant"
+                ),
+            )
+        # The condition number is of single codes; the members of a set are not independent draws.
+        if row.condition_number > _ILL_CONDITIONED and row.subset_size is None:
+            yield _warning(
+                "ill-conditioned",
+                where,
+                f"condition number {row.condition_number:.3g}: standard errors grow by up to that factor",
+                _more_signal(row.n_states),
+            )
+        if (worth := _records_worth(row)) < 1:
+            enough = math.ceil(table.n / worth)
+            yield Finding(
+                severity="error",
+                code="nothing-to-learn",
+                where=where,
+                message=f"{table.n:,} records are worth {worth:.2g} for the share of a category: less than one person whose "
+                "category is known",
+                hint=f"{_more_signal(row.n_states)}; or ask for at least {enough:,} common people (minimum_common_records)",
+            )
+        elif row.too_noisy:
+            yield _warning(
+                "too-noisy-for-links",
+                where,
+                f"for a link with a column like it, {table.n:,} records are worth {row.effective_records:,.0f}; "
+                f"its {row.n_states**2:,} cells need {RECORDS_PER_CELL * row.n_states**2:,}",
+                _more_signal(row.n_states) + "; or expect more records (--n)",
+            )
+        if row.n_states > _MANY_STATES:
+            yield _warning(
+                "many-categories",
+                where,
+                f"{row.n_states} categories: many parties refuse more than {_MANY_STATES}",
+                "merge categories",
+            )
+
+
+def _records_worth(row: ColumnRow) -> float:
+    """How many records with known categories would give an average category's share as exactly; inf where a few categories
+    may be worth more than others."""
+    if row.scheme not in {"symmetric", "subset"}:
+        return math.inf
+    share = 1 / row.n_states
+    return share * (1 - share) * (NormalDist().inv_cdf(0.975) / row.half_width) ** 2 if row.half_width else math.inf
+
+
+def _domain(study: Study, unit: Unit, where: str) -> Iterator[Finding]:
+    """What impossible combinations do beyond the draw: categories without a possible one, and what may be synthesized."""
+    if not unit.impossible:
+        return
+    if (dag := given_dag(study)) is None:
+        yield _note(
+            "impossible-if-joined",
+            where,
+            "synthetic records are without the impossible combinations only where the network that is found describes one of "
+            "these columns given the others",
+            "nothing to mend where they hang together strongly; give the structure to be certain",
+        )
+    else:
+        members = {study.schema.index(name) for name in unit.variables}
+        if not any(members <= {child, *dag.parents[child]} for child in members):
+            yield _warning(
+                "impossible-not-joined",
+                where,
+                "the structure describes none of these columns given the others: synthetic records will hold combinations that "
+                "are impossible",
+                "make all but one of them parents of the last one",
+            )
+    domain = study.domain_of(study.units.index(unit))
+    for place, name in enumerate(unit.variables):
+        variable = study.schema[study.schema.index(name)]
+        for code in sorted(set(range(variable.n_states)) - {combination[place] for combination in domain}):
+            yield _warning(
+                "category-impossible",
+                where,
+                f"every combination with category '{variable.labels[code]}' of '{name}' is declared impossible",
+                "a record with it stops the study; remove the category, or one of the combinations from impossible",
+            )
+
+
+def _more_signal(n_states: int) -> str:
+    return "merge categories, or agree on a larger epsilon" if n_states >= 8 else "agree on a larger epsilon"
+
+
+def _sent_exactly(transition: privacy.Mechanism) -> str:
+    return "it as it is" if transition.is_identity else "a part of it as it is: a released category rules out true ones"
+
+
+def _relabels(transition: privacy.Mechanism) -> bool:
+    matrix = transition.probabilities
+    return bool((np.diagonal(matrix) < matrix.max(axis=1)).any())
+
+
+def _totals(table: StudyTable) -> Iterator[Finding]:
+    hint = "randomize more strongly, or ask for fewer columns"
+    for party, total in table.party_totals:
+        if _LARGE_PARTY_TOTAL < total < math.inf:
+            yield _warning(
+                "party-total-large",
+                f"party '{party}'",
+                f"its columns of one person sum to epsilon {total:.3g}, above {_LARGE_PARTY_TOTAL:g}",
+                hint,
+            )
+    if _LARGE_TOTAL < table.total_epsilon < math.inf:
+        yield _warning(
+            "total-large",
+            "all columns",
+            f"all columns of one person sum to epsilon {table.total_epsilon:.3g}: treat the set of them as identifying",
+            hint,
+        )
+
+
+def _labels(study: Study) -> Iterator[Finding]:
+    for variable in study.schema.variables:
+        seen: dict[str, str] = {}
+        for label in variable.labels:
+            first = seen.setdefault(unicodedata.normalize("NFKC", label).casefold(), label)
+            if first != label:
+                yield _warning(
+                    "labels-alike",
+                    f"variable '{variable.name}'",
+                    f"the categories '{first}' and '{label}' differ only in case or in how letters are encoded",
+                    "merge them; a party can recode its own spelling",
+                )
+
+        if variable.means is None and variable.representatives is None and variable.wide_bins:
+            yield _warning(
+                "bin-wide",
+                f"variable '{variable.name}'",
+                f"{', '.join(variable.labels[place] for place in variable.wide_bins)}: much wider than the bins beside, and "
+                "synthetic numbers are spread evenly over it",
+                "divide it, or declare each bin's mean (means)",
+            )
+
+
+def _structure(study: Study) -> Iterator[Finding]:
+    rule = study.structure
+    if study.quorum is not None and (minimum := study.quorum.minimum) is not None and minimum < len(study.parties):
+        for party in study.parties:
+            if (why := obstacle(study, {party})) is not None:
+                yield _warning(
+                    "party-indispensable",
+                    "quorum.min",
+                    f"the study cannot go on without party '{party}': {why}",
+                    "name no column of a party that may stay away; or leave quorum.min out, so that nobody expects a sub-model",
+                )
+    if rule.parents is not None:
+        return  # no family is cut: one that is too large is refused
+    widest = sorted(study.schema.variables, key=lambda variable: -variable.n_states)[: rule.max_parents + 1]
+    if (cells := math.prod(variable.n_states for variable in widest)) > rule.max_family_cells:
+        yield _warning(
+            "families-cut",
+            "structure.max_family_cells",
+            f"a family of {len(widest) - 1} parents can have {cells:,} cells ({_names(widest)}), "
+            f"at most {rule.max_family_cells:,} are allowed: the weakest parents of such a family are dropped",
+            "merge categories, allow fewer parents, or raise max_family_cells",
+        )
+
+
+def _families(study: Study, n: int | None) -> Iterator[Finding]:
+    """Families with more cells than there are records; only where somebody says how many there are."""
+    if n is None:
+        return
+    schema, rule, dag = study.schema, study.structure, given_dag(study)
+    if dag is None:
+        # The largest table that a search may come to: the widest columns that fit, one after the other.
+        family: list[int] = []
+        for v in sorted(range(len(schema)), key=lambda v: -schema.n_states[v]):
+            cells = math.prod(schema.n_states[u] for u in (*family, v))
+            if len(family) <= rule.max_parents and cells <= rule.max_family_cells:
+                family.append(v)
+        families, may = [(family[0], tuple(family[1:]))], "can have"
+    else:
+        families, may = list(enumerate(dag.parents)), "has"
+    for child, parents in families:
+        cells = math.prod(schema.n_states[v] for v in (child, *parents))
+        if parents and cells > n:
+            worth = family_records(study, child, parents, n)
+            exact = "" if math.isclose(worth, n) else f", worth {worth:,.0f} unrandomized ones"
+            cut = dag is None and study.model == "central" and study.parameters.prior_count is None
+            so = "parents are left out of such a table" if cut else "most of its probabilities would be guesses"
+            yield _warning(
+                "few-records",
+                "structure",
+                f"the table of '{schema.names[child]}' with the parents {_names(schema.variables[v] for v in parents)} {may} "
+                f"{cells:,} cells, and {n:,} records are expected{exact}: {so}",
+                "allow fewer parents (max_parents, max_family_cells), merge categories, or find more common people",
+            )
+
+
+def _names(variables: Iterable[Variable]) -> str:
+    return ", ".join(f"'{variable.name}'" for variable in variables)
+
+
+def _peers(study: Study, table: StudyTable) -> Iterator[Finding]:
+    """What model ``peer`` makes worth saying: who gets what, and what is shared without noise."""
+    if study.model != "peer":
+        return
+    dag = given_dag(study)
+    if study.share is not None and study.share.epsilon is None:
+        what = "the parameters" if dag is not None else "the parameters and the scores of pairs"
+        yield _warning(
+            "exact-parameters",
+            "share",
+            f"there is no noise: {what} that a party shares about its own columns are exact functions of its raw data, and no "
+            "epsilon bounds what they tell about a person",
+            'add [share] with noise = "gaussian", epsilon and delta; else every party must set policy.allow_exact_parameters',
+        )
+    if dag is None:
+        yield _note(
+            "read-while-learning",
+            "structure.method",
+            "the structure is learned, so each column goes to every party before its owner, to be scored, and then to those that "
+            "need it; the totals count every column",
+            "list the parties with the most sensitive columns first, or give the structure",
+        )
+        return
+    for index, unit in enumerate(study.units):
+        if not unit.is_compound:
+            continue
+        members = {study.schema.index(name): name for name in unit.variables}
+        for reader in readers(study, index, dag):
+            children = [child for child, variable in enumerate(study.schema.variables) if variable.owner == reader]
+            needed = {parent for child in children for parent in dag.parents[child]} & members.keys()
+            if len(needed) < len(members):
+                names = ", ".join(f"'{members[position]}'" for position in sorted(needed))
+                yield _warning(
+                    "compound-read-in-part",
+                    column_text(unit),
+                    f"'{reader}' needs {names} only and gets the whole compound",
+                    "randomize what it needs by itself, unless the other columns may go there too",
+                )
+    unread = [
+        name for row, unit in zip(table.rows, study.units, strict=True) if not row.sent for name in unit.variables
+    ]
+    if unread:
+        yield _note(
+            "unread",
+            "structure.parents",
+            f"no other party reads {', '.join(unread)}: {'it is' if len(unread) == 1 else 'they are'} not sent, and how "
+            f"{'it is' if len(unread) == 1 else 'they are'} randomized is not used",
+            "nothing to mend; they count in no total",
+        )
+
+
+def _note(code: str, where: str, message: str, hint: str) -> Finding:
+    return Finding(severity="note", code=code, where=where, message=message, hint=hint)

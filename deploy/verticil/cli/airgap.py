@@ -1,0 +1,155 @@
+"""``verticil party export | import`` and ``verticil miner export | import``: files in place of a line between the two."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from verticil.cli.output import Format, FormatOption, emit, text_console
+from verticil.cli.party import ConfigOption
+
+if TYPE_CHECKING:
+    from verticil.miner.airgap.local_control import Wish
+
+MinerConfigOption = Annotated[Path, typer.Option("--config", help="miner.toml.")]
+OutOption = Annotated[Path, typer.Option(help="File to make.")]
+PlainOption = Annotated[
+    bool, typer.Option("--plain", help="Signed, but not sealed: whoever finds the file can read what is in it.")
+]
+OlderOption = Annotated[
+    bool, typer.Option("--accept-older", help="The state here comes from a backup: go on from what the other side has.")
+]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The bundle from the other side.")]
+
+
+def party_export(
+    out: OutOption,
+    plain: PlainOption = False,
+    config: ConfigOption = Path("party.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """For a site without a line to the miner: do what is approved, and write all there is to send into one file.
+
+    In place of the daemon, which must not run. Export again where a file was lost: the next one says everything once more.
+    """
+    from verticil.party.airgap.exchange import export_bundle
+    from verticil.party.config import load_party
+
+    facts = asyncio.run(export_bundle(load_party(config), out, plain=plain))
+    if emit(facts, form=form):
+        return
+    _show_export(facts, "the miner", "verticil miner import FILE")
+
+
+def party_import(
+    file: FileArgument,
+    releases: Annotated[
+        Path | None,
+        typer.Option("--releases", help="Folder for the published releases in it: one each, named by its digest."),
+    ] = None,
+    accept_older: OlderOption = False,
+    config: ConfigOption = Path("party.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """For a site without a line to the miner: take in what it tells in a file. Sends nothing."""
+    from verticil.party.airgap.exchange import import_bundle, take_releases
+    from verticil.party.config import load_party
+
+    document = load_party(config)
+    facts = asyncio.run(import_bundle(document, file, accept_older=accept_older))
+    if releases is not None:
+        facts["releases"] = [str(path) for path in asyncio.run(take_releases(document, releases))]
+    if emit(facts, form=form):
+        return
+    _show_import(facts, "of the miner's")
+    console = text_console()
+    for path in cast("Sequence[str]", facts.get("releases", ())):
+        console.print(f"wrote {path}; next: verticil release verify {path} --ca ca.crt", markup=False)
+
+
+def miner_export(
+    party: Annotated[str, typer.Argument(metavar="PARTY", help="For which party, as in its certificate.")],
+    out: OutOption,
+    release: Annotated[
+        list[str] | None,
+        typer.Option("--release", metavar="STUDY", help="Put the published release of this study in, too."),
+    ] = None,
+    plain: PlainOption = False,
+    config: MinerConfigOption = Path("miner.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """For a party without a line: write what it would be told into one file. The daemon may run."""
+    from verticil.miner.airgap.local_control import Wish
+
+    wish = Wish(verb="export", file=out, party=party, releases=tuple(release or ()), plain=plain)
+    facts = granted(config, wish)
+    if emit(facts, form=form):
+        return
+    _show_export(facts, f"party '{party}'", "verticil party import FILE")
+
+
+def miner_import(
+    file: FileArgument,
+    accept_older: OlderOption = False,
+    config: MinerConfigOption = Path("miner.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Take in what a party without a line sends in a file, as if it called. The daemon may run."""
+    from verticil.miner.airgap.local_control import Wish
+
+    facts = granted(config, Wish(verb="import", file=file, accept_older=accept_older))
+    if emit(facts, form=form):
+        return
+    _show_import(facts, f"of party '{facts['party']}'")
+
+
+def granted(config: Path, wish: Wish) -> dict[str, object]:
+    """What the miner does for its operator: by the daemon if one holds the state directory, else by one of the moment."""
+    from verticil.miner.airgap.local_control import ask_the_daemon
+    from verticil.miner.airgap.offline_mode import grant_once
+    from verticil.miner.config import load_miner
+    from verticil.shared.errors import DataFault
+
+    document = load_miner(config)
+    try:
+        return asyncio.run(grant_once(document, wish))
+    except DataFault as error:
+        if error.code != "STATE_LOCKED":
+            raise
+    return ask_the_daemon(document.state_directory, wish)
+
+
+def _show_export(facts: Mapping[str, object], recipient: str, command: str) -> None:
+    console = text_console()
+    how = "sealed for it" if facts["sealed"] else "NOT sealed: whoever finds it can read it"
+    console.print(f"wrote {facts['file']}: bundle {facts['bundle']}, {facts['bytes']:,} bytes, {how}", markup=False)
+    for what, held in cast("Mapping[str, Mapping[str, int]]", facts.get("holds", {})).items():
+        console.print(f"  {held['number']:>4} {what}, {held['bytes']:,} bytes", markup=False)
+    _show_studies(facts)
+    console.print(f"bring it to {recipient}: {command}", markup=False)
+
+
+def _show_import(facts: Mapping[str, object], whose: str) -> None:
+    console = text_console()
+    again = ": was imported before, nothing is new" if facts["repeated"] else ""
+    console.print(f"bundle {facts['bundle']} {whose}{again}", markup=False)
+    skipped = cast("Sequence[int]", facts.get("skipped", ()))
+    if skipped:
+        numbers = ", ".join(map(str, skipped))
+        console.print(f"never arrived: {numbers}; this one says what they said", markup=False)
+    for refusal in cast("Sequence[Mapping[str, str]]", facts["refused"]):
+        hint = f" (hint: {refusal['hint']})" if refusal["hint"] else ""
+        console.print(f"refused: {refusal['what']}: {refusal['code']}: {refusal['message']}{hint}", markup=False)
+    _show_studies(facts)
+
+
+def _show_studies(facts: Mapping[str, object]) -> None:
+    console = text_console()
+    for study in cast("Sequence[Mapping[str, str]]", facts["studies"]):
+        state, stage = study["state"].replace("_", " "), study.get("stage", "")
+        words = stage if stage.startswith(state) else ": ".join(filter(None, (state, stage)))  # once, where they agree
+        console.print(f"  {study['study']} ({study['digest'][:12]})  {words}", markup=False)

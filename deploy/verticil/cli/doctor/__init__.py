@@ -1,0 +1,1 @@
+"""What `verticil doctor` looks at."""

@@ -1,0 +1,1 @@
+"""Certificates asked for, issued and registered."""

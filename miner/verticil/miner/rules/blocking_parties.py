@@ -1,0 +1,109 @@
+"""Who holds a study up: what is missing of each party, from durable facts alone.
+
+A closed list of words, so that what the analyst is told can depend on nobody's data. Pure functions.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Final
+
+from verticil.miner.storage.linkage import linked_parties
+from verticil.miner.storage.records import Failure, StudyRecord
+from verticil.shared.study.document import Study
+from verticil.shared.study.states import State
+
+APPROVAL: Final = "approval"
+DENIAL: Final = "denial"
+LINKAGE: Final = "linkage"
+CONFIRMATION: Final = "confirmation"
+COLUMNS: Final = "columns"
+
+
+def missing(study: Study, record: StudyRecord, stage: State) -> Mapping[str, str]:
+    """What the study waits for at each party that it waits for, in the study's order.
+
+    Args:
+        study: as it is carried out.
+        record: its facts.
+        stage: the state; of a study that has ended, the last stage that it reached.
+
+    Returns:
+        Party -> approval, denial (it denied, and a quorum bears it), linkage (its part of it), confirmation (of the common list)
+        or columns.
+    """
+    found: dict[str, str] = {}
+    linked = linked_parties(record, study)
+    for party in study.parties:
+        if stage is State.AWAITING_APPROVAL and party in record.declined:
+            found[party] = DENIAL
+        elif stage is State.AWAITING_APPROVAL and party not in record.approvals:
+            found[party] = APPROVAL
+        elif stage is State.ALIGNING and party not in linked:
+            found[party] = LINKAGE
+        elif stage is State.ALIGNING and record.n_common is not None and party not in record.confirmed:
+            found[party] = CONFIRMATION
+        elif stage in {State.PREPARING, State.UPLOADING} and not record.columns.keys() >= set(study.units_of(party)):
+            found[party] = COLUMNS
+    return found
+
+
+def deadline(study: Study, record: StudyRecord) -> dt.datetime | None:
+    """Until when every party must have given its part; None: the study declares none.
+
+    A sub-model has the declared time once more, from the decision: its parties have waited until then for those left out.
+    """
+    if study.quorum is None:
+        return None
+    return dt.datetime.fromisoformat(record.decided_at or record.submitted_at) + dt.timedelta(
+        seconds=study.quorum.deadline_seconds
+    )
+
+
+def overdue(study: Study, record: StudyRecord, stage: State, now: dt.datetime) -> Mapping[str, str]:
+    """What was missing, as `missing` says it, when the deadline passed; nothing: it has not passed, or nothing was.
+
+    Columns that had come and were damaged at the miner since are not the party's delay.
+    """
+    end = deadline(study, record)
+    if end is None or now < end:
+        return {}
+    had_come = record.columns.keys() | record.damaged.keys()
+    return {
+        party: what
+        for party, what in missing(study, record, stage).items()
+        if what != COLUMNS or not had_come >= set(study.units_of(party))
+    }
+
+
+def deadline_passed(
+    end: dt.datetime | None, stage: State, absent: Mapping[str, str], *, no_sub_model: str = ""
+) -> Failure:
+    """How a study ends that waited for these parties.
+
+    Args:
+        end: the deadline.
+        stage: in which it waited.
+        absent: what was missing of whom.
+        no_sub_model: why it cannot go on without them; empty: it does not ask to.
+    """
+    listed = ", ".join(f"party '{party}' ({what})" for party, what in absent.items())
+    moment = "the deadline" if end is None else f"{end:%Y-%m-%dT%H:%M:%SZ}"
+    without = f"; there is no sub-model without them: {no_sub_model}" if no_sub_model else ""
+    return Failure(
+        code="DEADLINE_PASSED",
+        message=f"at {moment}, in the stage {stage.words}, there was missing: {listed}{without}",
+        hint="find out what holds the party up, and submit the study again under a new id, with a later [quorum] deadline"
+        + (", or without the party's columns" if no_sub_model else ""),
+    )
+
+
+def reported(party: str, text: str) -> str:
+    """The message of a failure that a party reported."""
+    return f"party '{party}': {text}"
+
+
+def reporting_party(study: Study, failure: Failure) -> str | None:
+    """The party that reported a failure; None: it is the miner's own."""
+    return next((party for party in study.parties if failure.message.startswith(reported(party, ""))), None)

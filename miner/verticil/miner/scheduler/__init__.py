@@ -1,0 +1,1 @@
+"""When the miner works on a study, and in which process."""

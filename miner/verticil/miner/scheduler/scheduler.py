@@ -1,0 +1,376 @@
+"""The miner's work between calls: alignment, learning, publication, expiry, deletion.
+
+One loop looks at the facts of every study that is not settled and does the next thing that follows from them; it is woken by
+every change and otherwise looks again now and then. Whatever it does is done completely or has to be done again, and doing it
+again gives the same result, so there is nothing to recover after a crash. A study that cannot go on fails with a code, or, where
+the machine is at fault and may recover (a full disk), waits and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import hashlib
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, ParamSpec, TypeVar, cast
+
+from verticil.miner.rules.quorum import at_deadline, discard_left_out
+from verticil.miner.rules.review import awaited
+from verticil.miner.rules.session import Session, timestamp
+from verticil.miner.scheduler.learning import ColumnFile, Executor, LearningJob, WorkerDied
+from verticil.miner.scheduler.retention import Retention
+from verticil.miner.service.leases import Changes, Presence
+from verticil.miner.storage.linkage import find_common, linked_parties
+from verticil.miner.storage.records import Failure, ReleaseFile, StoredColumn, StudyRecord
+from verticil.miner.storage.store import remove_durably, replace_durably
+from verticil.shared.errors import Refusal, VerticilError
+from verticil.shared.release.bundle import MANIFEST, SIGNATURE, Signer, sign_release
+from verticil.shared.release.verification import verify_release
+from verticil.shared.study.states import State, is_final
+from verticil.wire.v1 import common_pb2
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_log: Final = logging.getLogger(__name__)
+_TICK_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 30.0
+_MAX_ATTEMPTS: Final = 3
+_RECOVERABLE: Final = frozenset({"DISK_FULL", "FILES_EXHAUSTED", "RESOURCE_EXHAUSTED"})
+
+
+async def _to_the_end(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Do blocking work in a thread. A thread cannot be stopped: when cancelled, wait for its end, then be cancelled."""
+    running = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.gather(running, return_exceptions=True)
+        raise
+
+
+def _received_at(column: StoredColumn) -> dt.datetime:
+    body = cast("dict[str, str]", json.loads(column.receipt.body))
+    return dt.datetime.fromisoformat(body["received_at"])
+
+
+class Conductor:
+    """Takes every study as far as its facts allow.
+
+    Args:
+        session: the rules.
+        changes: wakes the loop, and is told of changes.
+        presence: progress to forget at a study's end.
+        executor: runs learning jobs.
+        signer: signs releases.
+        authority: certificate of the federation's authority, PEM.
+        randomized_days: days after publication until the randomized columns are deleted.
+        simulation: releases say that everything ran on one machine.
+        seed_derived: releases say that the parties' secrets come from a seed.
+        keep: called at each look: writes down what is only in memory.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        changes: Changes,
+        presence: Presence,
+        executor: Executor,
+        *,
+        signer: Signer,
+        authority: bytes,
+        randomized_days: int,
+        simulation: bool = False,
+        seed_derived: bool = False,
+        keep: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._keep = keep
+        self._session = session
+        self._changes = changes
+        self._presence = presence
+        self._executor = executor
+        self._signer = signer
+        self._authority = authority
+        self._retention = Retention(session, randomized_days=randomized_days)
+        self._simulation = simulation
+        self._seed_derived = seed_derived
+        self._jobs: dict[bytes, asyncio.Task[None]] = {}
+        self._details: dict[bytes, str] = {}
+
+    def detail(self, study: bytes) -> str:
+        """What is being done for a study, for people; empty when nothing is."""
+        return self._details.get(study, "")
+
+    async def run(self) -> None:
+        """Work until cancelled; running jobs are stopped then."""
+        try:
+            await self._look(self._clean)
+            while True:
+                generation = self._changes.generation
+                await self._look(self.advance)
+                if self._changes.closed:
+                    await asyncio.Event().wait()  # no new work while the miner stops
+                await self._changes.wait(generation, _TICK_SECONDS)
+        finally:
+            for job in self._jobs.values():
+                job.cancel()
+            await asyncio.gather(*self._jobs.values(), return_exceptions=True)
+
+    async def _look(self, work: Callable[[bytes], Awaitable[None]]) -> None:
+        try:
+            await asyncio.to_thread(self._keep)
+            waiting = await asyncio.to_thread(self._session.catalogue.unsettled)
+        except VerticilError as error:
+            _log.warning("%s; looking again", error)
+            return
+        except Exception:  # noqa: BLE001 (what cannot be read now may be readable at the next look)
+            _log.exception("the catalogue cannot be read")
+            return
+        for digest in waiting:
+            try:
+                await work(digest)
+            except VerticilError as error:  # such as a full disk, on which not even a failure can be recorded
+                _log.warning("study %s: %s; looking again", digest.hex(), error)
+            except Exception:  # noqa: BLE001 (one study must not stop the others)
+                _log.exception("study %s: cannot be worked with", digest.hex())
+
+    async def _clean(self, digest: bytes) -> None:
+        await asyncio.to_thread(self._session.intake.remove_abandoned, digest)
+
+    async def advance(self, digest: bytes) -> None:
+        """Do what follows for one study. Not at the same time as `run`."""
+        try:
+            await self._advance(digest)
+        except VerticilError as error:
+            _log.warning("study %s: %s", digest.hex(), error)
+            if error.code in _RECOVERABLE:
+                self._details[digest] = f"waiting: {error.code}"
+                return
+            await self._fail(digest, Failure(code=error.code, message=error.message, hint=error.hint))
+        except Exception as error:  # noqa: BLE001 (one study must not stop the others)
+            _log.exception("study %s: unexpected error", digest.hex())
+            message = f"{type(error).__name__} at the miner"
+            await self._fail(digest, Failure(code="INTERNAL", message=message, hint="see the miner's log"))
+
+    async def _advance(self, digest: bytes) -> None:
+        state, changed = await _to_the_end(self._step, digest)
+        if changed:
+            self._changes.notify()
+        if digest not in self._jobs:
+            self._details.pop(digest, None)
+        if state is State.REVIEW and (awaited := await asyncio.to_thread(self._awaited, digest)):
+            self._details[digest] = f"waiting for countersignatures: {', '.join(awaited)}"
+        elif state in {State.ESTIMATING, State.LEARNING, State.REVIEW} and digest not in self._jobs:
+            job = asyncio.create_task(self._learn(digest), name=f"learn {digest.hex()[:12]}")
+            self._jobs[digest] = job
+            job.add_done_callback(lambda _job: self._jobs.pop(digest, None))
+        if is_final(state):
+            if (running := self._jobs.get(digest)) is not None:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+            self._details.pop(digest, None)
+            self._presence.forget(digest)
+            await _to_the_end(self._retention.settle, digest)
+            if digest not in await asyncio.to_thread(self._session.catalogue.unsettled):
+                self._changes.notify()  # who revoked is told what was deleted
+
+    def _awaited(self, digest: bytes) -> tuple[str, ...]:
+        return awaited(self._session, self._session.record(digest))
+
+    async def _fail(self, digest: bytes, failure: Failure) -> None:
+        if await asyncio.to_thread(self._session.catalogue.fail, digest, failure):
+            self._changes.notify()  # only of news: this wakes the loop that came here
+
+    def _step(self, digest: bytes) -> tuple[State, bool]:
+        """Do the next thing that needs no waiting; the state after it, and whether a fact was added. Blocks."""
+        session, catalogue = self._session, self._session.catalogue
+        before = session.record(digest).version
+        session.fix_effective(digest)
+        record = session.record(digest)
+        state = session.state(record)
+        if state is State.EXPIRED and not record.expired:
+            catalogue.expire(digest)
+        if state is State.ALIGNING and record.n_common is None:
+            self._align(record)
+        at_deadline(session, session.record(digest))
+        record = session.record(digest)
+        if record.sub_model is not None and not is_final(session.state(record)):
+            discard_left_out(session, record)
+        return session.state(record), record.version != before
+
+    def _align(self, record: StudyRecord) -> None:
+        session = self._session
+        study = session.current(record)
+        if linked_parties(record, study) != frozenset(study.parties):
+            return
+        files = session.store.study(record.digest)
+        minimum = session.minimum(record)
+        positions = {party: index for index, party in enumerate(session.proposal(record).parties)}
+        found = find_common(files, session.catalogue, record, study, positions=positions, minimum=minimum)
+        if found < minimum:
+            raise Refusal(
+                "LINKAGE_TOO_SMALL",
+                f"the parties have fewer records in common than the required minimum of {minimum}",
+                hint="check that all parties use the same linkage key and the same kind of id",
+            )
+
+    # -- learning ------------------------------------------------------------------------------------------------------------
+
+    async def _learn(self, digest: bytes) -> None:
+        """Learn, sign, publish; ends without a word when the study has ended otherwise."""
+        while True:
+            try:
+                await self._learn_once(digest)
+                return
+            except WorkerDied as death:
+                attempts = await asyncio.to_thread(self._session.catalogue.add_attempt, digest)
+                _log.warning("study %s: %s (attempt %d of %d)", digest.hex(), death, attempts, _MAX_ATTEMPTS)
+                if attempts >= _MAX_ATTEMPTS:
+                    message = (
+                        f"the learning process ended {attempts} times without a result, last with status {death.status}"
+                    )
+                    hint = "the miner's operator should look for a memory limit or another reason to end processes"
+                    await self._fail(digest, Failure(code="LEARNING_FAILED", message=message, hint=hint))
+                    return
+            except VerticilError as error:
+                _log.warning("study %s: %s", digest.hex(), error)
+                if error.code == "STATE_CORRUPT" and await _to_the_end(self._asks_again, digest):
+                    self._changes.notify()
+                    return  # with the last column that comes, learning begins anew
+                if error.code not in _RECOVERABLE:
+                    await self._fail(digest, Failure(code=error.code, message=error.message, hint=error.hint))
+                    return
+                self._details[digest] = f"waiting: {error.code}"
+                await asyncio.sleep(_RETRY_SECONDS)
+            except Exception as error:  # noqa: BLE001 (one study must not stop the others)
+                _log.exception("study %s: unexpected error while learning", digest.hex())
+                message = f"learning ended with {type(error).__name__}"
+                await self._fail(digest, Failure(code="LEARNING_FAILED", message=message, hint="see the miner's log"))
+                return
+
+    async def _learn_once(self, digest: bytes) -> None:
+        session = self._session
+        record = await asyncio.to_thread(session.record, digest)
+        files = session.store.study(digest)
+        if not await _to_the_end(self._verified, files.release):
+            await self._enter(digest, "estimating")
+            job = await _to_the_end(self._job, record)
+
+            def progress(stage: str, percent: int) -> None:
+                self._details[digest] = f"{stage} {percent} %"
+                if stage == "searching" and percent == 0:
+                    entering.append(asyncio.create_task(self._enter(digest, "learning")))
+
+            entering: list[asyncio.Task[None]] = []
+            try:
+                await self._executor.run(job, progress)
+            finally:
+                await asyncio.gather(*entering)
+            self._details[digest] = "signing"
+            await _to_the_end(self._sign, job.target, files.release)
+        if await _to_the_end(self._wait_for_parties, digest, files.release):
+            _log.info("study %s: the release waits for countersignatures", digest.hex())
+        elif await _to_the_end(self._publish, digest, files.release):
+            _log.info("study %s: published", digest.hex())
+        self._changes.notify()
+
+    def _asks_again(self, digest: bytes) -> bool:
+        """Whether columns were found damaged, and their parties are asked for the same bytes once more. Blocks."""
+        session = self._session
+        if session.catalogue.add_attempt(digest) >= _MAX_ATTEMPTS:
+            return False
+        units = session.effective(session.record(digest)).units
+        damaged = session.intake.lose_damaged(session.record(digest))
+        for index in damaged:
+            names, owner = ", ".join(units[index].variables), units[index].owner
+            _log.warning(
+                "study %s: column '%s' was damaged on this disk, '%s' is asked again", digest.hex(), names, owner
+            )
+        return bool(damaged)
+
+    async def _enter(self, digest: bytes, stage: str) -> None:
+        await asyncio.to_thread(self._session.catalogue.set_learning, digest, stage)
+        self._changes.notify()
+
+    def _job(self, record: StudyRecord) -> LearningJob:
+        session = self._session
+        effective = session.effective(record)
+        files = session.store.study(record.digest)
+        remove_durably(files.learning)
+        files.learning.mkdir(mode=0o700)
+        stored = [record.columns[unit] for unit in range(len(effective.units))]
+        return LearningJob(
+            proposal_digest=record.digest,
+            effective=record.effective,
+            n_common=record.n_common or 0,
+            columns=tuple(
+                ColumnFile(
+                    path=files.column(item.unit, item.item_bytes), item_bytes=item.item_bytes, sha256=item.column_sha256
+                )
+                for item in stored
+            ),
+            receipts=tuple(item.receipt for item in stored),
+            proposal=b"" if record.sub_model is None else record.proposal,
+            sub_model=record.sub_model,
+            target=files.learning / "release",
+            started_at=max([session.clock(), *map(_received_at, stored)]),  # a clock may have been set back
+            simulation=self._simulation,
+            seed_derived=self._seed_derived,
+            checkpoint=files.checkpoint,
+        )
+
+    def _verified(self, release: Path) -> bool:
+        """Whether a signed release is there from before a crash; one that does not hold is removed."""
+        if not release.exists():
+            return False
+        try:
+            verify_release(release, ca_certificate=self._authority, before_publication=True)
+        except VerticilError as error:
+            _log.warning("release is made anew: %s", error)
+            remove_durably(release)
+            return False
+        return True
+
+    def _sign(self, written: Path, release: Path) -> None:
+        sign_release(written, self._signer, ca_certificate=self._authority)
+        verify_release(written, ca_certificate=self._authority, before_publication=True)
+        replace_durably(written, release)
+
+    def _wait_for_parties(self, digest: bytes, release: Path) -> bool:
+        """Whether the release has to wait for countersignatures; from then on the parties can fetch it."""
+        session = self._session
+        study = session.current(session.record(digest))
+        if study.countersignatures_needed == 0:
+            return False
+        manifest_sha256 = hashlib.sha256((release / MANIFEST).read_bytes()).digest()
+        session.catalogue.reviews.begin(digest, manifest_sha256, self._listed(release))
+        return bool(awaited(session, session.record(digest)))
+
+    def _publish(self, digest: bytes, release: Path) -> bool:
+        session = self._session
+        countersigned = session.record(digest).countersignatures
+        if countersigned:
+            # The same bytes whenever it is done: a crash before the catalogue knows of it does no harm.
+            statements = [
+                common_pb2.Signed(body=item.body, signature=item.signature, certificate=item.certificate)
+                for _, item in sorted(countersigned.items())
+            ]
+            sign_release(release, self._signer, ca_certificate=self._authority, countersigned=statements)
+            verify_release(release, ca_certificate=self._authority)
+        return session.catalogue.publish(digest, self._listed(release), at=timestamp(session.clock()))
+
+    def _listed(self, release: Path) -> list[ReleaseFile]:
+        """The files of a release that may be handed out."""
+        manifest = (release / MANIFEST).read_bytes()
+        listed = cast("dict[str, dict[str, str | int]]", json.loads(manifest)["files"])
+        files = [
+            ReleaseFile(path=name, size=int(entry["bytes"]), sha256=bytes.fromhex(str(entry["sha256"])))
+            for name, entry in listed.items()
+        ]
+        for name in (MANIFEST, SIGNATURE):
+            data = (release / name).read_bytes()
+            files.append(ReleaseFile(path=name, size=len(data), sha256=hashlib.sha256(data).digest()))
+        return files

@@ -1,0 +1,198 @@
+"""What the miner knows only while it runs: who is there, what each party is busy with, and that something has changed.
+
+Nothing here is a fact of a study; after a restart all of it comes back with the parties' next calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Final
+
+from verticil.shared.errors import CODES, PeerFault
+from verticil.shared.transport.errors_on_wire import shown
+from verticil.wire.v1 import coordinator_pb2
+
+HEARTBEAT_SECONDS: Final = 45
+LEASE_SECONDS: Final = 2 * HEARTBEAT_SECONDS
+"""Longer than the longest poll (60 s), so that a waiting party stays online."""
+_MOST_OBJECTIONS: Final = 32
+_LONGEST_OBJECTION: Final = 300
+_LARGEST_EPOCH: Final = 2**63 - 1
+"""No miner ever gave a higher one; the next one after it must still go over the wire."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a party says that it is doing for a study, in the words of the wire contract; nothing of it depends on data.
+
+    Attributes:
+        stage: approving, reading, linking, randomizing or uploading; empty: nothing was said.
+        percent: of the stage.
+        approvers, approvers_needed: how many have said yes, and how many must; 0 and 0: not known.
+        objections: what its policy says of the study, each as code and message; None: not told.
+    """
+
+    stage: str = ""
+    percent: int = 0
+    approvers: int = 0
+    approvers_needed: int = 0
+    objections: tuple[tuple[str, str], ...] | None = None
+
+    @classmethod
+    def of(cls, told: coordinator_pb2.Progress) -> Progress:
+        """As it may be shown; an objection's code that this version does not know counts as a refusal by policy."""
+        items = [
+            (item.code if item.code in CODES else "POLICY_REFUSED", shown(item.message, _LONGEST_OBJECTION))
+            for item in told.objections.items[:_MOST_OBJECTIONS]
+        ]
+        return cls(
+            stage=told.stage,
+            percent=told.percent,
+            approvers=told.approvers,
+            approvers_needed=told.approvers_needed,
+            objections=tuple(items) if told.HasField("objections") else None,
+        )
+
+
+_NOTHING: Final = Progress()
+
+
+class Changes:
+    """Wakes those who wait for a change of any study. Belongs to one event loop.
+
+    Read `generation`, then the facts, then `wait` with that generation: a change between is never missed.
+    """
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.closed = False
+        self.closing: list[Callable[[], None]] = []
+        """Called by `close`: for those who wait for something else than changes."""
+        self._event = asyncio.Event()
+
+    def notify(self) -> None:
+        """Wake everyone."""
+        self.generation += 1
+        event, self._event = self._event, asyncio.Event()
+        event.set()
+
+    def close(self) -> None:
+        """Wake everyone and let nobody wait any more: the miner is about to stop."""
+        self.closed = True
+        self.notify()
+        for tell in self.closing:
+            tell()
+
+    async def wait(self, generation: int, timeout_seconds: float) -> None:
+        """Return when there was a change since `generation`, or after the timeout."""
+        if self.generation != generation or self.closed or timeout_seconds <= 0:
+            return
+        event = self._event
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                await event.wait()
+
+
+class Presence:
+    """Leases and progress of the parties.
+
+    A lease is begun anew whenever something arrives from the party, and by nothing else: how long the miner goes on serving a
+    call says nothing about who is still at the other end. A party is online while its lease is younger than two heartbeats.
+
+    Every connection greets with a session of its own and is given an epoch, higher than any before. From then on the party's
+    earlier sessions count for nothing: what still arrives of them neither keeps the party online nor takes it offline.
+
+    Args:
+        monotonic: clock in seconds that never jumps.
+        first_epoch: the epochs of this process are higher; seconds since 1970 make them higher than those of an earlier one.
+        heartbeat_seconds: how often a party is heard from at the least.
+    """
+
+    def __init__(
+        self,
+        *,
+        monotonic: Callable[[], float],
+        first_epoch: int = 0,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    ) -> None:
+        self._monotonic = monotonic
+        self._lease_seconds = 2 * heartbeat_seconds
+        self._epoch = first_epoch
+        self._sessions: dict[str, tuple[int, int]] = {}  # the party's present session and its epoch
+        self._heard: dict[str, float] = {}
+        self._progress: dict[tuple[bytes, str], Progress] = {}
+
+    def greet(self, party: str, session: int) -> int:
+        """A connection begins; the same greeting again (a call that was repeated) has the same epoch.
+
+        Returns:
+            The epoch.
+        """
+        known, epoch = self._sessions.get(party, (0, 0))
+        if not session or session != known:
+            self._epoch += 1
+            epoch = max(self._epoch, epoch + 1)  # what one party claims moves no other's epochs
+            self._sessions[party] = (session, epoch)
+        self._heard[party] = self._monotonic()
+        return epoch
+
+    def hear(self, party: str, epoch: int = 0) -> None:
+        """Something has arrived from the party.
+
+        Args:
+            party: from whom.
+            epoch: of the session that it belongs to; 0: of none, as from a party of the version before.
+
+        When a later session of the party has begun, the lease stays as it is.
+        """
+        session, known = self._sessions.get(party, (0, 0))
+        if 0 < epoch < known:
+            return
+        if known < epoch <= _LARGEST_EPOCH:  # given by this miner before it was started anew; the party has not noticed
+            self._sessions[party] = (session, epoch)
+        self._heard[party] = self._monotonic()
+
+    @contextlib.contextmanager
+    def call(self, party: str) -> Generator[None]:
+        """A call of the party: its arrival begins the lease anew, its end does not, for nobody knows who hears the answer."""
+        self.hear(party)
+        yield
+
+    def check_session(self, party: str, epoch: int) -> None:
+        """Refuse what belongs to an earlier session.
+
+        Raises:
+            PeerFault: SESSION_REPLACED.
+        """
+        if 0 < epoch < self._sessions.get(party, (0, 0))[1]:
+            raise PeerFault(
+                "SESSION_REPLACED",
+                f"party '{party}' has connected anew since",
+                hint="if that was not this daemon, another one runs with this party's certificate: stop one of them",
+            )
+
+    def age_seconds(self, party: str) -> float | None:
+        """The age of the party's lease; None when it was not heard from since the miner started."""
+        heard = self._heard.get(party)
+        return None if heard is None else max(0.0, self._monotonic() - heard)
+
+    def online(self, party: str) -> bool:
+        """Whether the party's lease is younger than two heartbeats."""
+        age = self.age_seconds(party)
+        return age is not None and age < self._lease_seconds
+
+    def set_progress(self, study: bytes, party: str, progress: Progress) -> None:
+        """What the party says that it is doing."""
+        self._progress[study, party] = progress
+
+    def progress(self, study: bytes, party: str) -> Progress:
+        """What the party last said; nothing at all before."""
+        return self._progress.get((study, party), _NOTHING)
+
+    def forget(self, study: bytes) -> None:
+        """Drop the progress of a study that ended."""
+        for key in [key for key in self._progress if key[0] == study]:
+            del self._progress[key]

@@ -1,0 +1,1 @@
+"""Offline exchange: bundles that are carried by hand."""

@@ -1,0 +1,397 @@
+"""``verticil party export`` and ``verticil party import``: a site's side of files that are carried.
+
+No daemon runs at such a site. An export does what a daemon does on a connection, as far as the miner's last bundle allows, and
+puts what it would send into one file; an import takes in what a poll would tell. Approval, policy, ledger, audit log and the
+order of steps are the daemon's (`verticil.party.protocol.central.delivery`).
+
+Promises
+- An export says everything that this site has to say since the bundle that it answers: one that is lost is made good by the
+  next. Whatever a column leaves for is in the ledger and the audit log before the file appears, and so is the file itself.
+- An import believes nothing before the whole file is verified, and counts from the moment that the journal names it. A kill
+  before leaves a bundle that can be imported again; importing again after changes nothing.
+- Neither runs beside a daemon or beside each other (STATE_LOCKED).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Final
+
+from verticil.party.airgap.coordinator import CarriedCoordinator
+from verticil.party.audit.log import DAEMON, Event, What
+from verticil.party.config import PartyConfig, require_marked_authority
+from verticil.party.operator.view_model import Facts
+from verticil.party.protocol.central.delivery import Delivery, Node
+from verticil.party.protocol.central.disclosure import outward
+from verticil.party.protocol.central.plan import Step
+from verticil.party.protocol.central.spool import Spool
+from verticil.party.protocol.central.task_ingest import remember, understood
+from verticil.party.protocol.retry import TRIED_AGAIN, ends_the_daemon, is_waited_out
+from verticil.party.site import Site
+from verticil.party.storage.database import DaemonLock
+from verticil.shared.airgap.bundle import pack, unpack
+from verticil.shared.airgap.bundle_encryption import Cover
+from verticil.shared.airgap.bundle_entries import Pouch
+from verticil.shared.airgap.bundle_verification import Arrival, receive
+from verticil.shared.airgap.journal import CARRIED_FOLDER, Journal, check_arrival, load_journal, store_journal
+from verticil.shared.airgap.statement import Reference, Statement, digest_of
+from verticil.shared.disk import write_fault
+from verticil.shared.durable import remove_tree, rename, sync_directory
+from verticil.shared.errors import DataFault, Misuse, PeerFault, VerticilError
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.pki import load_credentials, utc_now
+from verticil.shared.identity.signing import SigningKey
+from verticil.shared.membership.revocation import FILE_NAME, DenyList
+from verticil.shared.relay.sealing import load_sealing_key
+from verticil.shared.study.document import Study
+from verticil.shared.study.states import State
+from verticil.shared.transport.calling.fetch import fetch_release
+from verticil.shared.transport.coordinator import AnsweredLater
+from verticil.shared.transport.errors_on_wire import from_detail, to_detail
+from verticil.shared.transport.version import PROTOCOL_VERSION
+from verticil.wire.v1 import carried_pb2, coordinator_pb2
+
+_HEARD: Final = frozenset({Step.CLEAR, Step.FETCH_REVIEW})
+"""Steps that send nothing: an import does them, so that people find what waits for them."""
+_FORGOTTEN: Final = frozenset({"STUDY_MISMATCH", "CERTIFICATE_INVALID"})
+"""Codes with which a countersignature is refused for good: people are asked again."""
+
+Clock = Callable[[], dt.datetime]
+
+
+async def export_bundle(config: PartyConfig, out: Path, *, plain: bool = False, clock: Clock = utc_now) -> Facts:
+    """Do what can be done, and write what it has to say to the miner into a new file.
+
+    Args:
+        config: party.toml.
+        out: the file.
+        plain: do not seal it.
+        clock: UTC now.
+
+    Raises:
+        Misuse: FILE_EXISTS; CONFIG_INVALID, it cannot be sealed.
+        PeerFault: NOT_READY, nothing was imported yet.
+        DataFault: STATE_LOCKED, DISK_FULL and others of this machine.
+    """
+    if out.exists():
+        raise Misuse("FILE_EXISTS", f"{out}: exists already and is not overwritten", hint="name another file")
+    cover = _cover(config, plain=plain)
+    async with _opened(config, clock) as (node, folder):
+        journal = load_journal(folder)
+        answers = _answers(folder, journal)
+        outgoing = Pouch(_fresh(folder / "outgoing"))
+        coordinator = CarriedCoordinator(answers, outgoing)
+        for item in answers:
+            if item.what == "task":
+                await _work(node, coordinator, item.entry.task)
+        statement = Statement(
+            federation=config.federation.name,
+            direction="to-miner",
+            party=config.name,
+            number=journal.next_number,
+            answers=journal.last_taken,
+            made_at=clock(),
+            protocol=PROTOCOL_VERSION,
+            sealed=cover is not None,
+            size=0,
+            pieces=(),
+        )
+
+        def before(body: bytes) -> None:
+            sha256 = digest_of(body)
+            detail = f"bundle {statement.number}, {len(outgoing)} entries, {'sealed' if cover else 'plain'}"
+            event = Event(what=What.CARRIED_OUT, who=DAEMON, sha256=sha256, recipient="miner", detail=detail)
+            node.site.audit.record(event, clock())
+            made = Reference(number=statement.number, sha256=sha256)
+            store_journal(folder, journal.with_made(made, tuple(coordinator.told)))
+
+        said = pack(outgoing, out, statement, sign=node.signing_key.sign, cover=cover, before=before)
+        facts = _facts(out, said, outgoing)
+        remove_tree(outgoing.folder, ignore_errors=True)
+        return {**facts, "studies": _stages(node)}
+
+
+async def import_bundle(
+    config: PartyConfig, file: Path, *, accept_older: bool = False, clock: Clock = utc_now
+) -> Facts:
+    """Take in what the miner tells in a file.
+
+    Args:
+        config: party.toml.
+        file: the bundle.
+        accept_older: the state comes from a backup: go on from what the audit log and the miner have, and charge it.
+        clock: UTC now.
+
+    Raises:
+        Misuse: FILE_MISSING, CONFIG_INVALID.
+        GateFailed: BUNDLE_INVALID, BUNDLE_OUT_OF_ORDER.
+        PeerFault: CERTIFICATE_INVALID, IDENTITY_REFUSED and others of who made it.
+        Refusal: LEDGER_OLDER.
+        DataFault: STATE_LOCKED, DISK_FULL and others of this machine.
+    """
+    async with _opened(config, clock, accept_older=accept_older) as (node, folder):
+        arrival = receive(
+            file,
+            federation=config.federation.name,
+            direction="to-party",
+            party=config.name,
+            authority=node.authority,
+            revocations=node.revocations,
+            at=clock(),
+        )
+        journal = check_arrival(load_journal(folder), arrival.statement, arrival.sha256, accept_older=accept_older)
+        about: Facts = {"bundle": arrival.statement.number, "sha256": arrival.sha256.hex(), "repeated": journal is None}
+        if journal is None:
+            return {**about, "refused": [], "studies": _stages(node)}
+        pouch = _unpacked(file, folder, arrival, _cover(config, plain=not arrival.statement.sealed))
+        refused = await _take_in(node, pouch, journal, arrival, accept_older=accept_older)
+        event = Event(
+            what=What.CARRIED_IN,
+            who=arrival.maker.name,
+            peer_event=arrival.sha256,
+            detail=f"bundle {arrival.statement.number}, {len(pouch)} entries",
+        )
+        node.site.audit.record(event, clock())
+        store_journal(folder, journal.with_taken(arrival.reference))
+        for other in folder.glob("answers-*"):
+            if other != pouch.folder:
+                remove_tree(other, ignore_errors=True)
+        return {**about, "refused": refused, "studies": _stages(node)}
+
+
+async def take_releases(config: PartyConfig, folder: Path, *, clock: Clock = utc_now) -> tuple[Path, ...]:
+    """Write the published releases that the miner's last bundle holds, each into a new folder with its study's digest.
+
+    Raises:
+        Misuse: FILE_EXISTS.
+        PeerFault: NOT_READY, there is none in it.
+    """
+    async with _opened(config, clock) as (_, kept):
+        answers = _answers(kept, load_journal(kept))
+        asked = [item.entry.file.request for item in answers if item.what == "file"]
+        digests = dict.fromkeys(request.study_digest for request in asked if not request.review)
+        if not digests:
+            raise PeerFault(
+                "NOT_READY",
+                "the miner's last bundle holds no published release",
+                hint="at the miner, when the study is published: verticil miner export PARTY --release STUDY --out FILE",
+            )
+        coordinator = CarriedCoordinator(answers, None)
+        made: list[Path] = []
+        for digest in digests:
+            made.append(await fetch_release(coordinator, digest, folder / digest.hex()[:16]))
+        return tuple(made)
+
+
+# ---- pieces
+
+
+@contextlib.asynccontextmanager
+async def _opened(
+    config: PartyConfig, clock: Clock, *, accept_older: bool = False
+) -> AsyncGenerator[tuple[Node, Path]]:
+    credentials = load_credentials(
+        config.certificate, config.key, config.federation, role=Role.PARTY, name=config.name, at=clock()
+    )
+    require_marked_authority(config, is_demo=credentials.is_demo)
+    with (
+        Site.open(config, accept_older=accept_older) as site,
+        contextlib.closing(DaemonLock(config.state_directory)),
+    ):
+        folder = config.state_directory / CARRIED_FOLDER
+        folder.mkdir(mode=0o700, exist_ok=True)
+        site.note_configuration(clock())
+        node = Node(
+            site=site,
+            spool=Spool(config.state_directory / "spool"),
+            signing_key=SigningKey.load(config.signing_key, config.certificate),
+            revocations=DenyList(
+                credentials.ca_pem,
+                [config.federation.ca_certificate.with_name(FILE_NAME)],
+                kept=config.state_directory / FILE_NAME,
+            ),
+            authority=credentials.ca_pem,
+            clock=clock,
+        )
+        yield node, folder
+
+
+def _cover(config: PartyConfig, *, plain: bool) -> Cover | None:
+    federation = config.federation
+    pinned, other = federation.sealing.get(config.name), federation.miner_sealing
+    if plain:
+        return None
+    if pinned is None or other is None:
+        missing = f"sealing.{config.name}" if pinned is None else "miner.sealing_key"
+        raise Misuse(
+            "CONFIG_INVALID",
+            f"federation.toml: {missing}: missing, so a bundle cannot be sealed",
+            hint="verticil pki seal NAME.crt shows a node's key; or --plain, and whoever finds the file can read it",
+        )
+    own = load_sealing_key(config.sealing_key, pinned)
+    return Cover(own=own, other=other, federation=federation.name, party=config.name)
+
+
+def _answers(folder: Path, journal: Journal) -> Pouch:
+    last = journal.last_taken
+    if last is None:
+        raise PeerFault(
+            "NOT_READY",
+            "nothing of the miner's was imported here yet",
+            hint="at the miner: verticil miner export PARTY --out FILE; here: verticil party import FILE",
+        )
+    pouch = Pouch.read(folder / f"answers-{last.sha256.hex()[:16]}")
+    if pouch is None:
+        raise DataFault(
+            "STATE_CORRUPT", f"{folder}: the miner's bundle {last.number} is gone", hint="import a newer one"
+        )
+    return pouch
+
+
+def _fresh(folder: Path) -> Path:
+    remove_tree(folder, ignore_errors=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise write_fault(error, folder) from None
+    return folder
+
+
+def _unpacked(file: Path, folder: Path, arrival: Arrival, cover: Cover | None) -> Pouch:
+    arriving, target = folder / "arriving", folder / f"answers-{arrival.sha256.hex()[:16]}"
+    for stale in (arriving, target):
+        remove_tree(stale, ignore_errors=True)
+    try:
+        unpack(file, arriving, cover=cover)
+        rename(arriving, target)
+        sync_directory(folder)
+    except BaseException:
+        remove_tree(arriving, ignore_errors=True)
+        raise
+    pouch = Pouch.read(target)
+    assert pouch is not None  # it was just written
+    return pouch
+
+
+async def _work(node: Node, coordinator: CarriedCoordinator, task: coordinator_pb2.StudyTask) -> None:
+    """The steps of one study, as far as they go without an answer."""
+    try:
+        study = _understood(node, task)
+        # What was sent since the miner told this may be lost: it is sent again.
+        kept = remember(node, task, study, fresh=True)
+    except PeerFault as error:
+        report = coordinator_pb2.ReportRequest(study_digest=task.study_digest, failure=to_detail(outward(error)))
+        with contextlib.suppress(AnsweredLater):
+            await coordinator.report(report)
+        return
+    if kept:
+        await _steps(node, coordinator, Delivery(node, task.study_digest), task.study_digest)
+
+
+def _understood(node: Node, task: coordinator_pb2.StudyTask) -> Study:
+    return understood(task, node.site.config.name, authority=node.authority, revoked=node.revocations.since())
+
+
+async def _steps(node: Node, coordinator: CarriedCoordinator, delivery: Delivery, digest: bytes) -> None:
+    while True:
+        try:
+            while await delivery.step(coordinator):
+                pass
+            return
+        except VerticilError as error:
+            if error.code == "NOT_READY":  # its turn comes with the next bundle, or the request is on its way
+                return
+            ends = ends_the_daemon(error) and error.code != "CONFIG_INVALID"
+            if ends or is_waited_out(error) or node.site.state.study(digest).failure is not None:
+                raise
+            node.fail(digest, error)
+
+
+async def _take_in(node: Node, pouch: Pouch, journal: Journal, arrival: Arrival, *, accept_older: bool) -> list[Facts]:
+    coordinator = CarriedCoordinator(pouch, None)
+    refusals = [item.entry.refusal for item in pouch if item.what == "refusal"]
+    _arrived(node, journal, arrival)
+    for item in pouch:
+        if item.what == "deny_list":
+            node.revocations.offer(item.entry.deny_list)
+        elif item.what == "task":
+            task = item.entry.task
+            with contextlib.suppress(PeerFault):  # the next export tells the miner that it cannot be served
+                study = _understood(node, task)
+                remember(node, task, study, fresh=True, accept_older=accept_older)
+    for refusal in refusals:
+        _refused(node, refusal)
+    for item in pouch:
+        if item.what == "receipt":
+            upload = item.entry.receipt.upload
+            record = node.site.state.agreed(upload.effective_digest)
+            if record is not None:
+                await Delivery(node, record.digest).take_receipt(upload.unit, item.entry.receipt.receipt)
+    for record in node.site.state.studies():
+        delivery = Delivery(node, record.digest)
+        with contextlib.suppress(PeerFault):  # another release waits by now; the next bundle tells which
+            while await delivery.step(coordinator, only=_HEARD):
+                pass
+    return [
+        {"what": refusal.what, "code": error.code, "message": error.message, "hint": error.hint}
+        for refusal in refusals
+        for error in (from_detail(refusal.error, teller="the miner"),)
+    ]
+
+
+def _arrived(node: Node, journal: Journal, arrival: Arrival) -> None:
+    """What the miner has, counts as told."""
+    answers = arrival.statement.answers
+    site = node.site
+    tell: dict[str, Callable[[bytes], None]] = {
+        "denial": site.state.denial_told,
+        "failure": site.state.failure_told,
+        "withdrawal": site.revocations.told,
+        "countersign": site.minutes.countersignature_told,
+    }
+    for what, digest in journal.told.get(answers.number, ()) if answers is not None else ():
+        tell[what](digest)
+
+
+def _refused(node: Node, refusal: carried_pb2.CarriedRefusal) -> None:
+    """The miner did not accept something that this party sent: as where a call ends with an error."""
+    error, state = from_detail(refusal.error, teller="the miner"), node.site.state
+    agreed = state.agreed(refusal.digest)
+    digest = agreed.digest if agreed is not None else refusal.digest
+    if error.code == "NOT_READY" or error.code in TRIED_AGAIN or not state.knows(digest):
+        return  # it is sent again, if it is still to be sent
+    if refusal.what == "countersign":
+        if error.code in _FORGOTTEN:
+            node.site.minutes.forget_countersignature(digest)
+    elif state.study(digest).failure is None and refusal.what not in {"denial", "withdrawal", "failure"}:
+        node.fail(digest, error)
+
+
+def _facts(out: Path, said: Statement, pouch: Pouch) -> Facts:
+    kinds: dict[str, list[int]] = {}
+    for item in pouch:
+        what = item.entry.report.WhichOneof("what") if item.what == "report" else item.what
+        kinds.setdefault(what or "nothing", []).append(item.entry.payload_size)
+    return {
+        "file": str(out),
+        "bundle": said.number,
+        "answers": None if said.answers is None else said.answers.number,
+        "sealed": said.sealed,
+        "bytes": out.stat().st_size,
+        "holds": {what: {"number": len(sizes), "bytes": sum(sizes)} for what, sizes in kinds.items()},
+    }
+
+
+def _stages(node: Node) -> list[Facts]:
+    return [
+        {
+            "study": record.study_id,
+            "digest": record.digest.hex(),
+            "state": State(record.task.state).name.lower(),
+            "stage": record.stage,
+        }
+        for record in node.site.state.studies()
+    ]

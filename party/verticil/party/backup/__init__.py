@@ -1,0 +1,1 @@
+"""Backup and retention of a site's state."""

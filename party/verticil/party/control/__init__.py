@@ -1,1 +1,0 @@
-"""What this site permits and remembers: policy, approval, ledger, and the order in which the party acts."""

@@ -1,0 +1,1 @@
+"""A party's table: read, linked, encoded, randomized."""

@@ -1,0 +1,194 @@
+"""Linkage ``keyed-hash``: pseudonyms of record ids, and the common list that the miner's bitmap tells.
+
+A pseudonym is the first 16 bytes of HMAC-SHA-256(linkage key, context ‖ id), where the context holds the digest of the
+study's proposal: pseudonyms of two studies cannot be compared. Each party sends its pseudonyms in ascending order, so that
+the order of its table does not show; the miner answers with a bitmap over that list and the SHA-256 of the common list. The
+party recomputes the digest and does not trust the miner's order (contract.md section 2).
+
+What it reveals: whoever holds the linkage key and sees pseudonyms can look up ids that it can guess; see the contract.
+
+Does not: read ids (see `source`) or the key's file (see `keyfile`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import numpy as np
+from cryptography.hazmat.primitives import hashes, hmac
+from numpy.typing import NDArray
+
+from verticil.shared.errors import PeerFault, Refusal
+
+PSEUDONYM_BYTES: Final = 16
+
+NORMALISATIONS: Final[dict[str, Callable[[str], str]]] = {
+    "nfkc": lambda text: unicodedata.normalize("NFKC", text),
+    "trim": str.strip,
+    "casefold": str.casefold,
+    "digits-only": lambda text: re.sub("[^0-9]", "", text),
+}
+"""Steps of `normalise_ids`. None strips leading zeros; digits-only keeps the ASCII digits (after nfkc, also wide ones)."""
+
+
+def normalise_ids(ids: Iterable[str], steps: Sequence[str]) -> list[str]:
+    """The ids after each of the steps, in order.
+
+    Raises:
+        ValueError: a step is unknown.
+
+    >>> normalise_ids([" ００７-ab "], ["nfkc", "trim", "casefold"]), normalise_ids(["00-7"], ["digits-only"])
+    (['007-ab'], ['007'])
+    """
+    unknown = [step for step in steps if step not in NORMALISATIONS]
+    if unknown:
+        raise ValueError(f"unknown normalisation {unknown}, expected some of {list(NORMALISATIONS)}")
+    result = list(ids)
+    for step in steps:
+        result = [NORMALISATIONS[step](text) for text in result]
+    return result
+
+
+def linkage_context(proposal_digest: bytes) -> bytes:
+    """The study context of pseudonyms: ``verticil/linkage/v1`` ‖ SHA-256 of the proposal.
+
+    Raises:
+        ValueError: the digest is not 32 bytes.
+    """
+    if len(proposal_digest) != 32:
+        raise ValueError(f"proposal digest of {len(proposal_digest)} bytes, expected 32")
+    return b"verticil/linkage/v1" + proposal_digest
+
+
+def pseudonyms(key: bytes, context: bytes, ids: Iterable[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Pseudonyms in ascending order (of bytes), and where they come from.
+
+    Args:
+        key: the linkage key, 32 bytes.
+        context: see `linkage_context`.
+        ids: normalised, distinct ids, in the order of the table.
+
+    Returns:
+        values: (n, 16), uint8, ascending, read-only; order: (n,), int64, read-only: row of the table of each pseudonym.
+
+    Raises:
+        ValueError: the key is not 32 bytes, or two ids are equal.
+    """
+    if len(key) != 32:
+        raise ValueError(f"linkage key of {len(key)} bytes, expected 32")
+    keyed = hmac.HMAC(key, hashes.SHA256())
+    keyed.update(context)
+
+    def pseudonym(record_id: str) -> bytes:
+        mac = keyed.copy()
+        mac.update(record_id.encode("utf-8"))
+        return mac.finalize()[:PSEUDONYM_BYTES]
+
+    raw = b"".join([pseudonym(record_id) for record_id in ids])
+    values = np.frombuffer(raw, dtype=np.uint8).reshape(-1, PSEUDONYM_BYTES)
+    words = values.view(">u8").astype(np.uint64)  # big-endian: numbers order as their bytes do
+    order = np.lexsort((words[:, 1], words[:, 0])).astype(np.int64)
+    ascending = values[order]
+    words = words[order]
+    if bool((words[1:] == words[:-1]).all(axis=1).any()):
+        raise ValueError("two ids have the same pseudonym: ids must be distinct")
+    ascending.setflags(write=False)
+    order.setflags(write=False)
+    return ascending, order
+
+
+def common_from_bitmap(
+    values: NDArray[np.uint8],
+    order: NDArray[np.int64],
+    bitmap: bytes | memoryview,
+    *,
+    expected_sha256: bytes,
+    n_common: int,
+    minimum: int,
+) -> NDArray[np.int64]:
+    """The rows of the table that all parties have, in the common order (ascending pseudonym).
+
+    Args:
+        values, order: as `pseudonyms` returned them.
+        bitmap: bit i of byte j is pseudonym 8j + i; unused bits of the last byte are 0.
+        expected_sha256: of the common pseudonyms one after the other, as the miner tells all parties.
+        n_common: number of common records, as the miner tells it.
+        minimum: the larger of the study's and the policy's smallest number.
+
+    Returns:
+        (n_common,), int64, read-only.
+
+    Raises:
+        PeerFault: ALIGNMENT_MISMATCH, the miner's answer contradicts this party's own list.
+        Refusal: LINKAGE_TOO_SMALL.
+    """
+    positions = marked_positions(bitmap, n_records=len(values), n_common=n_common)
+    if hashlib.sha256(values[positions].tobytes()).digest() != expected_sha256:
+        raise _mismatch("the marked pseudonyms are not the common list that the miner announced")
+    check_common_size(n_common, minimum)
+    rows = order[positions]
+    rows.setflags(write=False)
+    return rows
+
+
+def marked_positions(bitmap: bytes | memoryview, *, n_records: int, n_common: int) -> NDArray[np.int64]:
+    """The places of a list that a bitmap marks.
+
+    Args:
+        bitmap: bit i of byte j is place 8j + i; unused bits of the last byte are 0.
+        n_records: length of the list.
+        n_common: number of marked places, as the miner tells it.
+
+    Raises:
+        PeerFault: ALIGNMENT_MISMATCH.
+    """
+    packed = np.frombuffer(bitmap, dtype=np.uint8)
+    if packed.size != (n_records + 7) // 8:
+        raise _mismatch(f"bitmap of {packed.size} bytes for {n_records} records, expected {(n_records + 7) // 8}")
+    bits = np.unpackbits(packed, bitorder="little")
+    if bits[n_records:].any():
+        raise _mismatch("the bitmap marks a record behind the end of the list")
+    positions = np.flatnonzero(bits[:n_records])
+    if positions.size != n_common:
+        raise _mismatch(f"the bitmap marks {positions.size} records, the miner tells {n_common}")
+    return positions
+
+
+def check_own_size(n_records: int, minimum: int) -> None:
+    """Refuse to link a table that has fewer usable records than must be common; after the approval, of which no count is a part.
+
+    Raises:
+        Refusal: LINKAGE_TOO_SMALL.
+    """
+    if n_records < minimum:
+        raise Refusal(
+            "LINKAGE_TOO_SMALL",
+            f"this party has {n_records} records to link, expected at least {minimum} in common",
+            hint="is the table whole? verticil party check tells which of its rows are left out",
+        )
+
+
+def check_common_size(n_common: int, minimum: int) -> None:
+    """Refuse too few common people.
+
+    Raises:
+        Refusal: LINKAGE_TOO_SMALL.
+    """
+    if n_common < minimum:
+        raise Refusal(
+            "LINKAGE_TOO_SMALL",
+            f"the parties have {n_common} records in common, expected at least {minimum}",
+            hint="all parties must use the same linkage key, kind of id and normalisation; nothing was randomized",
+        )
+
+
+def _mismatch(problem: str) -> PeerFault:
+    return PeerFault(
+        "ALIGNMENT_MISMATCH",
+        f"alignment: {problem}",
+        hint="nothing was randomized; if it happens again, the miner and this party do not have the same list",
+    )

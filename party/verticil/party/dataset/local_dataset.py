@@ -1,0 +1,451 @@
+"""The site's own records as one study sees them: who they are, what their codes are, and what releasing them means.
+
+A `Holding` is made from the local tables in one pass and keeps no id: of each record it has the tag that sticky noise needs,
+the pseudonym (or what the mode of linkage has in its place) that linkage needs, and one code for each variable. It never leaves
+the process. What is released of a record is one code of each unit: of a compound the code of its combination. Every value has
+one: where the study declares none for it, a category that is drawn for the record (`verticil.party.dataset.substitutes`).
+
+A party may have several data sets. A variable belongs to the one that names it in a ``columns`` rule, else to the only one
+whose table has such a column; the party's people in a study are those who are in all the data sets that the study uses. The
+fingerprint of a unit is that of its whole data set, whoever is at the other parties; the columns of a compound are therefore all
+in one data set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.party.config import PartyConfig
+from verticil.party.dataset import linkage, perturb, subsets, substitutes
+from verticil.party.dataset.compounds import Compound
+from verticil.party.dataset.source import DatasetRule, Records, header, read_records
+from verticil.party.policy.budget import Charge
+from verticil.party.policy.policy import Column
+from verticil.party.policy.releases import Release
+from verticil.party.protocol.psi import blinding
+from verticil.party.protocol.psi.order import order_key, order_tree
+from verticil.party.storage.secret import SiteSecret, secret_id
+from verticil.shared.alignment.merkle import Tree
+from verticil.shared.channels import privacy
+from verticil.shared.channels.subset import Subset
+from verticil.shared.errors import Misuse, PeerFault, Refusal
+from verticil.shared.model.schema import Variable
+from verticil.shared.study.document import Study
+
+_WORTH_COMPILING: Final = 5_000_000
+"""Records from which on the compiled kernels win back the seconds of their import."""
+
+Codes = NDArray[np.uint8] | NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a variable comes from at this site."""
+
+    dataset: str
+    source: str
+    recode: Mapping[str, str]
+    written: str = "plain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Holding:
+    """This party's people in one study, in the order of the (first) table. Secret.
+
+    Attributes:
+        tags: (n, 14), uint8; see `perturb.record_tags`.
+        codes: variable -> (n,), uint8 or uint16.
+        fingerprints: index of unit -> SHA-256 of its data (whole data set).
+        pseudonyms: (n, 16), uint8, ascending; none in another mode of linkage than ``keyed-hash``.
+        order: (n,), int64: the record of each pseudonym or seed; with ``order-commitment`` simply 0, 1, 2, ..
+        seeds: (n, 32), uint8, ascending, of linkage ``dh-psi``; see `verticil.party.protocol.psi.blinding`. Else none.
+        tree: of linkage ``order-commitment``; None in another mode, or without people.
+        n_rows: of the table, with the rows that were left out; of several data sets the fewest. No value of the table is in it.
+    """
+
+    tags: NDArray[np.uint8] = field(repr=False)
+    codes: Mapping[str, Codes] = field(repr=False)
+    fingerprints: Mapping[int, bytes] = field(repr=False)
+    pseudonyms: NDArray[np.uint8] = field(repr=False)
+    order: NDArray[np.int64] = field(repr=False)
+    seeds: NDArray[np.uint8] = field(repr=False)
+    tree: Tree | None = field(repr=False)
+    n_rows: int
+
+    def renumbered(self, before: Study, after: Study, party: str) -> Holding:
+        """The same people for a study in which this party has the same units at other positions, as a sub-model has."""
+        if not after.left_out:
+            return self
+        places = zip(before.units_of(party), after.units_of(party), strict=True)
+        return replace(self, fingerprints={new: self.fingerprints[old] for old, new in places})
+
+    @property
+    def row_order(self) -> Tree:
+        """The tree over the ids in the table's order; with ``order-commitment``, of people that there are."""
+        if self.tree is None:
+            raise ValueError("there is no tree over the rows: this is another mode of linkage, or there are no people")
+        return self.tree
+
+    @property
+    def n_records(self) -> int:
+        """Number of people."""
+        return len(self.tags)
+
+
+def origins(config: PartyConfig, study: Study) -> dict[str, Origin]:
+    """Where each of this party's variables comes from. Reads the headers of the tables when there are several data sets.
+
+    Raises:
+        Misuse: CONFIG_INVALID, no data set has the variable, or several have it; or columns of one compound are in several.
+        Refusal: POLICY_REFUSED, a variable is the column that names the person: randomized or not, it is never released.
+        DataFault: a table cannot be read.
+    """
+    own = [study.schema[position] for position in study.schema.owned_by(config.name)]
+    if len(config.datasets) == 1:
+        ((name, rule),) = config.datasets.items()
+        return {variable.name: _origin(name, rule, variable) for variable in own}
+    headers: dict[str, tuple[str, ...]] = {}
+    found: dict[str, Origin] = {}
+    for variable in own:
+        homes = [name for name, rule in config.datasets.items() if variable.name in rule.columns]
+        if not homes:
+            headers = headers or {name: header(rule) for name, rule in config.datasets.items()}
+            homes = [name for name, columns in headers.items() if variable.name in columns]
+        if len(homes) != 1:
+            where = "none of them has it" if not homes else f"{', '.join(homes)} have it"
+            raise Misuse(
+                "CONFIG_INVALID",
+                f"{config.path.name}: variable '{variable.name}': expected one of {len(config.datasets)} data sets, {where}",
+                hint=f"name it in [dataset.NAME.columns.{variable.name}]",
+            )
+        found[variable.name] = _origin(homes[0], config.datasets[homes[0]], variable)
+    _check_compounds(config, study, found)
+    return found
+
+
+def _check_compounds(config: PartyConfig, study: Study, places: Mapping[str, Origin]) -> None:
+    for index in study.units_of(config.name):
+        names = study.units[index].variables
+        if len({places[name].dataset for name in names}) > 1:
+            where = ", ".join(f"'{name}' is in data set '{places[name].dataset}'" for name in names)
+            raise Misuse(
+                "CONFIG_INVALID",
+                f"{config.path.name}: the columns {', '.join(names)} are randomized in one draw: {where},"
+                " expected all of them in one data set",
+                hint=f"name one data set for them in [dataset.NAME.columns.{names[0]}], or join the tables",
+            )
+
+
+def compounds_of(study: Study, party: str) -> dict[int, Compound]:
+    """The compounds among a party's units, by index."""
+    return {
+        index: Compound(
+            variables=unit.variables,
+            n_states=tuple(study.schema[study.schema.index(name)].n_states for name in unit.variables),
+            impossible=unit.impossible,
+        )
+        for index in study.units_of(party)
+        if (unit := study.units[index]).is_compound
+    }
+
+
+def unit_codes(study: Study, index: int, codes: Mapping[str, Codes]) -> Codes:
+    """The true codes of one unit: those of its column, or of the combinations of its columns.
+
+    Args:
+        study: the study.
+        index: of the unit.
+        codes: variable -> (n,), uint8 or uint16.
+
+    Returns:
+        (n,), uint8 or uint16.
+
+    Raises:
+        ValueError: an impossible combination; `read_people` leaves none.
+    """
+    unit = study.units[index]
+    if unit.is_compound:
+        return compounds_of(study, unit.owner)[index].codes(codes)
+    return codes[unit.variables[0]]
+
+
+def columns_of(config: PartyConfig, study: Study) -> dict[str, Column]:
+    """The local column of each of this party's variables; raises as `origins`."""
+    places = origins(config, study)
+    return {variable: Column(dataset=place.dataset, source=place.source) for variable, place in places.items()}
+
+
+def _origin(dataset: str, rule: DatasetRule, variable: Variable) -> Origin:
+    column = rule.column(variable.name)
+    if column.source == rule.id:
+        raise Refusal(
+            "POLICY_REFUSED",
+            f"variable '{variable.name}': its column is the id of data set '{dataset}'",
+            hint="the column that names the person is never released",
+        )
+    return Origin(dataset=dataset, source=column.source, recode=column.recode, written=column.written)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class People:
+    """A party's people in one study with their ids, in the order of the (first) table. Secret.
+
+    Attributes:
+        ids: normalised, distinct.
+        tags, codes, fingerprints, n_rows: see `Holding`.
+    """
+
+    ids: tuple[str, ...] = field(repr=False)
+    tags: NDArray[np.uint8] = field(repr=False)
+    codes: Mapping[str, Codes] = field(repr=False)
+    fingerprints: Mapping[int, bytes] = field(repr=False)
+    n_rows: int
+
+
+def read_people(config: PartyConfig, study: Study, *, site_secret: SiteSecret) -> People:
+    """Read this party's tables for a study.
+
+    Args:
+        config: where the tables are.
+        study: the proposal.
+        site_secret: of this site.
+
+    Raises:
+        DataFault: a table is no readable file or lacks a column (see `read_records`).
+        Misuse: CONFIG_INVALID.
+        PeerFault: PARTY_UNKNOWN, the party has no variable in the study.
+    """
+    places = origins(config, study)
+    compounds = compounds_of(study, config.name)
+    found: People | None = None
+    for dataset in dict.fromkeys(place.dataset for place in places.values()):
+        variables = [variable for variable in study.schema.variables if _is_in(variable, places, dataset)]
+        units = [i for i in study.units_of(config.name) if places[study.units[i].variables[0]].dataset == dataset]
+        records = read_records(config.datasets[dataset], variables, study.linkage.normalise)
+        tags = perturb.record_tags(site_secret.tag_key, records.ids)
+        codes = _declared(records, variables, tags, places=places, site_secret=site_secret.value)
+        for index in units:
+            if study.units[index].impossible:
+                columns = [places[name] for name in study.units[index].variables]
+                key = _substitute_key(site_secret.value, columns, _unit_codebook(study, index, places))
+                drawn = substitutes.draw(key, tags, compounds[index].n_domain)
+                codes |= compounds[index].possible(codes, drawn)
+        fingerprints = {index: perturb.fingerprint(tags, unit_codes(study, index, codes)) for index in units}
+        here = People(ids=records.ids, tags=tags, codes=codes, fingerprints=fingerprints, n_rows=records.n_rows)
+        found = here if found is None else _joined(found, here)
+    if found is None:
+        raise PeerFault(
+            "PARTY_UNKNOWN",
+            f"study '{study.id}': party '{config.name}' is not in it, expected one of {', '.join(study.parties)}",
+            hint="name in party.toml must be the party's name in the study",
+        )
+    return found
+
+
+def _declared(
+    records: Records,
+    variables: Sequence[Variable],
+    tags: NDArray[np.uint8],
+    *,
+    places: Mapping[str, Origin],
+    site_secret: bytes,
+) -> dict[str, Codes]:
+    """The columns with a drawn category in place of each undeclared value."""
+    codes = dict(records.codes)
+    for variable in variables:
+        if variable.other is None:
+            place = places[variable.name]
+            key = _substitute_key(site_secret, [place], perturb.codebook_digest(variable, place.recode, place.written))
+            drawn = substitutes.draw(key, tags, variable.n_states)
+            column: Codes = np.where(records.undeclared[variable.name], drawn, codes[variable.name])
+            column.setflags(write=False)
+            codes[variable.name] = column
+    return codes
+
+
+def _substitute_key(site_secret: bytes, places: Sequence[Origin], codebook_digest: bytes) -> bytes:
+    return substitutes.substitute_key(
+        site_secret,
+        dataset=places[0].dataset,
+        source_columns=[place.source for place in places],
+        codebook_digest=codebook_digest,
+    )
+
+
+def _joined(one: People, other: People) -> People:
+    """Who is in both data sets, with the columns of both."""
+    ours, theirs = _in_both(one.ids, other.ids)
+    return People(
+        ids=tuple([one.ids[int(row)] for row in ours]),
+        tags=one.tags[ours],
+        codes={name: column[ours] for name, column in one.codes.items()}
+        | {name: column[theirs] for name, column in other.codes.items()},
+        fingerprints={**one.fingerprints, **other.fingerprints},
+        n_rows=min(one.n_rows, other.n_rows),
+    )
+
+
+def read_holding(
+    config: PartyConfig, study: Study, *, proposal_digest: bytes, site_secret: SiteSecret, linkage_key: bytes
+) -> Holding:
+    """Read this party's tables for a study, and what linkage needs of them.
+
+    Args:
+        config: where the tables are.
+        study: the proposal.
+        proposal_digest: of it; the context of pseudonyms.
+        site_secret: of this site.
+        linkage_key: shared by the parties.
+
+    Raises:
+        DataFault, Misuse, PeerFault: as `read_people`.
+    """
+    found = read_people(config, study, site_secret=site_secret)
+    ids = found.ids
+    tree: Tree | None = None
+    none = np.empty((0, linkage.PSEUDONYM_BYTES), dtype=np.uint8)
+    seeds = np.empty((0, blinding.TOKEN_BYTES), dtype=np.uint8)
+    if study.linkage.mode == "order-commitment":
+        values, order = none, np.arange(len(ids), dtype=np.int64)
+        tree = order_tree(order_key(linkage_key, proposal_digest), ids) if ids else None
+    elif study.linkage.mode == "dh-psi":
+        values = none
+        seeds, order = blinding.seeds(linkage_key, proposal_digest, ids)
+    else:
+        values, order = linkage.pseudonyms(linkage_key, linkage.linkage_context(proposal_digest), ids)
+    return Holding(
+        tags=found.tags,
+        codes=found.codes,
+        fingerprints=found.fingerprints,
+        pseudonyms=values,
+        order=order,
+        seeds=seeds,
+        tree=tree,
+        n_rows=found.n_rows,
+    )
+
+
+def _is_in(variable: Variable, places: Mapping[str, Origin], dataset: str) -> bool:
+    return variable.name in places and places[variable.name].dataset == dataset
+
+
+def _in_both(ids: Iterable[str], others: Iterable[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    position = {record_id: row for row, record_id in enumerate(others)}
+    pairs = [(row, position[record_id]) for row, record_id in enumerate(ids) if record_id in position]
+    both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def release_of(
+    study: Study, index: int, *, places: Mapping[str, Origin], fingerprint: bytes, site_secret: bytes
+) -> Release:
+    """What releasing one unit means for the ledger.
+
+    Args:
+        study: with this party's declaration.
+        index: of the unit.
+        places: see `origins`.
+        fingerprint: of the unit's data.
+        site_secret: of this site.
+    """
+    unit = study.units[index]
+    columns = [places[name] for name in unit.variables]
+    return Release(
+        variables=unit.variables,
+        dataset=columns[0].dataset,
+        sources=tuple(place.source for place in columns),
+        codebook_digest=_unit_codebook(study, index, places),
+        transition_digest=unit.transition.digest(),
+        secret_id=secret_id(site_secret),
+        fingerprint=fingerprint,
+        epsilon=privacy.epsilon(unit.transition),
+    )
+
+
+def _unit_codebook(study: Study, index: int, places: Mapping[str, Origin]) -> bytes:
+    """What decides which code a record gets in a unit: `perturb.codebook_digest`, or `perturb.compound_digest`."""
+    unit = study.units[index]
+    codebooks = [
+        perturb.codebook_digest(study.schema[study.schema.index(name)], places[name].recode, places[name].written)
+        for name in unit.variables
+    ]
+    return perturb.compound_digest(codebooks, unit.impossible) if unit.is_compound else codebooks[0]
+
+
+def releases_of(config: PartyConfig, study: Study, holding: Holding, *, site_secret: bytes) -> dict[int, Release]:
+    """`release_of` each of this party's units.
+
+    Args:
+        config: where the tables are.
+        study: with this party's declaration.
+        holding: the data.
+        site_secret: of this site.
+
+    Raises:
+        Misuse, Refusal, DataFault: as `origins`.
+    """
+    places = origins(config, study)
+    return {
+        index: release_of(study, index, places=places, fingerprint=holding.fingerprints[index], site_secret=site_secret)
+        for index in study.units_of(config.name)
+    }
+
+
+def shared_of(study: Study, datasets: Iterable[str]) -> dict[str, Charge]:
+    """What the noise on what a study shares besides columns is charged, by data set; nothing where there is none.
+
+    Args:
+        study: the study.
+        datasets: of all units of this party.
+    """
+    rule = study.share
+    if rule is None or rule.epsilon is None or rule.delta is None:
+        return {}
+    charge = Charge(epsilon=rule.epsilon, delta=rule.delta)
+    return dict.fromkeys(datasets, charge)
+
+
+def randomize(
+    holding: Holding,
+    rows: NDArray[np.int64],
+    study: Study,
+    index: int,
+    *,
+    release: Release,
+    version_tag: bytes,
+    site_secret: bytes,
+) -> Codes:
+    """The released codes of one unit in the common order.
+
+    Args:
+        holding: this party's people.
+        rows: the common ones, in the common order.
+        study: the effective study.
+        index: of the unit.
+        release: what the ledger will say; it names what the noise depends on.
+        version_tag: of the ledger's assessment.
+        site_secret: of this site.
+
+    Returns:
+        (len(rows) * codes per record,), uint8 or uint16; see `perturb.perturb` and, for subset selection, `subsets.select`.
+    """
+    unit = study.units[index]
+    key = perturb.unit_key(
+        site_secret,
+        dataset=release.dataset,
+        source_columns=release.sources,
+        codebook_digest=release.codebook_digest,
+        transition_digest=release.transition_digest,
+        version_tag=version_tag,
+    )
+    codes = unit_codes(study, index, {name: holding.codes[name][rows] for name in unit.variables})
+    if isinstance(unit.transition, Subset):
+        return subsets.select(key, holding.tags[rows], codes, unit.transition)
+    # Both give the same bytes; a small table is done before numba has been imported.
+    draw = perturb.perturb if len(rows) >= _WORTH_COMPILING else perturb.perturb_numpy
+    return draw(key, holding.tags[rows], codes, unit.transition)

@@ -1,0 +1,349 @@
+"""Reading a local table: one row a person, into ids and codes of the declared variables.
+
+Promises: no value of a table keeps it from being used. Rows whose id is empty (or not text), or equal to another's after
+normalisation, are left out, all of them, and so are rows with too many or too few fields; of the others every value has a code,
+or stands in `Records.undeclared` for a category to be drawn (`substitutes`). Everything that was left out or put in another's
+place is counted; the counts are for the site's people, and decide nothing. A table may fail as a file, and for a column that is
+not there. What is kept is one id and one code per value; no message carries a value or an id.
+
+`read_records` reads; `check_records` counts, and returns with remarks what a person may want to mend, for ``verticil party
+check``. See `table` for how files are read and `encoding` for what a text becomes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.party.dataset.compounds import Compound
+from verticil.party.dataset.encoding import Codebook, Outcome
+from verticil.party.dataset.linkage import normalise_ids
+from verticil.party.dataset.table import ColumnRule, DatasetRule, header, missing_columns, read_parts
+from verticil.shared.errors import DataFault
+from verticil.shared.model.schema import Variable
+
+Codes = NDArray[np.uint8] | NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnCounts:
+    """What became of the values of one column; counts of rows that are used.
+
+    Attributes:
+        variable, source: the study's name and the local column.
+        missing: written as missing.
+        other: unseen, and became the declared `other`.
+        clamped: outside the bins, and put into the nearest one.
+        unseen: without a declared category: empty ones became the declared `missing`, for the others one is drawn.
+        absent: declared categories that no row has.
+        near_misses: of the unseen ones, how many are empty, or would be declared ones without blanks around them, in other
+            letter case, or without a decimal point behind a whole number.
+    """
+
+    variable: str
+    source: str
+    missing: int
+    other: int
+    clamped: int
+    unseen: int
+    absent: int
+    near_misses: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """What a person may want to mend; `code` is the name of its kind. Counts and columns, no value."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """The rows of a table that are used.
+
+    Attributes:
+        ids: normalised, distinct, not empty; in file order.
+        codes: variable -> (n,), uint8 or uint16, read-only, in the same order; 0 where undeclared.
+        undeclared: variable without `other` -> (n,), bool: the records that get a category drawn for them.
+        n_rows: rows of the file, with those that were left out.
+    """
+
+    ids: tuple[str, ...] = field(repr=False)
+    codes: Mapping[str, Codes] = field(repr=False)
+    undeclared: Mapping[str, NDArray[np.bool_]] = field(repr=False)
+    n_rows: int
+
+    @property
+    def n_records(self) -> int:
+        """Number of rows that are used."""
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReport:
+    """What there is to say about a table without quoting it.
+
+    Attributes:
+        n_rows: rows of the file.
+        n_records: rows that are used.
+        n_ragged: rows left out, with too many or too few fields.
+        n_empty_ids, n_repeated_ids: rows left out, whose id is empty, or equal to that of another row.
+        counts: one for each variable whose column is there.
+        faults: a column that is not there.
+        remarks: what became of values that the study does not declare, and of rows that cannot be used.
+    """
+
+    n_rows: int
+    n_records: int
+    n_ragged: int
+    n_empty_ids: int
+    n_repeated_ids: int
+    counts: tuple[ColumnCounts, ...]
+    faults: tuple[DataFault, ...]
+    remarks: tuple[Remark, ...]
+
+
+def read_records(rule: DatasetRule, variables: Sequence[Variable], normalise: Sequence[str]) -> Records:
+    """Read the table and encode the columns of `variables`.
+
+    Args:
+        rule: the table.
+        variables: what to encode, each once.
+        normalise: steps applied to ids; see `linkage.normalise_ids`.
+
+    Raises:
+        DataFault: DATA_FILE_MISSING, DATA_UNREADABLE, DATA_EMPTY (not even a header) or DATA_COLUMN_MISSING.
+        Misuse: CONFIG_INVALID, a recode leads to no declared category.
+    """
+    scan = _Scan(rule, variables)
+    if scan.absent is not None:
+        raise scan.absent
+    scan.rows(normalise)
+    return Records(
+        ids=tuple(scan.ids),
+        codes={column.variable.name: column.codes(scan.kept) for column in scan.columns},
+        undeclared={
+            column.variable.name: column.undeclared(scan.kept)
+            for column in scan.columns
+            if column.variable.other is None
+        },
+        n_rows=scan.n_rows,
+    )
+
+
+def check_records(
+    rule: DatasetRule, variables: Sequence[Variable], normalise: Sequence[str], compounds: Sequence[Compound] = ()
+) -> TableReport:
+    """Read the table and report counts; nothing is kept. Arguments as for `read_records`.
+
+    Args:
+        rule, variables, normalise: as for `read_records`.
+        compounds: of these variables: combinations that the study declares impossible are counted.
+
+    Raises:
+        DataFault: DATA_FILE_MISSING, DATA_UNREADABLE or DATA_EMPTY, when there is nothing to count.
+        Misuse: CONFIG_INVALID, a recode leads to no declared category.
+    """
+    scan = _Scan(rule, variables)
+    scan.rows(normalise, closely=True)
+    counts = tuple(column.counts(scan.kept) for column in scan.columns)
+    columns = {column.variable.name: column for column in scan.columns}
+    file, n = rule.path.name, int(np.count_nonzero(scan.kept))
+    found = [
+        *_row_remarks(file, scan),
+        *_value_remarks(file, n, counts),
+        *(
+            _combination_remark(file, compound, columns, scan.kept)
+            for compound in compounds
+            if set(compound.variables) <= columns.keys()
+        ),
+    ]
+    return TableReport(
+        n_rows=scan.n_rows,
+        n_records=n,
+        n_ragged=scan.n_ragged,
+        n_empty_ids=scan.n_empty,
+        n_repeated_ids=scan.n_repeated,
+        counts=counts,
+        faults=() if scan.absent is None else (scan.absent,),
+        remarks=tuple(remark for remark in found if remark is not None),
+    )
+
+
+class _Scan:
+    """One pass over a table."""
+
+    def __init__(self, rule: DatasetRule, variables: Sequence[Variable]) -> None:
+        names = header(rule)
+        sources = {variable.name: rule.column(variable.name).source for variable in variables}
+        self.absent = missing_columns(rule, names, list(dict.fromkeys([rule.id, *sources.values()])))
+        self.columns = [
+            _Column(variable, rule.column(variable.name), file=rule.path.name)
+            for variable in variables
+            if sources[variable.name] in names
+        ]
+        self.id = rule.id
+        self.ids: list[str] = []
+        self.kept: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self.n_rows = self.n_ragged = self.n_empty = self.n_repeated = 0
+        self.first_ragged: int | None = None
+        self._rule = rule
+        self._names = names
+
+    def rows(self, normalise: Sequence[str], *, closely: bool = False) -> None:
+        """Read all rows; `closely`: count near misses, too."""
+        rule = self._rule
+        wanted = [name for name in (rule.id, *(column.source for column in self.columns)) if name in self._names]
+        ids: list[str] = []
+        n_whole = 0
+        for part in read_parts(rule, wanted) if wanted else ():
+            n_whole += part.n_rows
+            self.n_ragged += part.n_ragged
+            self.first_ragged = self.first_ragged if self.first_ragged is not None else part.first_ragged
+            if part.n_rows == 0:
+                continue
+            if rule.id in part.columns:
+                ids += map(_text_or_empty, normalise_ids(part.columns[rule.id].texts(), normalise))
+            for column in self.columns:
+                text = part.columns[column.source]
+                column.take(text.distinct, text.index, closely=closely)
+        self.n_rows = n_whole + self.n_ragged
+        if rule.id not in self._names:
+            self.kept = np.ones(n_whole, dtype=np.bool_)
+            return
+        times = Counter(ids)
+        self.n_empty = times.pop("", 0)
+        self.n_repeated = sum(count for count in times.values() if count > 1)
+        self.kept = np.fromiter((times[record_id] == 1 for record_id in ids), dtype=np.bool_, count=len(ids))
+        self.ids = [record_id for record_id in ids if times[record_id] == 1]
+
+
+def _text_or_empty(record_id: str) -> str:
+    """An id with bytes that are no text names nobody."""
+    try:
+        record_id.encode("utf-8")
+    except UnicodeEncodeError:
+        return ""
+    return record_id
+
+
+class _Column:
+    """One variable while its column is being read."""
+
+    def __init__(self, variable: Variable, rule: ColumnRule, *, file: str) -> None:
+        self.variable = variable
+        self.source = rule.source
+        self._codebook = Codebook(variable, rule.recode, written=rule.written, where=f"{file}: column '{rule.source}'")
+        self._codes: list[Codes] = []
+        self._outcomes: list[NDArray[np.uint8]] = []
+
+    def take(self, distinct: Sequence[str], index: NDArray[np.int32], *, closely: bool) -> None:
+        codes, outcomes = self._codebook.encode(distinct, closely=closely)
+        self._codes.append(np.maximum(codes, 0).astype(self.variable.code_dtype)[index])
+        self._outcomes.append(outcomes[index])
+
+    def codes(self, kept: NDArray[np.bool_]) -> Codes:
+        codes: Codes = np.concatenate([np.zeros(0, dtype=self.variable.code_dtype), *self._codes])[kept]
+        codes.setflags(write=False)
+        return codes
+
+    def undeclared(self, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        outcomes = self._kept_outcomes(kept)
+        return outcomes > Outcome.EMPTY if self.variable.missing is not None else outcomes >= Outcome.EMPTY
+
+    def counts(self, kept: NDArray[np.bool_]) -> ColumnCounts:
+        number = np.bincount(self._kept_outcomes(kept), minlength=len(Outcome)).tolist()
+        had = np.bincount(self.codes(kept)[~self.undeclared(kept)], minlength=self.variable.n_states)
+        return ColumnCounts(
+            variable=self.variable.name,
+            source=self.source,
+            missing=number[Outcome.MISSING],
+            other=number[Outcome.OTHER],
+            clamped=number[Outcome.CLAMPED],
+            unseen=sum(number[Outcome.EMPTY :]),
+            absent=int(np.count_nonzero(had == 0)),
+            near_misses={
+                outcome.name.lower(): number[outcome]
+                for outcome in (Outcome.EMPTY, Outcome.BLANKS, Outcome.LETTER_CASE, Outcome.DECIMAL_POINT)
+                if number[outcome]
+            },
+        )
+
+    def _kept_outcomes(self, kept: NDArray[np.bool_]) -> NDArray[np.uint8]:
+        return np.concatenate([np.zeros(0, dtype=np.uint8), *self._outcomes])[kept]
+
+
+def _row_remarks(file: str, scan: _Scan) -> Iterable[Remark]:
+    where = f"{file}: column '{scan.id}'"
+    if scan.n_ragged:
+        yield Remark(
+            code="DATA_UNREADABLE",
+            message=f"{file}: {scan.n_ragged} rows have too many or too few fields and are left out, the first is row"
+            f" {scan.first_ragged} (the header is row 1)",
+            hint="quote fields that contain the delimiter",
+        )
+    if scan.n_empty:
+        yield Remark(
+            code="DATA_ID_MISSING",
+            message=f"{where}: {scan.n_empty} of {scan.n_rows} rows are left out: their ids are empty after normalisation",
+            hint="mend these rows, or check linkage.normalise of the study",
+        )
+    if scan.n_repeated:
+        yield Remark(
+            code="DATA_ID_DUPLICATE",
+            message=f"{where}: {scan.n_repeated} of {scan.n_rows} rows are left out: each has the id of another one, expected one"
+            " row for each person",
+            hint="keep one row for each person; ids are compared after linkage.normalise of the study",
+        )
+
+
+_REPAIRS = {
+    "empty": '{n} are empty (declare `missing` with the spelling "" in the study)',
+    "blanks": "{n} differ only in blanks around them (clean the table or add a recode)",
+    "letter_case": "{n} differ only in letter case (add a recode)",
+    "decimal_point": "{n} are whole numbers with a decimal point (write the column as whole numbers)",
+}
+
+
+def _value_remarks(file: str, n_records: int, counts: Sequence[ColumnCounts]) -> Iterable[Remark]:
+    if unseen := [f"column '{c.source}' {c.unseen}" for c in counts if c.unseen]:
+        hints: list[str] = []
+        for kind, repair in _REPAIRS.items():
+            if n_here := sum(c.near_misses.get(kind, 0) for c in counts):
+                hints.append(repair.format(n=n_here))
+        yield Remark(
+            code="DATA_CATEGORY_UNSEEN",
+            message=f"{file}: of {n_records} rows, values without a declared category, in place of which one is drawn (or missing"
+            f" taken, where it is declared and they are empty): {', '.join(unseen)}",
+            hint="; ".join(hints) or "declare the category or `other` in the study, or add a recode in party.toml",
+        )
+    if clamped := [f"column '{c.source}' {c.clamped}" for c in counts if c.clamped]:
+        yield Remark(
+            code="DATA_VALUE_OUTSIDE",
+            message=f"{file}: of {n_records} rows, values outside the bins, put into the nearest one: {', '.join(clamped)}",
+            hint="is the unit right? The study can have wider bins",
+        )
+
+
+def _combination_remark(
+    file: str, compound: Compound, columns: Mapping[str, _Column], kept: NDArray[np.bool_]
+) -> Remark | None:
+    own = {name: columns[name] for name in compound.variables}
+    impossible = compound.encode({name: column.codes(kept) for name, column in own.items()}) < 0
+    for column in own.values():
+        impossible &= ~column.undeclared(kept)
+    if not (n_impossible := int(np.count_nonzero(impossible))):
+        return None
+    named = ", ".join(f"'{column.source}'" for column in own.values())
+    return Remark(
+        code="DATA_CATEGORY_UNSEEN",
+        message=f"{file}: columns {named}: {n_impossible} of {len(impossible)} rows have a combination of values that the study"
+        " declares impossible, in place of which a possible one is drawn",
+        hint="correct these rows, or take the combinations that do occur out of `impossible` in the study",
+    )

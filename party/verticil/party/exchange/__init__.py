@@ -1,1 +1,0 @@
-"""What leaves the site: the spool of released bytes, and their way to the miner."""

@@ -1,0 +1,191 @@
+"""The approvers of a site: making their keys and naming them in party.toml.
+
+The private key is the person's and can be made anywhere (``verticil party approver keygen``); party.toml needs the public line
+only. `add_approver` appends an ``[[approver]]`` table to party.toml, `remove_approver` takes one out; neither changes anything
+else in it, and a running daemon follows. The votes of a key that is gone count for nothing from then on, also for studies under
+way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, cast
+
+from verticil.party.config import PartyConfig, load_party
+from verticil.party.operator.view_model import Facts
+from verticil.party.policy.votes import ApproverKey, public_key_from, public_key_text
+from verticil.shared.disk import replace_file, write_fault
+from verticil.shared.errors import Misuse, VerticilError
+
+_FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._-]{0,80}", re.ASCII)
+
+
+def approver_key(config: PartyConfig, approver: str, path: Path | None) -> ApproverKey | None:
+    """The key of an approver; None where nobody is named, or no file is given and none lies at the usual place.
+
+    Raises:
+        DataFault, Misuse: as `ApproverKey.load`.
+    """
+    if not config.policy.approvers:
+        return None
+    found = path if path is not None else _usual_place(config.path, approver)
+    if found is None or (path is None and not found.exists()):
+        return None
+    return ApproverKey.load(found)
+
+
+def make_key(path: Path) -> Facts:
+    """Make a key and say what goes into party.toml.
+
+    Raises:
+        Misuse: FILE_EXISTS, FILE_MISSING.
+        DataFault: DISK_FULL.
+    """
+    return {"key": str(path), "public_key": public_key_text(ApproverKey.create(path).public)}
+
+
+def add_approver(path: Path, name: str, *, key: Path | None = None, public_key: str | None = None) -> Facts:
+    """Name an approver in party.toml.
+
+    Args:
+        path: party.toml.
+        name: who.
+        key: file of the private key, made when absent; None: ``approvers/NAME.key`` beside party.toml.
+        public_key: of a key that was made elsewhere; then no file is touched but party.toml.
+
+    Raises:
+        Misuse: CONFIG_INVALID, the name or the key is there already; USAGE; FILE_MISSING.
+        DataFault: DISK_FULL, SECRET_MISSING.
+    """
+    config = load_party(path)
+    if name in config.approver_keys:
+        hint = f"to give them a new key: verticil party approver remove {name}, then add"
+        raise Misuse("CONFIG_INVALID", f"{path.name}: approver: '{name}' has a key already", hint=hint)
+    made = False
+    if public_key is None:
+        file = key if key is not None else _usual_place(path, name)
+        if file is None:
+            raise Misuse("USAGE", f"approver '{name}': no file is named after this, expected --key FILE")
+        made = not file.exists()
+        if made and key is None:
+            file.parent.mkdir(mode=0o700, exist_ok=True)
+        own = ApproverKey.create(file) if made else ApproverKey.load(file)
+        public = own.public
+    else:
+        file, found = None, public_key_from(public_key)
+        if found is None:
+            raise Misuse("USAGE", "--public-key: expected the 44 letters that `verticil party approver keygen` prints")
+        public = found
+    text = f'\n[[approver]]\nname = {json.dumps(name, ensure_ascii=False)}\npublic_key = "{public_key_text(public)}"\n'
+    whole = path.read_bytes()
+    try:
+        _replace(path, whole + (b"" if whole.endswith(b"\n") else b"\n") + text.encode("utf-8"))
+    except VerticilError:
+        if made and file is not None:
+            file.unlink()  # a key that is in no party.toml is nobody's
+        raise
+    after = load_party(path)
+    return {
+        "party": after.name,
+        "approver": name,
+        "public_key": public_key_text(public),
+        "key": None if file is None else str(file),
+        "made": made,
+        "approvers": list(after.policy.approvers),
+        "approvers_needed": after.policy.approvers_needed,
+    }
+
+
+def remove_approver(path: Path, name: str) -> Facts:
+    """Take an approver out of party.toml. The key's file stays where it is: it is the person's.
+
+    Args:
+        path: party.toml.
+        name: who.
+
+    Raises:
+        Misuse: CONFIG_INVALID, nobody of this name has a key there; it is the last one, after whom whoever may run the command
+            could approve; or the table is written in a way that only its author should change.
+        DataFault: DISK_FULL.
+    """
+    config = load_party(path)
+    where = f"{path.name}: approver"
+    if name not in config.approver_keys:
+        raise Misuse("CONFIG_INVALID", f"{where}: '{name}' has no key there", hint="verticil party approver list")
+    if len(config.approver_keys) == 1:
+        hint = "add another one first; without approvers whoever may run the command here approves for the site"
+        raise Misuse("CONFIG_INVALID", f"{where}: '{name}' is the only one", hint=hint)
+    text = path.read_bytes().decode("utf-8")
+    kept = next((rest for rest in _without_one_table(text) if _lacks(text, rest, name)), None)
+    if kept is None:
+        raise Misuse("CONFIG_INVALID", f"{where}: the table of '{name}' is not found", hint="remove it with an editor")
+    _replace(path, kept.encode("utf-8"))
+    after = load_party(path)
+    return {
+        "party": after.name,
+        "removed": name,
+        "approvers": list(after.policy.approvers),
+        "approvers_needed": after.policy.approvers_needed,
+        "enough": len(after.policy.approvers) >= after.policy.approvers_needed,
+    }
+
+
+def _without_one_table(text: str) -> Iterator[str]:
+    """The text without one ``[[approver]]`` table, for each; comments after its last key stay."""
+    lines = text.splitlines(keepends=True)
+    headers = [i for i, line in enumerate(lines) if line.lstrip().startswith("[")]
+    for start, end in zip(headers, [*headers[1:], len(lines)], strict=True):
+        if re.fullmatch(r"\[\[\s*approver\s*\]\]\s*(#.*)?", lines[start].strip()):
+            said = [i for i in range(start, end) if lines[i].strip() and not lines[i].lstrip().startswith("#")]
+            yield "".join(lines[:start] + lines[said[-1] + 1 :])
+
+
+def _lacks(before: str, after: str, name: str) -> bool:
+    """Whether `after` says what `before` says, but for this approver."""
+    try:
+        expected, found = tomllib.loads(before), tomllib.loads(after)
+    except tomllib.TOMLDecodeError:
+        return False
+    tables = cast("list[dict[str, object]]", expected["approver"])
+    expected["approver"] = [table for table in tables if table.get("name") != name]
+    return expected == found
+
+
+def approvers(config: PartyConfig) -> Facts:
+    """Who may approve, and with which key."""
+    keys = config.approver_keys
+    return {
+        "party": config.name,
+        "approvers_needed": config.policy.approvers_needed,
+        "approvers": [
+            {"name": name, "public_key": public_key_text(keys[name]) if name in keys else None}
+            for name in config.policy.approvers
+        ],
+    }
+
+
+def _replace(path: Path, whole: bytes) -> None:
+    """Put another party.toml in its place, whole or not at all, and only if it can be read afterwards."""
+    mode = path.stat().st_mode & 0o777
+    trial = path.with_name(f".{path.name}.part")
+    try:
+        trial.write_bytes(whole)
+        try:
+            load_party(trial)
+        except Misuse as error:
+            raise Misuse(error.code, error.message.replace(trial.name, path.name), hint=error.hint) from None
+        replace_file(path, whole, part=trial)
+        os.chmod(path, mode)
+    except OSError as error:
+        raise write_fault(error, path) from None
+    finally:
+        trial.unlink(missing_ok=True)
+
+
+def _usual_place(party_toml: Path, name: str) -> Path | None:
+    return party_toml.parent / "approvers" / f"{name}.key" if _FILE_NAME.fullmatch(name) else None

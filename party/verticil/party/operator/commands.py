@@ -1,0 +1,418 @@
+"""What the people of a site do, behind ``verticil party``: set it up, see what is asked, check the data, decide.
+
+Every function opens the site's state, does one thing and closes it; a daemon may run beside it. What they return is
+plain data for a terminal or for JSON: names, counts, epsilons, codes. No value of a table, no id, no key.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Final
+
+from verticil.party.backup.recall import OLDER_HINT
+from verticil.party.config import PartyConfig
+from verticil.party.dataset.local_dataset import columns_of
+from verticil.party.operator.approvers import approver_key
+from verticil.party.operator.certificate import own_certificate
+from verticil.party.operator.check import check
+from verticil.party.operator.peer_commands import load_study, take_release
+from verticil.party.operator.reports import confirmations
+from verticil.party.operator.view_model import Facts, columns, named, number, share, total
+from verticil.party.policy import approval, policy
+from verticil.party.site import Site, Verdict, init_state
+from verticil.party.storage.database import holds_nothing
+from verticil.party.storage.studies import Heartbeat, StudyRecord, stamp
+from verticil.shared.airgap.journal import CARRIED_FOLDER, last_crossing
+from verticil.shared.alignment.disclosure import disclosure
+from verticil.shared.channels import privacy
+from verticil.shared.disk import create_file
+from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
+from verticil.shared.identity.identity import is_name
+from verticil.shared.identity.pki import utc_now
+from verticil.shared.study.document import Study
+from verticil.shared.study.recipients import sent_units
+from verticil.shared.study.states import State
+from verticil.shared.vitals import judge
+
+_STALE_SECONDS: Final = 90
+
+
+def init_party(
+    directory: Path, *, name: str, federation: str = "federation.toml", table: str = "table.csv", id_column: str = "id"
+) -> Path:
+    """Set a party up: party.toml with a policy that permits little, the state directory and the site secret.
+
+    One that was broken off before the state was whole is finished; a party.toml that is there by then stays as it is.
+
+    Args:
+        directory: made when absent.
+        name: the party's name, as in its certificate.
+        federation: path of federation.toml, relative to `directory`.
+        table: path of the table, relative to `directory`.
+        id_column: its id column.
+
+    Returns:
+        The path of party.toml.
+
+    Raises:
+        Misuse: FILE_EXISTS, CONFIG_INVALID.
+        Refusal: LEDGER_OLDER, there was a state here.
+        DataFault: DISK_FULL, STATE_CORRUPT, SECRET_MISSING.
+    """
+    if not is_name(name):
+        raise Misuse("CONFIG_INVALID", f"name: got '{name[:80]}', expected 1 to 63 of A-Z a-z 0-9 _ -")
+    path = directory / "party.toml"
+    was_whole = not holds_nothing(directory / "state")
+    init_state(directory / "state")
+    if path.exists() and not was_whole:
+        return path
+    text = _TEMPLATE
+    for key, value in {"NAME": name, "FEDERATION": federation, "TABLE": table, "ID": id_column}.items():
+        text = text.replace(f'"{key}"', json.dumps(value, ensure_ascii=False))
+    text = text.replace("NAME.", f"{name}.")
+    create_file(path, text.encode("utf-8"), mode=0o644, exists_hint="edit it, or name another folder")
+    return path
+
+
+def approve(
+    config: PartyConfig, study: str, approver: str, *, key: Path | None = None, at: dt.datetime | None = None
+) -> Facts:
+    """Approve a study by id or digest; the daemon sends the approval when there are enough.
+
+    Args:
+        config: party.toml.
+        study: id or digest.
+        approver: who says so.
+        key: file of the approver's private key; None: ``approvers/NAME.key`` beside party.toml, if it is there.
+        at: now.
+
+    Raises:
+        Misuse: STUDY_UNKNOWN, CONFIG_INVALID.
+        Refusal: whatever speaks against it; NOT_APPROVED without the approver's key.
+        DataFault: whatever is wrong with the tables or the state.
+    """
+    with Site.open(config) as site:
+        record = site.state.find(study)
+        own = approver_key(config, approver, key)
+        verdict = site.approve(record, approver, at if at is not None else utc_now(), key=own)
+        return {**named(record), **_approved(config, verdict)}
+
+
+def asked_study(config: PartyConfig, study: str) -> Study:
+    """A study that is asked of this party, by id or digest, as it was submitted.
+
+    Raises:
+        Misuse: STUDY_UNKNOWN.
+        DataFault: whatever is wrong with the state.
+    """
+    with Site.open(config) as site:
+        return approval.parsed(site.state.find(study).task.proposal)
+
+
+def deny(config: PartyConfig, study: str, approver: str, reason: str, *, at: dt.datetime | None = None) -> Facts:
+    """Deny a study by id or digest, for good; the daemon tells the reason to the analyst or, between peers, to the others.
+
+    Raises:
+        Misuse: STUDY_UNKNOWN, USAGE.
+        Refusal: the person is not an approver, or the study has ended.
+        DataFault: whatever is wrong with the state.
+    """
+    with Site.open(config) as site:
+        record = site.state.find(study)
+        site.deny(record, approver, reason, at if at is not None else utc_now())
+        return {**named(record), "denied": True, "reason": reason}
+
+
+def status(config: PartyConfig, *, at: dt.datetime | None = None) -> Facts:
+    """What is asked of this party, where each study stands, what was spent. Reads no table.
+
+    Raises:
+        DataFault: SECRET_MISSING, STATE_CORRUPT.
+    """
+    with Site.open(config) as site:
+        return status_of(site, at if at is not None else utc_now())
+
+
+def status_of(site: Site, now: dt.datetime) -> Facts:
+    """What `status` tells, of an opened state."""
+    config = site.config
+    beat = site.state.heartbeat()
+    alive = _seconds_since(beat, now) <= _STALE_SECONDS
+    return {
+        "party": config.name,
+        "daemon": {
+            "running": alive,
+            "last_seen": None if beat is None else beat.at,
+            "connected": beat is not None and beat.connected and alive,
+            "link": linked_to(config),
+            "problem": "" if beat is None else beat.problem,
+        },
+        "carried": _carried(config),
+        "certificate": own_certificate(config, beat, now),
+        "disk_free_bytes": shutil.disk_usage(config.state_directory).free,
+        "studies": [
+            study_status(config, record) | _confirmations(site, record.digest) for record in site.state.studies()
+        ],
+        "ledger": [
+            {
+                "dataset": name,
+                "epsilon_spent": site.ledger.spent(name),
+                "epsilon_lifetime_limit": number(config.policy.max_epsilon_lifetime),
+            }
+            for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])
+        ],
+        "attempted_sends": site.ledger.attempts(),
+        "warnings": _similar(config, site),
+    }
+
+
+def probe(config: PartyConfig, *, at: dt.datetime | None = None) -> str:
+    """Whether the daemon of this configuration lives and works.
+
+    Returns:
+        A line for people.
+
+    Raises:
+        VerticilError: what keeps it from its work, or ended it (`verticil.shared.vitals.judge`), and as `condition`.
+        Refusal: LEDGER_OLDER.
+        DataFault: STATE_CORRUPT, STATE_READ_ONLY.
+    """
+    with Site.look(config) as site:
+        beat = site.state.heartbeat()
+    if (older := told_older(config, beat)) is not None:
+        raise older
+    condition(config, beat, at if at is not None else utc_now())
+    return judge(config.state_directory)
+
+
+def condition(config: PartyConfig, beat: Heartbeat | None, now: dt.datetime) -> str:
+    """How a daemon that lives is, in words.
+
+    Args:
+        config: party.toml.
+        beat: what it wrote into its database last.
+        now: UTC.
+
+    Raises:
+        PeerFault: CERTIFICATE_REVOKED, CERTIFICATE_INVALID (it has expired): no node lets it in.
+    """
+    certificate = own_certificate(config, beat, now)
+    if certificate is not None and certificate["warning"] == 0:  # no node lets it in, whether it runs or not
+        words = str(certificate["words"])
+        code = "CERTIFICATE_REVOKED" if "revoked" in words else "CERTIFICATE_INVALID"
+        message = f"party '{config.name}': its certificate {words}"
+        raise PeerFault(code, message, hint=f"have a new one signed: {certificate['command']}")
+    problem = "starting" if beat is None else beat.problem or "starting"
+    return linked_to(config) if beat is not None and beat.connected else f"not connected ({problem})"
+
+
+def told_older(config: PartyConfig, beat: Heartbeat | None) -> Refusal | None:
+    """Why the daemon ended, if the miner showed it that this state is older than what was sent; else None."""
+    if beat is None or beat.problem != "LEDGER_OLDER":
+        return None
+    return Refusal(
+        "LEDGER_OLDER",
+        f"party '{config.name}': the daemon ended: this state is older than what was sent ({beat.at})",
+        hint=f"{OLDER_HINT} charges what is missing in full",
+    )
+
+
+def linked_to(config: PartyConfig) -> str:
+    """What a daemon that works is connected to, in words."""
+    return "connected to the miner" if config.federation.endpoint is not None else "serving its peers"
+
+
+# ---- pieces
+
+
+def _carried(config: PartyConfig) -> Facts | None:
+    """The last bundles in both directions, of a site whose files are carried; None: nothing was ever carried here."""
+    at, journal = last_crossing(config.state_directory / CARRIED_FOLDER)
+    if at is None:
+        return None
+    made, taken = journal.made, journal.last_taken
+    return {
+        "exported": made[-1].number if made else None,
+        "imported": None if taken is None else taken.number,
+        "at": stamp(at),
+    }
+
+
+def _similar(config: PartyConfig, site: Site) -> list[str]:
+    """Studies about nearly the same people as an earlier one; see `verticil.party.audit.common_sets`."""
+    names = {record.digest: record.study_id for record in site.state.studies()}
+    return [
+        f"study '{names[digest]}': fewer than {config.policy.minimum_difference} people are in only one of it and"
+        f" {', '.join(others)}: releases about nearly the same people tell their difference"
+        for digest, others in site.common_sets.warnings().items()
+        if digest in names
+    ]
+
+
+def _confirmations(site: Site, digest: bytes) -> Facts:
+    """Of a study between peers that was revoked here: who has confirmed the deletion."""
+    awaited = site.confirmations.of(digest)
+    return {} if awaited is None else {"confirmations": confirmations(awaited)}
+
+
+def _seconds_since(beat: Heartbeat | None, now: dt.datetime) -> float:
+    if beat is None or beat.pid == 0:
+        return math.inf
+    return (now - dt.datetime.fromisoformat(beat.at)).total_seconds()
+
+
+def _approved(config: PartyConfig, verdict: Verdict) -> Facts:
+    found = verdict.review
+    charges = {index: assessment.charge for index, assessment in found.assessments.items()}
+    return {
+        "approved": verdict.complete,
+        "approvers": list(verdict.approvers),
+        "approvers_needed": config.policy.approvers_needed,
+        "signed_with": "the approver's key" if config.policy.approvers else "the site's key",
+        "void": list(verdict.void),
+        "changed": list(verdict.changed),
+        "records": found.holding.n_records,
+        "minimum_common_records": found.minimum_common_records,
+        "columns": columns(config, found.study, charges),
+        "epsilon": number(total(found)),
+        "epsilon_charged_now": policy.finite_total(list(charges.values())),
+        "expires": found.study.expires.isoformat(),
+        "alignment": disclosure(found.study.linkage.mode, found.study.model).document(),
+        **share(found.study),
+    }
+
+
+def study_status(config: PartyConfig, record: StudyRecord) -> Facts:
+    """What `status` tells of one study."""
+    facts: Facts = {
+        **named(record),
+        "state": State(record.task.state).name.lower(),
+        "stage": record.stage,
+        "percent": record.percent,
+        "since": record.stage_at or None,
+        "seen_at": record.seen_at,
+        "approved": record.approval is not None,
+        "denied": record.denial_sent is not None,
+        "revoked": record.revocation_sent is not None,
+        "approvals": record.n_votes,
+        "approvers_needed": config.policy.approvers_needed,
+        "common_records": record.n_common,
+        "miner_forgot": record.forgotten or None,
+        "failure": None,
+        "ended_words_of_miner": record.task.ended_words or None,
+    }
+    if record.failure is not None:
+        error = record.failure
+        facts["failure"] = {"code": error.code, "message": error.message, "hint": error.hint}
+    try:
+        proposal = approval.parsed(record.task.proposal)
+        study = approval.declared(config, proposal)
+        local = columns_of(config, study)
+        sent = sent_units(study)
+        epsilons = [privacy.epsilon(study.units[i].transition) for i in study.units_of(config.name) if i in sent]
+        facts |= {
+            "title": study.title,
+            "purpose": study.purpose,
+            "parties": list(study.parties),
+            "expires": study.expires.isoformat(),
+            "columns": columns(config, study, {}),
+            "epsilon": number(privacy.total_epsilon(epsilons)),
+            "objections": [found.message for found in policy.objections(config.policy, study, config.name, local)],
+            **share(study),
+        }
+    except VerticilError as error:  # a broken table or declaration must not hide the other studies
+        facts["objections"] = [f"{error.code}: {error.message}"]
+    return facts
+
+
+_TEMPLATE: Final = """schema = 1
+name = "NAME"
+federation = "FEDERATION"                # paths are relative to this file
+state_directory = "state"                # database, spool, site secret (0600); never shared, always backed up
+
+[identity]
+certificate = "pki/NAME.crt"
+key = "pki/NAME.key"
+
+[linkage]
+key = "secrets/linkage.key"              # shared by the parties, never given to the miner
+
+[dataset.people]
+path = "TABLE"
+format = "csv"                           # csv | parquet
+delimiter = ","
+encoding = "utf-8"
+id = "ID"                                # always read as text
+
+# [dataset.people.columns.sex]           # only where the local table differs from the study
+# source = "SEX"
+# recode = { "M" = "Male", "F" = "Female" }
+
+# [[randomization]]                      # your own declaration; at least as strong as the study's
+# variables = ["race"]
+# scheme = "symmetric"
+# epsilon = 1.5
+
+# [peer]                                 # for studies between peers: where this party serves them; or: relay = true
+# listen = "0.0.0.0:8444"
+# advertise = "NAME.example.org:8444"    # as in [peers] of federation.toml
+
+# [review]                               # a release that waits for this site's countersignature
+# max_megabytes = 256                    # a larger one is not fetched
+
+# [ui]                                   # the page of `verticil party ui`, for a browser on this machine
+# listen = "127.0.0.1:8899"
+
+[policy]                                 # enforced here, whatever the miner says
+approval = "manual"                      # each study waits for `verticil party approve`; rules: see [[policy.rule]]
+approvers_needed = 1                     # who may approve: [[approver]] below; nobody there: whoever may run the command here
+max_epsilon_per_column = 3.0
+max_epsilon_per_study = 20.0             # all columns of one person, and what is shared besides
+max_epsilon_lifetime = 40.0              # of this data set, over everything it ever releases
+allow_infinite = []                      # variables that may be sent with scheme "none", "blocks" or a zero cell
+allow_exact_parameters = false           # between peers: may parameters be shared that are exact functions of this table
+# max_share_epsilon = 3.0                # between peers: of the noise on what is shared besides columns; if absent as per column
+# max_share_delta = 1e-6                 # and its delta
+max_delta_lifetime = 1e-5                # between peers: of this data set, over everything that is ever shared
+minimum_common_records = 1000
+minimum_difference = 100                 # people by which a study must differ from an earlier one about nearly the same people
+on_small_difference = "refuse"           # refuse | warn
+# max_open_studies = 100                 # undecided studies of the miner that are kept; what it tells beyond is not stored
+minimum_rows = 1                         # of this table
+minimum_parties = 2
+max_categories = 50
+# max_days = 400                         # a study that is valid for longer is refused
+# breach = { prior = 0.1, posterior = 0.5 }   # refuse a column by which a belief of 0.1 can become 0.5, also if in allow_infinite
+deny_columns = ["ID"]                    # never leave, whatever a study calls them
+recipients = ["miner"]                   # and the names of other parties, for studies between peers
+on_data_change = "refuse"                # refuse | sticky | fresh: a second release of changed data
+# max_rule_approvals_per_day = 10        # with approval = "rules": within any 24 hours; what is beyond waits for people
+
+# [[policy.rule]]                        # with approval = "rules": what is approved without a person when all of this holds
+# name = "repeats"
+# columns = ["age", "sex"]               # of this table; no other may leave
+# max_epsilon = 6.0                      # of all columns of one person
+# only_repeats = true                    # nothing that was not sent before, by codebook, local column and matrix
+# parties = ["insurer"]                  # optional, as are recipients = [..] and max_days = N
+
+# [codebook]                             # with approval = "rules": what a study may ask, besides what a person approved before
+# normalise = [["nfkc", "trim"]]         # steps applied to ids, each list in its order
+# [[codebook.column]]                    # each as under [[variable]] in a study; a column may have several
+# source = "age"                         # of this table
+# bins = [17, 25, 35, 45, 55, 100]
+# [[codebook.column]]
+# source = "sex"
+# categories = ["Female", "Male", "unknown"]
+# missing = { category = "unknown", spellings = ["", "?"] }
+# [[codebook.jointly]]                   # columns that are randomized in one draw
+# sources = ["age", "sex"]
+# impossible = [["[17,25)", "unknown"]]  # exactly these combinations, or none
+
+# [[approver]]                           # made by: verticil party approver add officer@clinic
+# name = "officer@clinic"
+# public_key = "44 letters"
+"""

@@ -1,0 +1,297 @@
+"""What changed between two studies, or between the data that were approved and those that are there now, in words.
+
+`changes` names every difference of two resolved studies: a column, a category and its place, a cell of a matrix, who gets a
+column, the way people are linked, the model, the last day, and every other field by its path. Equal studies give nothing, and
+studies that differ give something (tested field by field). `data_changes` compares where the values of a unit come from and what
+they are; it works on digests, so it names the column and never a value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from verticil.party.operator.plain_language import percent
+from verticil.party.policy.questions import combination_text
+from verticil.shared.channels.subset import Subset
+from verticil.shared.channels.transition import SCALE
+from verticil.shared.model.schema import Variable
+from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.recipients import read_by
+
+_MOST_CELLS: Final = 12
+"""Changed cells of one matrix that are said one by one; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origins:
+    """Where one unit's values come from at this site, and which they are. Never leaves it.
+
+    Attributes:
+        variables: the study's names.
+        dataset: of party.toml.
+        sources: local columns.
+        codebook, transition, secret, fingerprint: digests; see `verticil.party.policy.releases.Release`.
+        n_records: people in the table.
+    """
+
+    variables: tuple[str, ...]
+    dataset: str
+    sources: tuple[str, ...]
+    codebook: str
+    transition: str
+    secret: str
+    fingerprint: str
+    n_records: int
+
+
+def labels_of(study: Study, index: int) -> tuple[str, ...]:
+    """What the categories of a unit are called: a compound's are combinations."""
+    unit = study.units[index]
+    labels = [study.schema[study.schema.index(name)].labels for name in unit.variables]
+    return tuple(
+        " & ".join(names[code] for names, code in zip(labels, combination, strict=True))
+        for combination in study.domain_of(index)
+    )
+
+
+def recipients_of(study: Study, index: int) -> tuple[str, ...]:
+    """Who gets a unit's randomized values."""
+    return ("miner",) if study.model == "central" else read_by(study, index)
+
+
+def changes(before: Study, after: Study) -> tuple[str, ...]:
+    """Every difference of two studies, in the order in which a study is read."""
+    return (
+        *_of_fields(before, after, ("id", "title", "purpose", "model", "expires", "parties"), ""),
+        *_of_nested(before.linkage, after.linkage, "linkage"),
+        *_of_variables(before, after),
+        *_of_units(before, after),
+        *_of_recipients(before, after),
+        *_of_nested(before.structure, after.structure, "structure"),
+        *_of_nested(before.parameters, after.parameters, "parameters"),
+        *_of_nested(before.release, after.release, "release"),
+        *_of_rest(before, after),
+    )
+
+
+def unit_changes(before: Unit, after: Unit, labels: Sequence[str]) -> tuple[str, ...]:
+    """What is different in how one column is randomized; the units hold the same variables.
+
+    Args:
+        before: as approved.
+        after: as it is now.
+        labels: of the unit's categories.
+    """
+    name = f"column '{', '.join(after.variables)}'"
+    found: list[str] = []
+    if before.scheme != after.scheme:
+        found.append(f"{name}: scheme '{after.scheme}', was '{before.scheme}'")
+    old, new = before.transition, after.transition
+    if isinstance(old, Subset) or isinstance(new, Subset):
+        if old != new:
+            found.append(f"{name}: {_channel(new)}, was {_channel(old)}")
+    elif old.weights != new.weights and len(old.weights) == len(new.weights):
+        cells = [
+            f"{name}: a true '{labels[i]}' is reported as '{labels[j]}' {_moved(then, now)}"
+            for i, (row, was) in enumerate(zip(new.weights, old.weights, strict=True))
+            for j, (now, then) in enumerate(zip(row, was, strict=True))
+            if now != then
+        ]
+        found += cells[:_MOST_CELLS]
+        if len(cells) > _MOST_CELLS:
+            found.append(f"{name}: and {len(cells) - _MOST_CELLS} more cells of its matrix")
+    if not found and dataclasses.replace(before, impossible=after.impossible) != after:
+        found.append(f"{name}: how its matrix was declared")
+    return tuple(found)
+
+
+def data_changes(before: Mapping[int, Origins], after: Mapping[int, Origins]) -> tuple[str, ...]:
+    """What is different in where the values come from, and in the values; by unit.
+
+    >>> was = Origins(variables=("sex",), dataset="people", sources=("SEX",), codebook="a", transition="b", secret="c",
+    ...     fingerprint="d", n_records=10)
+    >>> data_changes({0: was}, {0: dataclasses.replace(was, sources=("GENDER",), fingerprint="e")})
+    ("column 'sex': is read from the local column 'GENDER', was 'SEX'", "column 'sex': the data of data set 'people' changed")
+    """
+    found: list[str] = []
+    for index in sorted({*before, *after}):
+        old, new = before.get(index), after.get(index)
+        if old is None or new is None:
+            there = new if new is not None else old
+            names = ", ".join(there.variables) if there is not None else ""
+            found.append(f"column '{names}': {'was not approved' if old is None else 'is not there any more'}")
+            continue
+        name = f"column '{', '.join(new.variables)}'"
+        if old.dataset != new.dataset:
+            found.append(f"{name}: is read from data set '{new.dataset}', was '{old.dataset}'")
+        if old.sources != new.sources:
+            found.append(f"{name}: is read from the local column {_quoted(new.sources)}, was {_quoted(old.sources)}")
+        if old.codebook != new.codebook:
+            found.append(f"{name}: its recode changed")
+        if old.transition != new.transition:
+            found.append(f"{name}: its matrix changed")
+        if old.secret != new.secret:
+            found.append(f"{name}: the site secret is another one")
+        if old.fingerprint != new.fingerprint:
+            counts = "" if old.n_records == new.n_records else f" ({new.n_records:,} records, were {old.n_records:,})"
+            found.append(f"{name}: the data of data set '{new.dataset}' changed{counts}")
+    return tuple(found)
+
+
+def _of_fields(before: object, after: object, names: Iterable[str], prefix: str) -> list[str]:
+    return [
+        f"{prefix}{name}: {_text(getattr(after, name))}, was {_text(getattr(before, name))}"
+        for name in names
+        if getattr(before, name) != getattr(after, name)
+    ]
+
+
+def _of_nested(before: object, after: object, where: str) -> list[str]:
+    """The fields of two values of one dataclass."""
+    if not dataclasses.is_dataclass(before) or type(before) is not type(after):
+        return [] if before == after else [f"{where}: {_text(after)}, was {_text(before)}"]
+    return _of_fields(before, after, [field.name for field in dataclasses.fields(before)], f"{where}.")
+
+
+def _of_rest(before: Study, after: Study) -> list[str]:
+    """Fields that later versions of this program add to a study are named, too."""
+    said = {"id", "title", "purpose", "model", "expires", "parties", "linkage", "schema", "units", "structure"}
+    said |= {"parameters", "release"}
+    return [
+        text
+        for field in dataclasses.fields(Study)
+        if field.name not in said
+        for text in _of_nested(getattr(before, field.name), getattr(after, field.name), field.name)
+    ]
+
+
+def _of_variables(before: Study, after: Study) -> list[str]:
+    old = {variable.name: variable for variable in before.schema.variables}
+    new = {variable.name: variable for variable in after.schema.variables}
+    found = [f"column '{name}' of '{old[name].owner}': is gone" for name in old if name not in new]
+    found += [f"column '{name}' of '{new[name].owner}': is new" for name in new if name not in old]
+    for name, variable in new.items():
+        if name in old and old[name] != variable:
+            found += _of_variable(old[name], variable)
+    if [name for name in old if name in new] != [name for name in new if name in old]:
+        found.append("the order of the columns changed")
+    return found
+
+
+def _of_variable(old: Variable, new: Variable) -> list[str]:
+    where = f"column '{new.name}'"
+    gone = [label for label in old.labels if label not in new.labels]
+    added = [label for label in new.labels if label not in old.labels]
+    found: list[str] = []
+    if gone:
+        found.append(f"{where}: without the categories {_quoted(gone)}")
+    if added:
+        found.append(f"{where}: with the new categories {_quoted(added)}")
+    if old.labels != new.labels and not gone and not added:
+        found.append(f"{where}: its categories are in another order: {_quoted(new.labels)}, was {_quoted(old.labels)}")
+    if old.bins != new.bins:
+        found.append(f"{where}: bin edges {_edges(new)}, were {_edges(old)}")
+    if old.missing != new.missing:
+        found.append(f"{where}: {_missing(new)}, was {_missing(old)}")
+    rest = [
+        field.name for field in dataclasses.fields(Variable) if field.name not in {"name", "labels", "bins", "missing"}
+    ]
+    return [*found, *_of_fields(old, new, rest, f"{where}: ")]
+
+
+def _edges(variable: Variable) -> str:
+    return "none" if variable.bins is None else ", ".join(f"{edge:.15g}" for edge in variable.bins)
+
+
+def _missing(variable: Variable) -> str:
+    if variable.missing is None:
+        return "no missing values"
+    return f"missing {_quoted(variable.missing.spellings)} becomes '{variable.missing.category}'"
+
+
+def _of_units(before: Study, after: Study) -> list[str]:
+    old = {frozenset(unit.variables): unit for unit in before.units}
+    found: list[str] = []
+    for index, unit in enumerate(after.units):
+        mate = old.get(frozenset(unit.variables))
+        found += _of_impossible(before, mate, after, unit)
+        if mate is None:
+            if all(name in before.schema for name in unit.variables):
+                together = "in one draw" if unit.is_compound else "by itself"
+                found.append(f"column '{', '.join(unit.variables)}': is now randomized {together}")
+        elif mate.variables != unit.variables:
+            found.append(f"column '{', '.join(unit.variables)}': was declared in the order {', '.join(mate.variables)}")
+        elif len(labels := labels_of(after, index)) == mate.transition.n_states:
+            found += unit_changes(mate, unit, labels)
+        elif mate.scheme != unit.scheme:
+            found.append(f"column '{', '.join(unit.variables)}': scheme '{unit.scheme}', was '{mate.scheme}'")
+    return found
+
+
+def _of_impossible(before: Study, mate: Unit | None, after: Study, unit: Unit) -> list[str]:
+    """Combinations that were possible, or are possible again; by what they are called, in the order of the newer study."""
+    old = {frozenset(item): text for item, text in _impossible(before, mate)} if mate is not None else {}
+    new = {frozenset(item): text for item, text in _impossible(after, unit)}
+    name = f"column '{', '.join(unit.variables)}'"
+    found = [f"{name}: {text} is impossible now" for item, text in new.items() if item not in old]
+    return found + [f"{name}: {text} is not impossible any more" for item, text in old.items() if item not in new]
+
+
+def _impossible(study: Study, unit: Unit) -> list[tuple[list[tuple[str, str]], str]]:
+    labels = {name: study.schema[study.schema.index(name)].labels for name in unit.variables}
+    return [
+        (
+            [(name, labels[name][code]) for name, code in zip(unit.variables, codes, strict=True)],
+            combination_text(study, unit.variables, codes),
+        )
+        for codes in unit.impossible
+    ]
+
+
+def _of_recipients(before: Study, after: Study) -> list[str]:
+    old = {unit.variables: recipients_of(before, index) for index, unit in enumerate(before.units)}
+    found: list[str] = []
+    for index, unit in enumerate(after.units):
+        was, now = old.get(unit.variables), recipients_of(after, index)
+        if was is not None and was != now:
+            who = ", ".join(now) or "nobody"
+            found.append(f"column '{', '.join(unit.variables)}': goes to {who}, went to {', '.join(was) or 'nobody'}")
+    return found
+
+
+def _moved(then: int, now: int) -> str:
+    if _share(then) == _share(now):
+        return f"{_share(now)} of the time, which changed by less than 0.01 %"
+    return f"{_share(now)} of the time, was {_share(then)}"
+
+
+def _share(weight: int) -> str:
+    return percent(Fraction(weight, SCALE))
+
+
+def _channel(channel: object) -> str:
+    if isinstance(channel, Subset):
+        return f"a set of {channel.size} holds the true one {_share(channel.weight)} of the time"
+    return "a matrix"
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, str):
+        return f"'{value}'"
+    if isinstance(value, tuple):
+        items: tuple[object, ...] = value
+        return f"({', '.join(_text(item) for item in items)})"
+    if dataclasses.is_dataclass(value):
+        fields = dataclasses.fields(value)
+        return "(" + ", ".join(f"{field.name} {_text(getattr(value, field.name))}" for field in fields) + ")"
+    return str(value)

@@ -1,0 +1,183 @@
+"""The limits of a site's policy as a document that it signs and publishes: an analyst checks a study against them beforehand.
+
+The document says what a study may ask, for as long as the site publishes no other: whether it is approved, the site decides when
+it is there. It holds numbers and names of the policy, and the local columns that its codebooks are of; not what it denies
+(`deny_columns` names columns that nobody asked about), nothing of its tables, and no sum of its ledger. A study is compared with
+it by the same function as at the site (`verticil.party.policy.policy.objections`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, cast
+
+import rfc8785
+
+from verticil.party.config import PartyConfig
+from verticil.party.policy.policy import Column, Objection, Policy, objections
+from verticil.shared.channels.privacy import Breach
+from verticil.shared.config import Table
+from verticil.shared.errors import Misuse, VerticilError, from_code
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import SigningKey, verify_signed
+from verticil.shared.study.canonical import parse
+from verticil.shared.study.document import Study
+from verticil.wire.v1 import common_pb2
+
+_KIND: Final = "verticil/limits/v1"
+_LIMIT: Final = 2**20
+_PLAIN: Final = (
+    "max_epsilon_per_column", "max_epsilon_per_study", "max_share_epsilon", "max_share_delta", "allow_infinite",
+    "allow_exact_parameters", "minimum_common_records", "minimum_parties", "max_categories", "recipients", "max_days",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """The limits of one party.
+
+    Attributes:
+        party: whose they are.
+        at: when they were signed, ISO 8601.
+        policy: what it published; what it did not publish forbids nothing here.
+        codebooks: with approval by rules, local columns whose codebooks its rules know; others wait for people.
+    """
+
+    party: str
+    at: str
+    policy: Policy
+    codebooks: tuple[str, ...]
+
+    def against(self, study: Study, *, today: dt.date) -> tuple[Objection, ...]:
+        """Every limit that a study breaks; nothing for a study that the party is not in.
+
+        Args:
+            study: as proposed.
+            today: UTC.
+        """
+        if self.party not in study.parties:
+            return ()
+        own = [study.schema[position] for position in study.schema.owned_by(self.party)]
+        columns = {item.name: Column(dataset="", source=item.name) for item in own}
+        return objections(self.policy, study, self.party, columns, today=today)
+
+
+def limits_of(config: PartyConfig) -> dict[str, object]:
+    """What is published of the policy."""
+    policy = config.policy
+    limits: dict[str, object] = {name: _plain(getattr(policy, name)) for name in _PLAIN}
+    limits["breach"] = None if policy.breach is None else [policy.breach.prior, policy.breach.posterior]
+    known = config.codebook.columns if policy.approval == "rules" else ()
+    return {
+        "kind": _KIND,
+        "federation": config.federation.name,
+        "party": config.name,
+        "approval": policy.approval,
+        "codebooks": sorted({item.column.source for item in known}),
+        "limits": limits,
+    }
+
+
+def publish(config: PartyConfig, at: dt.datetime) -> str:
+    """The signed document, as JSON text.
+
+    Args:
+        config: party.toml.
+        at: now, UTC.
+
+    Raises:
+        PeerFault: CERTIFICATE_INVALID. DataFault: SECRET_MISSING, there is no signing key.
+    """
+    statement = limits_of(config) | {"published_at": f"{at:%Y-%m-%dT%H:%M:%SZ}"}
+    body = rfc8785.dumps(statement)  # type: ignore[arg-type]  # values are JSON
+    signed = SigningKey.load(config.signing_key, config.certificate).sign(body)
+    document = {"statement": statement, "signature": signed.signature.hex(), "certificate": signed.certificate.hex()}
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def read_limits(path: Path, authority: bytes, at: dt.datetime) -> Published:
+    """Read a document that a party published, and check its signature.
+
+    Args:
+        path: the file.
+        authority: certificate of the federation's authority, PEM.
+        at: now, UTC.
+
+    Raises:
+        Misuse: FILE_MISSING; CONFIG_INVALID, it is no such document.
+        PeerFault: CERTIFICATE_INVALID, MESSAGE_INVALID, IDENTITY_REFUSED: nobody of this federation signed it so.
+    """
+    hint = "a party writes it with: verticil party limits --publish FILE"
+    try:
+        data = path.read_bytes()
+    except OSError:
+        raise Misuse("FILE_MISSING", f"{path}: cannot be read", hint=hint) from None
+    try:
+        document = parse(data, source=str(path), limit=_LIMIT)
+        statement = document.raw("statement")
+        found = _read(document.table("statement"))
+        body = rfc8785.dumps(cast("dict[str, object]", statement))  # type: ignore[arg-type]  # it came from JSON
+        signature, certificate = (bytes.fromhex(document.value(str, key)) for key in ("signature", "certificate"))
+        document.finish()
+    except (Misuse, ValueError) as error:  # hex digits, or a number that the canonical form cannot hold
+        problem = error.message if isinstance(error, Misuse) else f"{path}: not the limits of a party"
+        raise Misuse("CONFIG_INVALID", problem, hint=hint) from None
+    signed = common_pb2.Signed(body=body, signature=signature, certificate=certificate)
+    try:
+        verify_signed(signed, authority, role=Role.PARTY, name=found.party, at=at)
+    except VerticilError as error:
+        raise from_code(error.code, f"{path}: {error.message}", hint=error.hint) from None
+    return found
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float) and math.isinf(value):
+        return None
+    return list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
+
+
+def _read(statement: Table) -> Published:
+    """What a statement says.
+
+    Raises:
+        Misuse: it is none.
+    """
+    statement.choice("kind", [_KIND])
+    limits = statement.table("limits")
+    breach = None if limits.raw("breach") is None else limits.numbers("breach")
+    if breach is not None and not (len(breach) == 2 and 0 < breach[0] < breach[1] < 1):
+        limits.fail("breach", "expected two probabilities, the first the smaller one")
+    policy = Policy(
+        approval=cast("Literal['manual', 'rules', 'auto']", statement.choice("approval", ("manual", "rules", "auto"))),
+        approvers=(),
+        approvers_needed=1,
+        max_epsilon_per_column=_number(limits, "max_epsilon_per_column"),
+        max_epsilon_per_study=_number(limits, "max_epsilon_per_study"),
+        max_epsilon_lifetime=math.inf,
+        allow_infinite=limits.strings("allow_infinite"),
+        minimum_common_records=limits.value(int, "minimum_common_records"),
+        minimum_parties=limits.value(int, "minimum_parties"),
+        max_categories=limits.value(int, "max_categories"),
+        deny_columns=(),
+        recipients=limits.strings("recipients"),
+        on_data_change="refuse",
+        breach=None if breach is None else Breach(prior=breach[0], posterior=breach[1]),
+        allow_exact_parameters=limits.value(bool, "allow_exact_parameters"),
+        max_share_epsilon=_number(limits, "max_share_epsilon"),
+        max_share_delta=_number(limits, "max_share_delta"),
+        max_days=None if limits.raw("max_days") is None else limits.value(int, "max_days"),
+    )
+    return Published(
+        party=statement.value(str, "party"),
+        at=statement.value(str, "published_at"),
+        policy=policy,
+        codebooks=statement.strings("codebooks"),
+    )
+
+
+def _number(limits: Table, key: str) -> float:
+    return math.inf if limits.raw(key) is None else limits.value(float, key)

@@ -1,0 +1,188 @@
+"""What the people of a site do for a study between peers (Model I): load it, and take its release.
+
+As in `verticil.party.operator.commands` every function opens the site's state, does one thing and closes it; a daemon may run beside it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import tempfile
+from pathlib import Path
+
+from verticil.party.audit.log import Event, What
+from verticil.party.config import PartyConfig
+from verticil.party.policy.approval import check_expiry, parsed
+from verticil.party.protocol.peer.steps.publication import release_folder
+from verticil.party.site import Site
+from verticil.party.storage.studies import Task
+from verticil.shared.disk import write_fault
+from verticil.shared.durable import rename
+from verticil.shared.errors import Misuse, PeerFault
+from verticil.shared.identity.pki import utc_now
+from verticil.shared.release.verification import verify_release
+from verticil.shared.study.canonical import digest as digest_of
+from verticil.shared.study.canonical import to_bytes
+from verticil.shared.study.document import Study
+from verticil.shared.study.reading import read_study
+from verticil.shared.study.states import State, is_final
+
+Facts = dict[str, object]
+
+
+def load_study(config: PartyConfig, study: Path | Study, *, at: dt.datetime | None = None) -> Facts:
+    """Load a study between peers; every operator loads the same. Nothing leaves before it is approved, here and at all others.
+
+    Args:
+        config: party.toml.
+        study: study.toml, or what was read from it.
+        at: now.
+
+    Returns:
+        ``study``, ``digest`` (to be compared with the other operators'), ``parties``, its ``state``, and whether it was
+            ``new`` here.
+
+    Raises:
+        Misuse: STUDY_INVALID and others, the study; STUDY_UNSUPPORTED, it is not one between peers; CONFIG_INVALID, this party
+            or a peer cannot be reached; STUDY_EXISTS, another study has its id, or it has ended here without a release.
+        PeerFault: PARTY_UNKNOWN, this party is not in it.
+        Refusal: STUDY_EXPIRED.
+        DataFault: whatever is wrong with the state.
+    """
+    now = at if at is not None else utc_now()
+    document = study if isinstance(study, Study) else read_study(study)
+    digest = digest_of(document)
+    _check(config, document)
+    check_expiry(document, now.date())
+    with Site.open(config) as site, site.database.transaction():
+        known = {record.digest: record for record in site.state.studies()}
+        for record in known.values():
+            if (
+                record.study_id == document.id
+                and record.digest != digest
+                and parsed(record.task.proposal).model == "peer"
+            ):
+                raise Misuse(
+                    "STUDY_EXISTS",
+                    f"study '{document.id}': another one with this id was loaded, digest {record.digest.hex()},"
+                    f" this one has {digest.hex()}",
+                    hint="an id names one study for good: give this one a new id, in the file of every party",
+                )
+        state = State(known[digest].task.state) if digest in known else State.AWAITING_APPROVAL
+        if is_final(state) and state is not State.PUBLISHED:
+            raise Misuse(
+                "STUDY_EXISTS",
+                f"study '{document.id}': it was loaded before and has ended here: {known[digest].stage}",
+                hint="to try again, give it a new id in the file of every party; why it ended: verticil party status",
+            )
+        if digest not in known:
+            event = Event(what=What.STUDY_SEEN, who="operator", study=digest, study_id=document.id)
+            site.audit.record(event, now)
+            site.state.remember(
+                Task(
+                    digest=digest,
+                    version=0,
+                    state=State.AWAITING_APPROVAL,
+                    proposal=to_bytes(document),
+                    effective=b"",
+                    effective_digest=b"",
+                    approved=False,
+                    pseudonyms_complete=False,
+                    alignment_confirmed=False,
+                    units_received=(),
+                    failure="",
+                ),
+                document.id,
+                now,
+            )
+            site.state.show(digest, "loaded", at=now)
+    return {
+        "study": document.id,
+        "digest": digest.hex(),
+        "parties": list(document.parties),
+        "state": state.name.lower(),
+        "new": digest not in known,
+    }
+
+
+def _check(config: PartyConfig, study: Study) -> None:
+    where, federation = config.path.name, config.federation
+    if study.model != "peer":
+        raise Misuse(
+            "STUDY_UNSUPPORTED",
+            f"study '{study.id}': model '{study.model}', expected 'peer'",
+            hint="a study with a miner is submitted to it: verticil study submit",
+        )
+    if config.name not in study.parties:
+        raise PeerFault(
+            "PARTY_UNKNOWN",
+            f"study '{study.id}': party '{config.name}' is not in it, expected one of {', '.join(study.parties)}",
+            hint="name in party.toml must be the party's name in the study",
+        )
+    if config.peer is None:
+        raise Misuse(
+            "CONFIG_INVALID",
+            f"{where}: peer: missing, and study '{study.id}' is one between peers",
+            hint="say in [peer] where this party serves its peers: listen and advertise, or relay = true",
+        )
+    if missing := [name for name in study.parties if name != config.name and name not in federation.peers]:
+        raise Misuse(
+            "CONFIG_INVALID",
+            f"federation.toml: peers: {', '.join(missing)} missing, and study '{study.id}' names them",
+            hint='every party of a study between peers has its host:port in [peers], or "relay"',
+        )
+    if study.structure.parents is None and federation.endpoint is None:
+        raise Misuse(
+            "CONFIG_INVALID",
+            f"federation.toml: miner: missing, and the structure of study '{study.id}' is to be learned",
+            hint="name in [miner] the coordinator that searches it, or give the structure in the study",
+        )
+
+
+def take_release(config: PartyConfig, study: str, out: Path) -> Facts:
+    """Verify a published release and copy it out of the state directory; the authority's certificate is put beside it.
+
+    Args:
+        config: party.toml.
+        study: id or digest.
+        out: folder to make.
+
+    Raises:
+        Misuse: STUDY_UNKNOWN; FILE_EXISTS; FILE_MISSING, it cannot be written there.
+        PeerFault: NOT_READY, it is not published.
+        GateFailed: RELEASE_INVALID, the copy in the state directory was changed.
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+    with Site.open(config) as site:
+        record = site.state.find(study)
+        folder = release_folder(site, record.digest)
+    if record.task.state != State.PUBLISHED or not folder.is_dir():
+        why = record.failure.message if record.failure is not None else record.stage
+        raise PeerFault(
+            "NOT_READY", f"study '{record.study_id}': no release yet: {why}", hint="see: verticil party status"
+        )
+    if out.exists():
+        raise Misuse("FILE_EXISTS", f"{out}: exists already", hint="name another folder")
+    authority = config.federation.ca_certificate.read_bytes()
+    verified = verify_release(folder, ca_certificate=authority)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as staging:
+            copy = Path(staging) / "release"
+            copy.mkdir()
+            for path in folder.iterdir():
+                shutil.copyfile(path, copy / path.name)
+            beside = Path(staging) / "ca.crt"
+            beside.write_bytes(authority)
+            rename(copy, out)
+            rename(beside, out.with_name("ca.crt"))
+    except OSError as error:
+        raise write_fault(error, out) from None
+    return {
+        "study": record.study_id,
+        "digest": record.digest.hex(),
+        "release": str(out),
+        "ca_certificate": str(out.with_name("ca.crt")),
+        "common_records": verified.n_common,
+        "files": sorted(path.name for path in out.iterdir()),
+    }

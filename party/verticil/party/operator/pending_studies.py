@@ -1,0 +1,190 @@
+"""What is asked of this party, and what each study means in words: ``verticil party inbox`` and ``verticil party show``.
+
+Reads no table: the words follow from the study, party.toml and the ledger. What a study would be charged is therefore an upper
+bound (`cost`): values that were sent before with the same noise cost nothing again, and whether these are the same values only
+``party approve`` and ``party preview`` look up.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from verticil.party.config import PartyConfig
+from verticil.party.dataset.local_dataset import columns_of
+from verticil.party.operator.comparison import labels_of, recipients_of
+from verticil.party.operator.missing_parties import quorum_words
+from verticil.party.operator.plain_language import PRIOR, belief_words, column_words, ratio_of, total_words
+from verticil.party.operator.view_model import COUNTS_TELL, Facts, asked, columns, cost, named, share
+from verticil.party.policy import approval, policy
+from verticil.party.policy.by_rule import ruling
+from verticil.party.site import Site
+from verticil.party.storage.studies import StudyRecord
+from verticil.shared.alignment.disclosure import disclosure
+from verticil.shared.channels import privacy
+from verticil.shared.errors import VerticilError
+from verticil.shared.identity.pki import utc_now
+from verticil.shared.study.document import Study
+from verticil.shared.study.recipients import sent_units
+from verticil.shared.study.states import State, is_final
+
+_UNDECIDED = (State.SUBMITTED, State.AWAITING_APPROVAL)
+
+
+def inbox(config: PartyConfig, *, at: dt.datetime | None = None) -> Facts:
+    """The studies that wait for somebody here: for an approval, or for a countersignature.
+
+    Raises:
+        DataFault: SECRET_MISSING, STATE_CORRUPT.
+        Misuse: CONFIG_INVALID.
+    """
+    now = at if at is not None else utc_now()
+    with Site.open(config) as site:
+        return {"party": config.name, "waiting": waiting(site, now)}
+
+
+def show(config: PartyConfig, study: str, *, diff: bool = False, at: dt.datetime | None = None) -> Facts:
+    """A study in words: every matrix, what all columns of a person tell together, what it costs, who gets what.
+
+    Args:
+        config: party.toml.
+        study: id or digest.
+        diff: say what changed since the study of this id that was approved here last, or else was offered here before.
+        at: now.
+
+    Raises:
+        Misuse: STUDY_UNKNOWN, CONFIG_INVALID.
+        Refusal: DECLARATION_WEAKER.
+        DataFault: SECRET_MISSING, STATE_CORRUPT, a table's header cannot be read.
+    """
+    now = at if at is not None else utc_now()
+    with Site.open(config) as site:
+        record = site.state.find(study)
+        facts = in_words(site, record, now)
+        if diff:
+            earlier, changed = site.changes(record)
+            facts["compared_with"] = None if earlier is None else earlier.digest.hex()
+            facts["compared_with_approved"] = earlier is not None and earlier.approval is not None
+            facts["changes"] = list(changed)
+    return facts
+
+
+def waiting(site: Site, now: dt.datetime) -> list[Facts]:
+    """What `inbox` lists; raises nothing of a single study."""
+    return [_line(site.config, site, record, now) for record in site.state.studies() if _waits_for(site, record)]
+
+
+def _waits_for(site: Site, record: StudyRecord) -> str:
+    state = State(record.task.state)
+    if is_final(state) or record.failure is not None or record.denial_sent is not None or record.forgotten == "study":
+        return ""
+    if record.approval is None and (state in _UNDECIDED or record.task.approved):
+        return "approval"
+    review = site.minutes.review(record.digest)
+    waits = state is State.REVIEW and review is not None and review.countersignature is None
+    return "countersignature" if waits else ""
+
+
+def _line(config: PartyConfig, site: Site, record: StudyRecord, now: dt.datetime) -> Facts:
+    line: Facts = {
+        **named(record),
+        "waits_for": _waits_for(site, record),
+        "seen_at": record.seen_at,
+        "approvals": record.n_votes,
+        "approvers_needed": config.policy.approvers_needed,
+    }
+    try:
+        study = approval.declared(config, approval.parsed(record.task.proposal))
+        line |= {
+            "title": study.title,
+            "purpose": study.purpose,
+            "parties": list(study.parties),
+            "expires": study.expires.isoformat(),
+            "columns": [
+                ", ".join(study.units[index].variables)
+                for index in study.units_of(config.name)
+                if index in sent_units(study)
+            ],
+            "recipients": _recipients(config, study),
+            "cost": cost(config, site, study),
+            "objections": _objections(config, study, now),
+        }
+        line["changed"] = list(site.changes(record)[1])
+    except VerticilError as error:  # one study's declaration must not hide the others
+        line["objections"] = [f"{error.code}: {error.message}"]
+    return line
+
+
+def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> Facts:
+    """What `show` tells of a study; raises as it does, but for STUDY_UNKNOWN."""
+    config = site.config
+    study = approval.declared(config, approval.parsed(record.task.proposal))
+    sent = sent_units(study)
+    own = study.units_of(config.name)
+    shown = columns(config, study, {})
+    for row, index in zip(shown, own, strict=True):
+        unit = study.units[index]
+        row["leaves"] = index in sent
+        row["recipients"] = list(recipients_of(study, index))
+        row["words"] = list(column_words(labels_of(study, index), unit.transition)) if index in sent else []
+    epsilons = [privacy.epsilon(study.units[index].transition) for index in own if index in sent]
+    return {
+        **named(record),
+        "title": study.title,
+        "purpose": study.purpose,
+        "model": study.model,
+        "parties": list(study.parties),
+        "expires": study.expires.isoformat(),
+        "alignment": disclosure(study.linkage.mode, study.model).document(),
+        "minimum_common_records": max(study.linkage.minimum_common_records, config.policy.minimum_common_records),
+        **asked(config, study),
+        "columns": shown,
+        "prior": float(PRIOR),
+        "total_words": total_words(privacy.total_epsilon(epsilons), len(epsilons))
+        if epsilons
+        else "no column leaves this party",
+        "share_words": _share_words(study),
+        "quorum_words": list(quorum_words(study, config.name, minimum_parties=config.policy.minimum_parties)),
+        **share(study),
+        "cost": cost(config, site, study),
+        "objections": _objections(config, study, now),
+        "waits_for": _waits_for(site, record),
+        "by_rule": _by_rule(site, record, now),
+        "counts_tell": COUNTS_TELL,
+        "stage": record.stage,
+    }
+
+
+def _by_rule(site: Site, record: StudyRecord, now: dt.datetime) -> Facts | None:
+    """Whether a rule approves it, and why none does; None: rules have no say."""
+    if site.config.policy.approval != "rules" or _waits_for(site, record) != "approval":
+        return None
+    found = ruling(site, record, now)
+    return {"rule": None if found.rule is None else found.rule.name, "why": list(found.why)}
+
+
+def _recipients(config: PartyConfig, study: Study) -> list[str]:
+    getting = (name for index in study.units_of(config.name) for name in recipients_of(study, index))
+    return list(dict.fromkeys(getting))
+
+
+def _objections(config: PartyConfig, study: Study, now: dt.datetime) -> list[str]:
+    found = policy.objections(config.policy, study, config.name, columns_of(config, study), today=now.date())
+    over = [f"it expired: its last day was {study.expires.isoformat()}"] if study.expired(now.date()) else []
+    return over + [item.message for item in found]
+
+
+def _share_words(study: Study) -> str | None:
+    """What a party tells its peers besides columns."""
+    rule = study.share
+    if rule is None:
+        return None
+    if rule.epsilon is None:
+        return (
+            "the parameters of this party's columns are exact functions of its table, and go to all parties:"
+            f" {belief_words(None, what='anything about a person')}"
+        )
+    noisy = belief_words(ratio_of(rule.epsilon), what="anything about them")
+    return (
+        f"the parameters of this party's columns rest on counts with Gaussian noise of epsilon {rule.epsilon:g}:"
+        f" by what is shared of one person, but for a chance of {rule.delta:g}, {noisy}"
+    )

@@ -1,0 +1,182 @@
+"""A randomization in words, for the person who decides.
+
+Promise: every cell of a matrix is said, and the belief that goes with it is the worst case of the amplification bound
+(Evfimievski et al.; methods.md 1.1). Whoever thought a true category likely with the prior r can, by whatever is reported, come
+to think it likely with at most
+
+    r g / (1 + r (g - 1)),    g = max over reported y of P[category, y] / min over true z of P[z, y]
+
+whatever they believed of the other categories. The largest of these g is the matrix's gamma. All columns of a person multiply to
+e^epsilon of the sum, and the same formula holds for anything about that person.
+
+Numbers are said to a hundredth of a per cent: shares to the nearest, bounds rounded up; what is within 1e-9 of a round number is
+that number, because a declared matrix is kept in units of 2^-64. This says nothing about columns that hang together beyond
+the sum, and nothing about who can link records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Final
+
+from verticil.shared.channels import privacy
+from verticil.shared.channels.subset import Subset
+from verticil.shared.channels.transition import SCALE, Transition
+
+PRIOR: Final = Fraction(15, 100)
+"""The belief that is raised in the examples."""
+_SAME: Final = Fraction(1, 10**9)
+
+
+def percent(share: Fraction, *, up: bool = False) -> str:
+    """A share as a percentage.
+
+    Args:
+        share: 0 to 1.
+        up: round up, for a bound.
+
+    >>> percent(Fraction(85, 100)), percent(Fraction(1, 3)), percent(Fraction(1, 3), up=True), percent(Fraction(1, 10**6))
+    ('85 %', '33.33 %', '33.34 %', 'less than 0.01 %')
+    """
+    hundredths = share * 10_000
+    nearest = round(hundredths)
+    if abs(hundredths - nearest) > _SAME * 10_000 and up:
+        nearest = math.ceil(hundredths)
+    if nearest == 0 and share > 0:
+        return "less than 0.01 %"
+    if nearest == 10_000 and share < 1 - _SAME:
+        return "more than 99.99 %"
+    return f"{nearest / 100:.10g} %"
+
+
+def belief_words(ratio: Fraction | None, *, what: str = "it", prior: Fraction = PRIOR) -> str:
+    """To what a belief can be raised by a report of this gamma.
+
+    Args:
+        ratio: gamma; None: infinite.
+        what: that is believed.
+        prior: the belief before.
+
+    >>> belief_words(Fraction(85, 15))
+    'someone who thought it 15 % likely can raise that to at most 50 %'
+    >>> belief_words(None)
+    'someone who thought it 15 % likely can become certain'
+    """
+    start = f"someone who thought {what} {percent(prior)} likely can"
+    if ratio is None:
+        return f"{start} become certain"
+    posterior = prior * ratio / (1 + prior * (ratio - 1))
+    return f"{start} raise that to at most {percent(posterior, up=True)}"
+
+
+def column_words(labels: Sequence[str], channel: Transition | Subset, *, prior: Fraction = PRIOR) -> tuple[str, ...]:
+    """What is done to one column, or to the combinations of a compound: one sentence for each true category, or one for all.
+
+    Args:
+        labels: of the categories, in the channel's order.
+        channel: the matrix, or subset selection.
+        prior: the belief of the examples.
+
+    >>> from verticil.shared.channels.transition import binary, quantize, symmetric
+    >>> column_words(("no", "yes"), quantize(binary(0.15, 0.15)))[1]
+    "a true 'yes' is reported as 'yes' 85 % of the time; someone who thought it 15 % likely can raise that to at most 50 %"
+    >>> print(*column_words(("a", "b", "c"), quantize(symmetric(3, gamma=8))))
+    any true category is reported as it is 80 % of the time and as each of the 2 others 10 %; someone who thought it 15 % likely \
+can raise that to at most 58.54 %
+    """
+    if isinstance(channel, Subset):
+        kept, other = Fraction(channel.weight, SCALE), _other(channel)
+        reported = (
+            f"a set of {channel.size} of the {channel.n_states} categories is reported: the true one is in it"
+            f" {percent(kept)} of the time, any single other one {percent(other)}"
+        )
+        return (f"{reported}; {belief_words(channel.gamma, prior=prior)}",)
+    weights = channel.weights
+    if len(weights) > 2 and (cells := _two_numbers(weights)) is not None:
+        kept, other = cells
+        reported = f"any true category is reported as it is {percent(kept)} of the time"
+        others = f" and as each of the {len(weights) - 1} others {percent(other)}" if other else ""
+        return (f"{reported}{others}; {belief_words(privacy.gamma(channel), prior=prior)}",)
+    columns = tuple(zip(*weights, strict=True))
+    return tuple(
+        f"a true '{label}' is reported {_row_words(labels, row)}; {belief_words(_ratio(row, columns), prior=prior)}"
+        for label, row in zip(labels, weights, strict=True)
+    )
+
+
+def total_words(epsilon: float, n_columns: int, *, prior: Fraction = PRIOR) -> str:
+    """What all columns of one person tell together.
+
+    Args:
+        epsilon: their sum; may be infinite.
+        n_columns: how many there are.
+        prior: the belief of the example.
+
+    >>> total_words(2.0, 2)
+    'all 2 columns of one person together: someone who thought anything about them 15 % likely can raise that to at most 56.6 %'
+    """
+    columns = "the one column" if n_columns == 1 else f"all {n_columns} columns"
+    return (
+        f"{columns} of one person together: {belief_words(ratio_of(epsilon), what='anything about them', prior=prior)}"
+    )
+
+
+def ratio_of(epsilon: float) -> Fraction | None:
+    """e^epsilon, the gamma of what has this epsilon; None: infinite. Above 690 it is e^690, which says certainty, too."""
+    return None if math.isinf(epsilon) else Fraction(math.exp(min(epsilon, 690.0)))
+
+
+def _other(channel: Subset) -> Fraction:
+    return Fraction(channel.size * SCALE - channel.weight, (channel.n_states - 1) * SCALE)
+
+
+def _two_numbers(weights: tuple[tuple[int, ...], ...]) -> tuple[Fraction, Fraction] | None:
+    """Diagonal and rest of a symmetric design; None when the matrix has more numbers than these two."""
+    kept, other = weights[0][0], weights[0][1]
+    near = SCALE * _SAME
+    same = all(
+        abs(cell - (kept if i == j else other)) <= near for i, row in enumerate(weights) for j, cell in enumerate(row)
+    )
+    return (Fraction(kept, SCALE), Fraction(other, SCALE)) if same else None
+
+
+def _ratio(row: tuple[int, ...], columns: tuple[tuple[int, ...], ...]) -> Fraction | None:
+    """g of one true category; None: infinite."""
+    largest = Fraction(1)
+    for cell, column in zip(row, columns, strict=True):
+        if cell == 0:
+            continue
+        if (least := min(column)) == 0:
+            return None
+        largest = max(largest, Fraction(cell, least))
+    return largest
+
+
+def _row_words(labels: Sequence[str], row: tuple[int, ...]) -> str:
+    """Every cell of a row: the largest first, equal ones together, the largest group of equal ones last and by its number."""
+    groups: list[tuple[Fraction, list[str]]] = []
+    for label, cell in sorted(zip(labels, row, strict=True), key=lambda pair: -pair[1]):
+        share = Fraction(cell, SCALE)
+        if groups and groups[-1][0] - share <= _SAME and bool(cell) == bool(groups[-1][0]):
+            groups[-1][1].append(label)
+        else:
+            groups.append((share, [label]))
+    if len(labels) == 2:  # the other cell is what is left
+        share, (first, *both) = groups[0]
+        if not both:
+            return f"as '{first}' always" if share == 1 else f"as '{first}' {percent(share)} of the time"
+    crowd = max(range(len(groups)), key=lambda position: len(groups[position][1])) if len(labels) > 4 else -1
+    order = [*(i for i in range(len(groups)) if i != crowd), *([crowd] if crowd >= 0 else [])]
+    texts: list[str] = []
+    for place, position in enumerate(order):
+        share, names = groups[position]
+        if position == crowd and len(names) > 3:
+            who = f"each of the {len(names)} others" if place else f"each of the {len(names)} categories"
+        else:
+            quoted = ", ".join(f"'{name}'" for name in names)
+            who = quoted if len(names) == 1 else f"each of {quoted}"
+        often = "never" if share == 0 else "always" if share == 1 else percent(share)
+        texts.append(f"as {who} {often}" + (" of the time" if place == 0 and 0 < share < 1 else ""))
+    return texts[0] if len(texts) == 1 else ", ".join(texts[:-1]) + f" and {texts[-1]}"

@@ -1,0 +1,1 @@
+"""What a site's people allow: limits, approvals, votes, rules, and the ledger of what was spent."""

@@ -1,0 +1,232 @@
+"""The review by rules: ``approval = "rules"``, before people are asked.
+
+Promises
+- Whether a rule approves is decided from the study, party.toml, the ledger and what people approved here before. The tables are
+  read afterwards, for the approval itself; no value in them has a part in the answer.
+- A rule approves nothing that was not foreseen: codebooks, impossible combinations and ways of writing ids stand in party.toml or
+  were in a study that a person approved here (`verticil.party.operator.codebooks`).
+- What it may cost at most has room in the lifetime budget, so that the table cannot show by what is left of it.
+- At most `max_rule_approvals_per_day` studies are approved so within any 24 hours, also over restarts.
+- Each review is a line of the audit log: which rule approved, or why none did.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, cast
+
+from verticil.party.audit.log import DAEMON, Event, What
+from verticil.party.dataset.local_dataset import columns_of, origins, release_of, shared_of
+from verticil.party.operator.codebooks import Known, asked, codebook_of, uncovered
+from verticil.party.operator.comparison import Origins
+from verticil.party.policy import approval, policy
+from verticil.party.policy.budget import NOTHING, Charge
+from verticil.party.policy.policy import Column, Objection
+from verticil.party.policy.releases import Release
+from verticil.party.policy.rules import RULE_PREFIX, Rule, against, approver_name
+from verticil.party.site import AUTOMATIC, Site
+from verticil.party.storage.studies import StudyRecord, stamp
+from verticil.shared.errors import Refusal, VerticilError
+from verticil.shared.study.approval import parse_approval
+from verticil.shared.study.document import Study
+from verticil.shared.study.recipients import sent_units
+
+_DAY: Final = timedelta(hours=24)
+_MOST_REASONS: Final = 5
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What the rules say of a study.
+
+    Attributes:
+        rule: the one that approves; None: it waits for people.
+        why: no rule does; in words, without a value of the table.
+    """
+
+    rule: Rule | None
+    why: tuple[str, ...] = ()
+
+
+def approve_by_rule(site: Site, record: StudyRecord, at: datetime) -> Rule | None:
+    """Let the rules of the policy decide, and write down what they said.
+
+    Args:
+        site: this party.
+        record: the study.
+        at: now, UTC.
+
+    Returns:
+        The rule that approved; None: none did, and people are asked.
+
+    Raises:
+        DataFault: DISK_FULL, STATE_CORRUPT, STATE_LOCKED; nothing was decided.
+    """
+    if site.config.policy.approval != "rules" or record.approval is not None:
+        return None
+    found = ruling(site, record, at)
+    if found.rule is not None:
+        approver = approver_name(site.config.policy.rules, found.rule)
+        try:
+            review = site.review(record, at)
+            with site.database.transaction():
+                site.approve_unasked(record, approver, at, review)
+                site.database.write("INSERT INTO rule_approval (digest, at) VALUES (?, ?)", (record.digest, stamp(at)))
+                _write_down(site, record, approver, at)
+        except VerticilError as error:  # for people to read, or one of them was faster; the study waits for them
+            found = Ruling(rule=None, why=(error.code,))
+        else:
+            _log.warning("study '%s' was approved %s", record.study_id, approver)
+            return found.rule
+    said = found.why[:_MOST_REASONS]
+    more = [f"and {len(found.why) - len(said)} more"] if len(found.why) > len(said) else []
+    _write_down(site, record, f"none: {'; '.join([*said, *more])}", at)
+    _log.info("no rule approves study '%s': %s", record.study_id, "; ".join(said))
+    return None
+
+
+def ruling(site: Site, record: StudyRecord, at: datetime) -> Ruling:
+    """What the rules say of a study now. Reads no table but the headers of several; writes nothing.
+
+    Args:
+        site: this party; where its secret was not opened, what was sent before is not judged.
+        record: the study.
+        at: now, UTC.
+    """
+    config, today = site.config, at.date()
+    try:
+        study = approval.declared(config, approval.parsed(record.task.proposal))
+        approval.check_expiry(study, today)
+        columns = columns_of(config, study)
+        policy.refuse(policy.objections(config.policy, study, config.name, columns, today=today), study.id)
+        before = _drawn(site, study) if site.site_secret else None
+        if before is not None:
+            _check_room(site, study, before)
+    except VerticilError as error:
+        return Ruling(rule=None, why=(f"{error.code}: {error.message}",))
+    why = list(uncovered(study, config.name, columns, Known.all_of([config.codebook, *_approved_by_people(site)])))
+    if (limit := config.policy.max_rule_approvals_per_day) <= _approvals_since(site, at - _DAY):
+        why.append(
+            f"rules have approved {limit} studies within 24 hours, the most of policy.max_rule_approvals_per_day"
+        )
+    sources = {variable: column.source for variable, column in columns.items()}
+    repeats = None if before is None else all(again for _, again in before)
+    judged = [
+        (rule, against(rule, study, config.name, sources=sources, repeats=repeats, today=today))
+        for rule in config.policy.rules
+    ]
+    fitting = next((rule for rule, conditions in judged if not conditions), None)
+    if fitting is None:
+        why += [f"rule '{rule.name}': {text}" for rule, conditions in judged for text in conditions] or [
+            "there is no rule"
+        ]
+    return Ruling(rule=None, why=tuple(why)) if why else Ruling(rule=fitting)
+
+
+def objections(site: Site, record: StudyRecord, at: datetime) -> tuple[Objection, ...]:
+    """What keeps a study from being approved here, before anybody looks at it: policy, codebooks, lifetime budget.
+
+    It rests on the study, party.toml and the ledger. The budget is judged only where the ledger cannot tell whether the table has
+    changed. Codebooks count where rules approve: what they do not have waits for people.
+
+    Args:
+        site: this party.
+        record: the study.
+        at: now, UTC.
+
+    Raises:
+        Refusal: DECLARATION_WEAKER.
+        Misuse: party.toml does not serve the study.
+        DataFault: as `columns_of`.
+    """
+    config = site.config
+    study = approval.declared(config, approval.parsed(record.task.proposal))
+    columns = columns_of(config, study)
+    found = list(policy.objections(config.policy, study, config.name, columns, today=at.date()))
+    if config.policy.approval == "rules":
+        own = [study.schema[position] for position in study.schema.owned_by(config.name)]
+        unknown = [item.name for item in own if codebook_of(item, columns[item.name]) not in config.codebook.columns]
+        found += [
+            Objection(
+                code="NOT_APPROVED",
+                message=f"column '{name}': its categories or bins stand in no [codebook] of the party, so its people decide",
+                hint="",
+            )
+            for name in unknown
+        ]
+    if config.policy.on_data_change == "refuse" and site.site_secret:
+        try:
+            _check_room(site, study, _drawn(site, study))
+        except Refusal as error:
+            told = "what is left of a lifetime budget has no room for it (policy.max_epsilon_lifetime or max_delta_lifetime)"
+            found.append(Objection(code=error.code, message=error.message, hint=error.hint, told=told))
+    return tuple(found)
+
+
+def _drawn(site: Site, study: Study) -> list[tuple[Release, bool]]:
+    """Each unit that is sent, as far as it is known without the data, and whether the same draw was sent before."""
+    places = origins(site.config, study)
+    found: list[tuple[Release, bool]] = []
+    for index in study.units_of(site.config.name):
+        if index in sent_units(study):
+            release = release_of(study, index, places=places, fingerprint=b"", site_secret=site.site_secret)
+            found.append((release, site.ledger.drawn_before(release)))
+    return found
+
+
+def _check_room(site: Site, study: Study, before: Iterable[tuple[Release, bool]]) -> None:
+    """Refuse what may not fit: a draw that was sent before costs nothing only where changed data are refused.
+
+    Raises:
+        Refusal: BUDGET_EXCEEDED.
+    """
+    free = site.config.policy.on_data_change == "refuse"
+    charges = shared_of(study, [place.dataset for place in origins(site.config, study).values()])
+    for release, again in before:
+        if not (again and free) and math.isfinite(release.epsilon):
+            charges[release.dataset] = charges.get(release.dataset, NOTHING) + Charge(epsilon=release.epsilon)
+    held = site.ledger.budget.held()
+    for dataset, charge in charges.items():
+        spent = site.ledger.spent(dataset)
+        site.ledger.budget.check_room(dataset, charge, site.config.policy, spent=spent, held=held.get(dataset, NOTHING))
+
+
+def _approved_by_people(site: Site) -> Iterable[Known]:
+    """What the studies asked that people approved here, and did not take back."""
+    for record in site.state.studies():
+        if record.approval is None or record.revocation_sent is not None or record.denial_sent is not None:
+            continue
+        try:
+            given = parse_approval(record.approval)
+            if given.approver == AUTOMATIC or given.approver.startswith(RULE_PREFIX):
+                continue
+            study = approval.parsed(record.task.proposal)
+        except VerticilError:  # of a version that this one does not read: it covers nothing
+            continue
+        noted = site.minutes.noted(record.digest, approval.content_of(record.approval))
+        yield asked(study, site.config.name, _columns(noted or {}))
+
+
+def _columns(noted: Mapping[int, Origins]) -> dict[str, Column]:
+    """The local columns as they were when the study was approved."""
+    return {
+        variable: Column(dataset=item.dataset, source=source)
+        for item in noted.values()
+        for variable, source in zip(item.variables, item.sources, strict=True)
+    }
+
+
+def _approvals_since(site: Site, since: datetime) -> int:
+    rows = site.database.rows("SELECT COUNT(*) FROM rule_approval WHERE at > ?", (stamp(since),))
+    return cast("int", rows[0][0])
+
+
+def _write_down(site: Site, record: StudyRecord, outcome: str, at: datetime) -> None:
+    event = Event(what=What.RULE_REVIEW, who=DAEMON, study=record.digest, study_id=record.study_id, detail=outcome)
+    site.audit.record(event, at)

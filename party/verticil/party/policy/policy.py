@@ -1,0 +1,400 @@
+"""The site's own limits, checked at the site, whatever the miner or the analyst says.
+
+`objections` compares a study, with this party's own declaration in it, with the policy and lists everything that speaks
+against it. It is a pure function: no files, no ledger. The lifetime budget and the rule on changed data need the ledger and
+are checked there (`verticil.party.policy.ledger`). What is permitted here still needs an approval.
+
+The privacy statement is that of methods.md 1.1: epsilon = ln gamma, gamma the largest ratio of two entries within a column of
+the matrix; the total per person is the sum over the units of that person. A zero cell makes epsilon infinite: such a unit
+needs every one of its variables in `allow_infinite`, and is then left out of the finite sums (they would say nothing).
+
+Between peers (model ``peer``) a unit that nobody reads is not sent: it is in no sum, and no limit on noise speaks of it. While
+the structure is still to be learned, every unit may be read. What a party shares besides, parameters and scores, rests on its raw
+data: as they are, which `allow_exact_parameters` has to permit, or with the study's Gaussian noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from fractions import Fraction
+from typing import Final, Literal
+
+from verticil.party.policy.rules import Rule
+from verticil.shared.channels import privacy
+from verticil.shared.errors import Refusal
+from verticil.shared.study.document import Study
+from verticil.shared.study.recipients import sent_units
+
+SHARE_DELTA: Final = 1e-6
+"""The limit of delta in one study where party.toml states none."""
+DELTA_STUDIES: Final = 10
+"""Studies at the limit of delta for which a lifetime has room where party.toml states no lifetime limit."""
+MAX_OPEN_STUDIES: Final = 100
+MINIMUM_DIFFERENCE: Final = 100
+"""People by which two common sets must differ where party.toml states nothing."""
+RULE_APPROVALS: Final = 10
+"""Studies that rules approve within 24 hours where party.toml states nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The ``[policy]`` table of party.toml.
+
+    Attributes:
+        approval: ``manual``; ``rules``: the site's rules approve what they cover, people the rest; or ``auto`` (only under a CA
+            with the demo marker).
+        approvers: who may approve, each with a key of their own; empty: whoever may run the command, for the site.
+        approvers_needed: how many different approvers a study needs.
+        max_epsilon_per_column: limit for each unit, and for the sum over a study's units of one local column.
+        max_epsilon_per_study: limit for the sum over this party's units of one study and, between peers, the noise on what it
+            shares besides.
+        max_epsilon_lifetime: limit for the sum of everything ever charged to one data set.
+        allow_infinite: variables that may be sent with infinite epsilon.
+        minimum_common_records: fewest common people, when the study asks for less.
+        minimum_parties: fewest parties in a study.
+        max_categories: most categories of a variable of this party.
+        deny_columns: source columns, or the study's names of variables, that never leave.
+        recipients: who may receive randomized columns: ``miner``, or the names of other parties with model ``peer``. A structure
+            that is learned between peers needs ``miner`` too: it gets the scores.
+        breach: what no unit, and no units of one local column together, may allow; None: no such rule. A variable in
+            `allow_infinite` is no exception.
+        on_data_change: what a second release of changed data is: refused, or accepted with the same or with fresh noise.
+        allow_exact_parameters: whether parameters may be shared with peers that are exact functions of this party's raw data.
+        rules: what is approved without a person, with ``rules``; none: nothing.
+        minimum_rows: fewest rows of the local table, or of each table that a study uses, as they stand in the file.
+        max_days: most days until a study's last valid one; None: any.
+        max_share_epsilon, max_share_delta: limits for the epsilon and the delta of the noise on what is shared with peers;
+            party.toml without the former means `max_epsilon_per_column`.
+        max_delta_lifetime: limit for the sum of the deltas of everything that was ever shared of one data set.
+        minimum_difference: people by which the common set of a study must differ from that of an earlier one, unless they are the
+            same; 0: no such rule. See `verticil.party.audit.common_sets`.
+        max_rule_approvals_per_day: studies that rules approve within any 24 hours; what is beyond waits for people.
+        on_small_difference: whether a smaller difference is told (log, status, audit log) or the study refused.
+        max_open_studies: most studies of a miner that are kept while nobody here has decided them; those that end undecided count
+            for a day.
+    """
+
+    approval: Literal["manual", "rules", "auto"]
+    approvers: tuple[str, ...]
+    approvers_needed: int
+    max_epsilon_per_column: float
+    max_epsilon_per_study: float
+    max_epsilon_lifetime: float
+    allow_infinite: tuple[str, ...]
+    minimum_common_records: int
+    minimum_parties: int
+    max_categories: int
+    deny_columns: tuple[str, ...]
+    recipients: tuple[str, ...]
+    on_data_change: Literal["refuse", "sticky", "fresh"]
+    breach: privacy.Breach | None = None
+    allow_exact_parameters: bool = False
+    max_share_epsilon: float = math.inf
+    max_share_delta: float = SHARE_DELTA
+    max_delta_lifetime: float = DELTA_STUDIES * SHARE_DELTA
+    minimum_difference: int = MINIMUM_DIFFERENCE
+    on_small_difference: Literal["warn", "refuse"] = "refuse"
+    max_open_studies: int = MAX_OPEN_STUDIES
+    rules: tuple[Rule, ...] = ()
+    minimum_rows: int = 1
+    max_days: int | None = None
+    max_rule_approvals_per_day: int = RULE_APPROVALS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a local table.
+
+    Attributes:
+        dataset: name of the data set in party.toml.
+        source: name of the column in the table.
+    """
+
+    dataset: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objection:
+    """One thing that speaks against a study: a code of `Refusal`, a message and a hint, without data values.
+
+    Attributes:
+        told: the message as it may leave the site, where `message` names what only the site knows; empty: as `message`.
+    """
+
+    code: str
+    message: str
+    hint: str
+    told: str = ""
+
+
+def finite_total(epsilons: Sequence[float]) -> float:
+    """The sum of the finite ones."""
+    return math.fsum(value for value in epsilons if math.isfinite(value))
+
+
+def objections(
+    policy: Policy, study: Study, party: str, columns: Mapping[str, Column], *, today: date | None = None
+) -> tuple[Objection, ...]:
+    """Everything in `study` that the policy does not permit.
+
+    Args:
+        policy: the site's limits.
+        study: the proposal with this party's own declaration.
+        party: this party's name.
+        columns: variable -> column of the local table.
+        today: UTC; None: how long the study is valid is not judged.
+
+    Returns:
+        Nothing when the policy permits the study; else one entry for each limit and variable, in the study's order.
+    """
+    found = [
+        *_of_study(policy, study, party, today),
+        *_of_share(policy, study),
+        *_of_variables(policy, study, party, columns),
+        *_of_epsilon(policy, study, party),
+        *_of_columns(policy, study, party, columns),
+        *_of_breach(policy, study, party, columns),
+    ]
+    return tuple(found)
+
+
+def refuse(found: Sequence[Objection], study_id: str) -> None:
+    """Raise the first objection with the messages of all.
+
+    Raises:
+        Refusal: POLICY_REFUSED, BUDGET_EXCEEDED or EPSILON_INFINITE.
+    """
+    if found:
+        text = "; ".join(objection.message for objection in found)
+        raise Refusal(found[0].code, f"study '{study_id}': {text}", hint=found[0].hint)
+
+
+def check_shared(policy: Policy, epsilon: float) -> None:
+    """Refuse statistics that the policy does not let go.
+
+    Args:
+        policy: the limits.
+        epsilon: of the noise on them; infinite: there is none.
+
+    Raises:
+        Refusal: EPSILON_INFINITE, BUDGET_EXCEEDED.
+    """
+    if math.isinf(epsilon) and not policy.allow_exact_parameters:
+        raise Refusal(
+            "EPSILON_INFINITE",
+            "parameters without noise are exact functions of this party's raw data, and policy.allow_exact_parameters is false",
+            hint="ask for share noise in the study, or permit exact parameters in party.toml",
+        )
+    if math.isfinite(epsilon) and epsilon > policy.max_share_epsilon + privacy.EPSILON_TOLERANCE:
+        raise Refusal(
+            "BUDGET_EXCEEDED",
+            f"shared parameters: epsilon {epsilon:.4g}, expected at most {policy.max_share_epsilon:g}",
+            hint="the limit is policy.max_share_epsilon",
+        )
+
+
+def require_rows(policy: Policy, n_rows: int, study_id: str) -> None:
+    """Refuse to take part with a table of too few rows; the message leaves the site and does not say how many there are.
+
+    Args:
+        policy: the limits.
+        n_rows: of the file, with those that are left out: what is in them decides nothing.
+        study_id: for the message.
+
+    Raises:
+        Refusal: POLICY_REFUSED.
+    """
+    if n_rows < policy.minimum_rows:
+        raise Refusal(
+            "POLICY_REFUSED",
+            f"study '{study_id}': this party's table has fewer than the {policy.minimum_rows} rows that it asks of itself",
+            hint="is the table whole? The limit is policy.minimum_rows in party.toml",
+        )
+
+
+def _of_study(policy: Policy, study: Study, party: str, today: date | None) -> list[Objection]:
+    found: list[Objection] = []
+    days = 0 if today is None else (study.expires - today).days
+    if policy.max_days is not None and days > policy.max_days:
+        found.append(_refused(f"valid for {days} more days, expected at most {policy.max_days}", "max_days"))
+    if study.model == "central" and "miner" not in policy.recipients:
+        found.append(_refused("model 'central' sends to the miner, which is not in policy.recipients", "recipients"))
+    if study.model == "peer":
+        strangers = [name for name in study.parties if name not in (party, *policy.recipients)]
+        if strangers:
+            found.append(_refused(f"model 'peer': {', '.join(strangers)} not in policy.recipients", "recipients"))
+        if study.structure.parents is None and "miner" not in policy.recipients:
+            problem = "the structure is learned from scores that the miner gets, and it is not in policy.recipients"
+            found.append(_refused(f"model 'peer': {problem}", "recipients"))
+    if len(study.parties) < policy.minimum_parties:
+        found.append(
+            _refused(f"{len(study.parties)} parties, expected at least {policy.minimum_parties}", "minimum_parties")
+        )
+    return found
+
+
+def _of_share(policy: Policy, study: Study) -> list[Objection]:
+    """What a party shares with its peers besides randomized columns."""
+    if study.share is None:
+        return []
+    epsilon, limit = study.share.epsilon, policy.max_share_epsilon
+    if epsilon is None and not policy.allow_exact_parameters:
+        what = "parameters" if study.structure.parents is not None else "parameters and scores"
+        hint = "ask for [share] noise in the study, or set policy.allow_exact_parameters = true in party.toml"
+        message = (
+            f"model 'peer' without share noise: the {what} that are shared are exact functions of this party's raw data"
+        )
+        return [Objection(code="POLICY_REFUSED", message=message, hint=hint)]
+    found: list[Objection] = []
+    if epsilon is not None and epsilon > limit + privacy.EPSILON_TOLERANCE:
+        hint = "ask for a smaller share.epsilon in the study; the limit is policy.max_share_epsilon in party.toml"
+        message = f"share: epsilon {epsilon:.4g} of the noise on shared parameters, expected at most {limit:g}"
+        found.append(Objection(code="BUDGET_EXCEEDED", message=message, hint=hint))
+    delta, limit = study.share.delta, policy.max_share_delta
+    if delta is not None and delta > limit:
+        hint = "ask for a smaller share.delta in the study; the limit is policy.max_share_delta in party.toml"
+        message = f"share: delta {delta:.4g} of the noise on shared parameters, expected at most {limit:g}"
+        found.append(Objection(code="BUDGET_EXCEEDED", message=message, hint=hint))
+    return found
+
+
+def _of_variables(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
+    found: list[Objection] = []
+    for position in study.schema.owned_by(party):
+        variable = study.schema[position]
+        denied = [
+            name
+            for name in dict.fromkeys((variable.name, columns[variable.name].source))
+            if name in policy.deny_columns
+        ]
+        if denied:
+            problem = f"variable '{variable.name}': column '{denied[0]}' is in policy.deny_columns"
+            told = f"variable '{variable.name}': its column is one of those that never leave (policy.deny_columns)"
+            found.append(replace(_refused(problem, "deny_columns"), told=told))
+        if variable.n_states > policy.max_categories:
+            problem = (
+                f"variable '{variable.name}': {variable.n_states} categories, expected at most {policy.max_categories}"
+            )
+            found.append(_refused(problem, "max_categories"))
+    return found
+
+
+def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
+    found: list[Objection] = []
+    epsilons: list[float] = []
+    for index in _sent(study, party):
+        unit = study.units[index]
+        name = ", ".join(unit.variables)
+        epsilon = privacy.epsilon(unit.transition)
+        epsilons.append(epsilon)
+        forbidden = [variable for variable in unit.variables if variable not in policy.allow_infinite]
+        if math.isinf(epsilon) and forbidden:
+            found.append(
+                Objection(
+                    code="EPSILON_INFINITE",
+                    message=f"column '{name}': scheme '{unit.scheme}' has infinite epsilon and is not in policy.allow_infinite",
+                    hint="declare a scheme without zero cells, or put the variable into policy.allow_infinite",
+                )
+            )
+        elif math.isfinite(epsilon) and epsilon > policy.max_epsilon_per_column + privacy.EPSILON_TOLERANCE:
+            limit = policy.max_epsilon_per_column
+            found.append(
+                _budget(f"column '{name}': epsilon {epsilon:.4g}, expected at most {limit:g}", "max_epsilon_per_column")
+            )
+    what = "columns"
+    if study.share is not None and study.share.epsilon is not None:
+        epsilons.append(study.share.epsilon)
+        what = "columns and shared parameters"
+    total, limit = finite_total(epsilons), policy.max_epsilon_per_study
+    if total > limit + privacy.EPSILON_TOLERANCE:
+        found.append(
+            _budget(
+                f"epsilon of this party's {what} sums to {total:.4g}, expected at most {limit:g}",
+                "max_epsilon_per_study",
+            )
+        )
+    return found
+
+
+def _of_columns(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
+    """One local column under several names: each unit has noise of its own, and averaging them takes it off again.
+
+    A compound is one draw: what it tells of any of its columns is bounded by its whole epsilon, which counts once.
+    """
+    limit = policy.max_epsilon_per_column
+    found: list[Objection] = []
+    for column, (variables, units) in _behind(study, party, columns).items():
+        total = finite_total([privacy.epsilon(study.units[index].transition) for index in units])
+        if len(units) > 1 and total > limit + privacy.EPSILON_TOLERANCE:
+            behind, sums = _stands_behind(column, variables), f"epsilon sums to {total:.4g}, expected at most {limit:g}"
+            objection = _budget(f"{behind[0]}: {sums}", "max_epsilon_per_column")
+            found.append(replace(objection, told=f"{behind[1]}: {sums}"))
+    return found
+
+
+def _of_breach(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
+    rule = policy.breach
+    if rule is None:
+        return []
+    found: list[tuple[str, str, Fraction | None]] = []
+    for index in _sent(study, party):
+        unit = study.units[index]
+        what = f"column '{', '.join(unit.variables)}': gamma"
+        found.append((what, what, privacy.gamma(unit.transition)))
+    for column, (variables, units) in _behind(study, party, columns).items():
+        ratios = [privacy.gamma(study.units[index].transition) for index in units]
+        finite = [ratio for ratio in ratios if ratio is not None]
+        if len(ratios) > 1 and len(finite) == len(ratios) and not any(map(rule.possible, ratios)):
+            inward, outward = _stands_behind(column, variables)
+            product = math.prod(finite, start=Fraction(1))
+            found.append((f"{inward}: gamma multiplies to", f"{outward}: gamma multiplies to", product))
+
+    def objection(what: str, told: str, ratio: Fraction | None) -> Objection:
+        is_too_large = (
+            f" {'infinite' if ratio is None else f'{float(ratio):.6g}'}, expected below {rule.gamma_limit:.6g},"
+            f" so that no belief of {rule.prior:g} becomes {rule.posterior:g}"
+        )
+        hint = "declare stronger noise with [[randomization]] in party.toml; the limit is policy.breach"
+        return Objection(code="POLICY_REFUSED", message=what + is_too_large, hint=hint, told=told + is_too_large)
+
+    return [objection(*item) for item in found if rule.possible(item[2])]
+
+
+def _stands_behind(column: Column, variables: Sequence[str]) -> tuple[str, str]:
+    """One local column under several names: what the site is told, which knows the column, and what others are."""
+    return (
+        f"local column '{column.source}' stands behind {len(variables)} variables",
+        f"one column stands behind the variables '{', '.join(variables)}'",
+    )
+
+
+def _sent(study: Study, party: str) -> tuple[int, ...]:
+    """This party's units that leave it."""
+    sent = sent_units(study)
+    return tuple(index for index in study.units_of(party) if index in sent)
+
+
+def _behind(
+    study: Study, party: str, columns: Mapping[str, Column]
+) -> dict[Column, tuple[tuple[str, ...], tuple[int, ...]]]:
+    """For each local column the variables that it stands behind, and the sent units that they are in."""
+    variables: dict[Column, list[str]] = {}
+    units: dict[Column, list[int]] = {}
+    for index in _sent(study, party):
+        for variable in study.units[index].variables:
+            variables.setdefault(columns[variable], []).append(variable)
+            units.setdefault(columns[variable], []).append(index)
+    return {column: (tuple(names), tuple(dict.fromkeys(units[column]))) for column, names in variables.items()}
+
+
+def _refused(message: str, key: str) -> Objection:
+    return Objection(code="POLICY_REFUSED", message=message, hint=f"the limit is policy.{key} in party.toml")
+
+
+def _budget(message: str, key: str) -> Objection:
+    hint = f"declare stronger noise with [[randomization]] in party.toml; the limit is policy.{key}"
+    return Objection(code="BUDGET_EXCEEDED", message=message, hint=hint)

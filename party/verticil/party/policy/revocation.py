@@ -1,0 +1,194 @@
+"""Taking an approval back, and the miner's statement that it deleted what it had.
+
+A revocation is for good. Once it is in the database nothing more is sent for the study but the news of it: a transfer under way
+is broken off (by the daemon, within a second, also when another process revokes), the spool is cleared, the other side is told.
+A study with a miner then ends WITHDRAWN there, all its randomized columns are deleted, and each party that had sent some gets a
+signed statement of that (`verticil.shared.formats.deletion`). Between peers each peer hears of it at its next question, ends
+the study, drops what it had and signs that (`verticil.party.audit.confirmations`). Nobody could prove it.
+
+A release that is published stays published: a revocation after that is told, the columns at the miner are deleted, and the
+study is shown as revoked; copies of the release cannot be recalled.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+from verticil.party.audit.log import Audit, Event, What
+from verticil.party.storage.database import Database
+from verticil.party.storage.studies import StudyRecord, stamp
+from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
+from verticil.shared.formats.deletion import Deletion, parse_deletion
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import verify_signed
+from verticil.shared.study.states import State
+from verticil.wire.v1 import common_pb2
+
+_LONGEST_REASON: Final = 500
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revocation:
+    """An approval that was taken back.
+
+    Attributes:
+        who, reason, revoked_at: as the person said.
+        published: the release was out by then, as far as this party knew.
+        sent: the miner knows; between peers: every peer has confirmed that it deleted what it had.
+        deletion: what the miner signed that it deleted; None before, and between peers.
+    """
+
+    who: str
+    reason: str
+    revoked_at: str
+    published: bool
+    sent: bool
+    deletion: Deletion | None
+
+
+class Revocations:
+    """The revocations of one site.
+
+    Args:
+        database: the site's.
+        audit: told of each.
+        party: this party's name.
+    """
+
+    def __init__(self, database: Database, audit: Audit, *, party: str) -> None:
+        self._database = database
+        self._audit = audit
+        self._party = party
+
+    def revoke(self, record: StudyRecord, who: str, reason: str, at: dt.datetime) -> Revocation:
+        """Take the approval back; on the disk when it returns. Again, nothing changes: the first reason stays.
+
+        Raises:
+            Misuse: USAGE, without a reason.
+            Refusal: NOT_APPROVED, nothing was approved that could be taken back.
+        """
+        reason = reason.strip()
+        if not reason or not reason.isprintable() or len(reason) > _LONGEST_REASON:
+            raise Misuse(
+                "USAGE",
+                f"the reason of a revocation: expected 1 to {_LONGEST_REASON} printable letters",
+                hint="the analyst, or every other party, reads it",
+            )
+        if record.approval is None:
+            raise Refusal(
+                "NOT_APPROVED",
+                f"study '{record.study_id}': this party has not approved it, so there is nothing to take back",
+                hint="to say no for good: verticil party deny",
+            )
+        published = State(record.task.state) is State.PUBLISHED
+        with self._database.transaction():
+            if (known := self.get(record.digest)) is not None:
+                return known
+            self._database.write(
+                "INSERT INTO revocation (digest, who, reason, revoked_at, published) VALUES (?, ?, ?, ?, ?)",
+                (record.digest, who, reason, stamp(at), published),
+            )
+            detail = reason + (" (after the publication)" if published else "")
+            event = Event(what=What.REVOCATION, who=who, study=record.digest, study_id=record.study_id, detail=detail)
+            self._audit.record(event, at)
+        return self._known(record.digest)
+
+    def get(self, digest: bytes) -> Revocation | None:
+        """The revocation of a study; None: it was not revoked."""
+        rows = self._database.rows(
+            "SELECT who, reason, revoked_at, published, sent FROM revocation WHERE digest = ?", (digest,)
+        )
+        if not rows:
+            return None
+        who, reason, revoked_at, published, sent = rows[0]
+        return Revocation(
+            who=cast("str", who),
+            reason=cast("str", reason),
+            revoked_at=cast("str", revoked_at),
+            published=bool(published),
+            sent=bool(sent),
+            deletion=self.deletion(digest),
+        )
+
+    def _known(self, digest: bytes) -> Revocation:
+        found = self.get(digest)
+        if found is None:
+            raise AssertionError("a revocation that was written is there")
+        return found
+
+    def stopped(self) -> frozenset[bytes]:
+        """Digests of the studies for which nothing may be under way: revoked or denied."""
+        rows = self._database.rows("SELECT digest FROM revocation UNION SELECT digest FROM denial")
+        return frozenset(cast("bytes", digest) for (digest,) in rows)
+
+    def told(self, digest: bytes) -> None:
+        """The miner knows."""
+        self._database.write("UPDATE revocation SET sent = 1 WHERE digest = ?", (digest,))
+
+    def tell_again(self, digest: bytes) -> None:
+        """The miner does not know any more."""
+        self._database.write("UPDATE revocation SET sent = 0 WHERE digest = ?", (digest,))
+
+    # ---- the miner's statement
+
+    def deletion(self, digest: bytes) -> Deletion | None:
+        """What the miner signed that it deleted of a study."""
+        rows = self._database.rows("SELECT body FROM deletion WHERE digest = ?", (digest,))
+        return parse_deletion(cast("bytes", rows[0][0])) if rows else None
+
+    def take_deletion(
+        self,
+        digest: bytes,
+        study_id: str,
+        signed: common_pb2.Signed,
+        *,
+        authority: bytes,
+        at: dt.datetime,
+        revoked: Mapping[int, dt.datetime] | None = None,
+    ) -> None:
+        """Check the miner's statement, keep it and write it down; one that does not hold is refused.
+
+        Args:
+            digest: of the study that it came with.
+            study_id: for people.
+            signed: the statement.
+            authority: certificate of the federation's authority, PEM.
+            at: now.
+            revoked: the deny-list.
+        """
+        if self._database.rows("SELECT 1 FROM deletion WHERE digest = ? AND body = ?", (digest, signed.body)):
+            return
+        sha256 = hashlib.sha256(signed.body).digest()
+        about = Event(what=What.DELETION, who="miner", study=digest, study_id=study_id, peer_event=sha256)
+        try:
+            miner = verify_signed(signed, authority, role=Role.MINER, at=at, revoked=revoked)
+            said = parse_deletion(signed.body)
+            self._check(said, digest, miner.name)
+        except VerticilError as error:
+            if self._audit.refuse(replace(about, detail=f"deletion: {error.code}"), at):
+                _log.warning("the miner's statement of a deletion is not accepted: %s", error)
+            return
+        with self._database.transaction():
+            self._database.write(
+                "INSERT OR REPLACE INTO deletion VALUES (?, ?, ?, ?)",
+                (digest, signed.body, signed.signature, signed.certificate),
+            )
+            detail = f"{len(said.artifacts)} columns deleted: {said.why}"
+            self._audit.record(replace(about, who=miner.name, detail=detail), at)
+
+    def _check(self, said: Deletion, digest: bytes, miner: str) -> None:
+        """It is about this study and party, and about every column that the miner had receipted."""
+        rows = self._database.rows(
+            "SELECT unit, sha256 FROM artifact WHERE digest = ? AND receipt IS NOT NULL", (digest,)
+        )
+        missing = [unit for unit, sha256 in rows if said.artifacts.get(cast("int", unit)) != sha256]
+        if (said.study_digest, said.party, said.miner) != (digest, self._party, miner):
+            raise PeerFault("STUDY_MISMATCH", "statement of a deletion: of another study, party or miner")
+        if missing:
+            raise PeerFault("STUDY_MISMATCH", f"statement of a deletion: units {missing} are not in it")

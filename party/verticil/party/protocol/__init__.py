@@ -1,0 +1,1 @@
+"""What a party says to the miner and to its peers."""

@@ -1,0 +1,1 @@
+"""The party's side of Model II: columns go to a miner."""

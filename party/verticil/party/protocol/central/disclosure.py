@@ -1,0 +1,74 @@
+"""What the other side may read of a failure here.
+
+No value of a table makes a failure before data are sent. But a failure's message is written for the site's own people: it names
+columns that nobody asked about ("did you mean 'salary'?"), files and places in party.toml. So of faults of the local table,
+machine and configuration only the code leaves; `verticil party status` and the log have the rest. Refusals name limits, columns
+of the study and epsilons, never counts of people, and leave as they are; but which column's data changed since an approval stays
+here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Final
+
+from verticil.party.policy.by_rule import objections
+from verticil.party.site import Site
+from verticil.party.storage.studies import StudyRecord
+from verticil.shared.errors import DataFault, VerticilError, from_code
+from verticil.shared.transport.errors_on_wire import shown, to_detail
+from verticil.wire.v1 import common_pb2
+
+_FAMILIES: Final = {
+    "DataFault": "its table, or its machine, does not serve this study",
+    "Misuse": "its configuration does not serve this study",
+}
+_CODES: Final = {
+    "LINKAGE_TOO_SMALL": "it has fewer people in common with the others than it accepts",
+    "COMMON_SET_TOO_SIMILAR": "its people in this study are too nearly those of an earlier one",
+    "APPROVAL_VOID": "its approval does not hold any more: the study, its declaration, its data or its approvers changed",
+}
+_HINT: Final = "the party's own people see the details: verticil party status"
+
+
+def outward(error: VerticilError) -> VerticilError:
+    """The error as it may leave the site.
+
+    >>> from verticil.shared.errors import DataFault
+    >>> outward(DataFault("DATA_COLUMN_MISSING", "people.csv: no column 'pay' (hint: 'salary' for 'pay'?)")).message
+    'its table, or its machine, does not serve this study'
+    """
+    message = _CODES.get(error.code) or _FAMILIES.get(error.family)
+    return error if message is None else from_code(error.code, message, hint=_HINT)
+
+
+_MOST_TOLD: Final = 20
+
+
+def told_objections(site: Site, record: StudyRecord, at: dt.datetime) -> common_pb2.Objections | None:
+    """What the policy says of a study that nobody has decided, as others may read it; blocks.
+
+    Args:
+        site: this party.
+        record: the study.
+        at: now, UTC.
+
+    Returns:
+        None: it cannot be said without the table, or its machine; then nothing is told.
+    """
+    try:
+        found = objections(site, record, at)
+    except DataFault:
+        return None
+    except VerticilError as error:
+        return common_pb2.Objections(items=[to_detail(outward(error))])
+    items = [common_pb2.ErrorDetail(code=item.code, message=item.told or item.message) for item in found[:_MOST_TOLD]]
+    if len(found) > _MOST_TOLD:
+        more = f"and {len(found) - _MOST_TOLD} more"
+        items.append(common_pb2.ErrorDetail(code=found[_MOST_TOLD].code, message=more))
+    return common_pb2.Objections(items=items)
+
+
+def words_of(told: common_pb2.Objections) -> str:
+    """What another party's policy says, for people here; empty: nothing against the study."""
+    return "; ".join(shown(f"{item.code}: {item.message}", 200) for item in told.items[: _MOST_TOLD + 1])

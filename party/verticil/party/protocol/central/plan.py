@@ -1,0 +1,172 @@
+"""What this party does next for a study: a pure function of what the miner told and what this party remembers.
+
+Order rules
+1. After a denial or a failure of this party nothing is sent for the study but the news of it.
+2. Without a recorded approval of this party nothing is sent, not even a pseudonym; only how many of its approvers have said
+   yes may be told. The approval goes first.
+3. Pseudonyms go when every party has approved: the miner then tells the effective study, and this party has compared its
+   own part with what it approved.
+4. The common list is confirmed when the miner can tell it and this party has recomputed it.
+5. Randomization waits until the miner asks for units (every party has confirmed), and goes before the first send.
+6. Units go one after the other, each after its row in the ledger.
+7. A release that waits for countersignatures is fetched, so that this party's people can look at it; what they signed is sent.
+8. A study that ended at the miner asks for nothing; what the spool still holds for it is removed.
+9. After a revocation, which may come at any time, the spool is cleared and the miner is told, whatever the state.
+
+Every step leads to a state in which it is not planned again, or can be repeated without harm; so a party that was killed
+anywhere plans the same step again and goes on. No files, no clock, no network here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from enum import StrEnum
+
+from verticil.party.policy.decision_store import Review
+from verticil.party.storage.studies import WAITS, StudyRecord
+from verticil.shared.study.states import State, is_final
+
+
+class Step(StrEnum):
+    """One thing to do."""
+
+    REST = "rest"
+    CLEAR = "clear"
+    TELL_DENIAL = "tell-denial"
+    TELL_FAILURE = "tell-failure"
+    TELL_REVOCATION = "tell-revocation"
+    APPROVE = "approve"
+    TELL_APPROVAL = "tell-approval"
+    LINK = "link"
+    CONFIRM = "confirm"
+    RANDOMIZE = "randomize"
+    SEND = "send"
+    FETCH_REVIEW = "fetch-review"
+    COUNTERSIGN = "countersign"
+    TELL_COUNTERSIGNATURE = "tell-countersignature"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The next step and what `status` shows for it."""
+
+    step: Step
+    stage: str
+
+
+def plan(
+    record: StudyRecord,
+    *,
+    automatic: bool,
+    own_units: Set[int],
+    spooled: Set[int],
+    receipted: Set[int],
+    review: Review | None = None,
+    countersigns: bool = False,
+    unproven: str = "",
+) -> Plan:
+    """The next step for a study.
+
+    Args:
+        record: what is known of it.
+        automatic: approval needs no person here (demo), or the site's rules have not been asked yet.
+        own_units: this party's units.
+        spooled: those of them that are randomized and in the spool for the present effective study.
+        receipted: those of the spooled that the miner has signed for.
+        review: the release that waits for countersignatures.
+        countersigns: this party countersigns without a person (demo only).
+        unproven: what the miner claims to have and does not prove; the study waits until it does.
+
+    Returns:
+        The step; `Step.REST` when it is others' turn.
+    """
+    state = State(record.task.state)
+    if (over := _over(record, state, spooled=spooled)) is not None:
+        return over
+    if unproven:
+        return Plan(step=Step.REST, stage=unproven)
+    if record.approval is None:
+        return _before_approval(record, automatic=automatic)
+    if not (record.task.approved and record.task.effective):
+        return _before_agreement(record)
+    if state is State.REVIEW and review is not None:
+        return _review(review, countersigns=countersigns)
+    return _after_approval(
+        record, state, missing=own_units - receipted - set(record.task.units_received), spooled=spooled
+    )
+
+
+def _over(record: StudyRecord, state: State, *, spooled: Set[int]) -> Plan | None:
+    """What is left to do when nothing more is sent for the study; None: it goes on."""
+    if record.revocation_sent is not None:
+        return _revoked(state, told=record.revocation_sent, spooled=spooled)
+    if is_final(state):
+        return Plan(step=Step.CLEAR if spooled else Step.REST, stage=_ending(record, state))
+    if record.failure is not None or record.denial_sent is not None:
+        return _given_up(record)
+    return None
+
+
+def _revoked(state: State, *, told: bool, spooled: Set[int]) -> Plan:
+    after = " after its publication" if state is State.PUBLISHED else ""
+    if spooled:
+        return Plan(step=Step.CLEAR, stage=f"revoked{after}")
+    if told:
+        return Plan(step=Step.REST, stage=f"revoked{after}")
+    return Plan(step=Step.TELL_REVOCATION, stage=f"revoked{after}, telling the miner")
+
+
+def _before_agreement(record: StudyRecord) -> Plan:
+    if not record.task.approved:
+        return Plan(step=Step.TELL_APPROVAL, stage="sending the approval")
+    return Plan(step=Step.REST, stage="waiting for the other parties' approval")
+
+
+def _review(review: Review, *, countersigns: bool) -> Plan:
+    if not review.fetched:
+        return Plan(step=Step.FETCH_REVIEW, stage="fetching the release for review")
+    if review.countersignature is None:
+        step = Step.COUNTERSIGN if countersigns else Step.REST
+        return Plan(step=step, stage="the release waits for your countersignature")
+    if not review.sent:
+        return Plan(step=Step.TELL_COUNTERSIGNATURE, stage="sending the countersignature")
+    return Plan(step=Step.REST, stage="countersigned; waiting for the other parties")
+
+
+def _ending(record: StudyRecord, state: State) -> str:
+    if record.failure is not None and state is State.FAILED:
+        return f"failed: {record.failure.code}"
+    return f"failed: {record.task.failure}" if state is State.FAILED and record.task.failure else state.name.lower()
+
+
+def _given_up(record: StudyRecord) -> Plan:
+    if record.failure is not None:
+        step = Step.REST if record.failure_sent else Step.TELL_FAILURE
+        return Plan(step=step, stage=f"failed: {record.failure.code}")
+    return Plan(step=Step.REST if record.denial_sent else Step.TELL_DENIAL, stage="denied")
+
+
+def _before_approval(record: StudyRecord, *, automatic: bool) -> Plan:
+    if automatic:
+        return Plan(step=Step.APPROVE, stage="approving")
+    return Plan(
+        step=Step.REST,
+        stage=f"{WAITS} ({record.n_votes} so far)" if record.n_votes else WAITS,
+    )
+
+
+def _after_approval(record: StudyRecord, state: State, *, missing: Set[int], spooled: Set[int]) -> Plan:
+    task = record.task
+    if not task.pseudonyms_complete:
+        return Plan(step=Step.LINK, stage="linking")
+    if not task.alignment_confirmed or record.n_common is None:
+        return Plan(step=Step.CONFIRM, stage="linking")
+    if state not in {State.PREPARING, State.UPLOADING}:
+        waiting = "waiting for the other parties" if state < State.PREPARING else f"at the miner: {state.name.lower()}"
+        return Plan(step=Step.REST, stage=waiting)
+    if not missing:
+        return Plan(step=Step.REST, stage="all columns sent")
+    if missing - spooled:
+        return Plan(step=Step.RANDOMIZE, stage="randomizing")
+    return Plan(step=Step.SEND, stage="uploading")

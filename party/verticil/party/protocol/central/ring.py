@@ -1,0 +1,317 @@
+"""Linkage ``dh-psi`` with the miner as the post office: every party's list is blinded by every party, in the study's order.
+
+Order rules. A party blinds and puts its own list (hop 0). For h = 1, 2, .. it takes the list of the party h places before it as
+that list left hop h - 1, blinds it, and puts it as hop h. After the last hop the miner compares; each owner gets its own list
+back, fully blinded, and a bitmap that marks the common tokens. Tokens keep the owner's order on the whole way; the common order
+is the ascending one of the fully blinded tokens.
+
+Promises
+- A list is worked on only when the party before signed it, and when it has the size that it had, points only, and none twice.
+- The key is on the disk before the first token leaves and gone when the people are found; a kill anywhere leads to the same
+  tokens.
+- The own list, by which marks become rows, is compared each time with the SHA-256 that was noted before it left, or with what the
+  miner has: one that was lost and made again with another key, or lost together with the key, ends the study by name.
+- Rows are given for randomization only when every party has signed the same common list and each of its tokens is in this party's
+  own list as the last party signed it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing
+from typing import Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.party.dataset.linkage import check_common_size, marked_positions
+from verticil.party.protocol.central.alignment import Accepted, Rows, Turn, same_as_before, signed_by_all
+from verticil.party.protocol.central.upload import Alignment, fetch_alignment
+from verticil.party.protocol.psi.blinding import TOKEN_BYTES, TokenInvalidError
+from verticil.party.protocol.psi.blinding_state import Workshop
+from verticil.shared.alignment.statements import blinded_body, check_statement, sender
+from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.transport.chunks import make_chunks
+from verticil.shared.transport.parts import fetch_file
+from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
+
+_LARGEST_LIST: Final = 2**32
+"""Bytes of a list: 134 million people."""
+_FRUITLESS: Final = 3
+_OWN: Final = "own.list"
+_SENT: Final = "own.sent"
+"""SHA-256 of the own list, as it is sent."""
+_FULL: Final = "full.list"
+_ARRIVED: Final = "full.in"
+
+Tokens = NDArray[np.bytes_]
+_Progress = Callable[[int], Awaitable[None]]
+
+
+def _tokens(data: bytes) -> Tokens:
+    # Fixed-width byte strings compare like unsigned bytes; trailing zeros are padding that two of the same width share.
+    return np.frombuffer(data, dtype=f"S{TOKEN_BYTES}")
+
+
+class Ring:
+    """``dh-psi``."""
+
+    async def link(self, turn: Turn) -> None:
+        """Blind the own list and those of the others, each when its turn has come.
+
+        Raises:
+            PeerFault: NOT_READY, another party's turn; MESSAGE_INVALID, a list is not what it should be, naming who sent it.
+            DataFault: DISK_FULL, STATE_CORRUPT.
+        """
+        parties = turn.agreed.effective.parties
+        me = parties.index(turn.me)
+        for hop in range(len(parties)):
+
+            async def progress(percent: int, hop: int = hop) -> None:
+                await turn.progress((100 * hop + percent) // len(parties))
+
+            owner = (me - hop) % len(parties)
+            if hop == 0:
+                data = (await self._own(turn, progress))[0]
+                await asyncio.to_thread(_note_sent, turn, data)
+            else:
+                data = await self._others(turn, owner, hop, progress)
+            await self._put(turn, owner, hop, data)
+
+    async def confirm(self, turn: Turn) -> Accepted:
+        """Check the common list against the own, fully blinded list, and sign it."""
+        told, _ = await self._found(turn)
+        statement = common_pb2.Commitment(statement=turn.statement(told.n_common, told.common_sha256))
+        report = coordinator_pb2.ReportRequest(study_digest=turn.record.digest, commitment=statement)
+        return Accepted(n_common=told.n_common, common_sha256=told.common_sha256, rows=None, report=report)
+
+    async def rows(self, turn: Turn) -> Rows:
+        """The common records by ascending fully blinded token; every party has signed the list."""
+        told, rows = await self._found(turn)
+        signed_by_all(turn, told)
+        await asyncio.to_thread(_workshop(turn).forget_key)
+        return rows
+
+    # ---- own list
+
+    async def _own(self, turn: Turn, progress: _Progress) -> tuple[bytes, NDArray[np.int64]]:
+        """The own list as it is sent, ascending, and the record of each of its tokens."""
+        workshop, holding = _workshop(turn), turn.holding
+        await workshop.blinded(_OWN, holding.seeds.tobytes(), own=True, heavily=turn.heavily, progress=progress)
+
+        def ascending() -> tuple[bytes, NDArray[np.int64]]:
+            data = workshop.take(_OWN) or b""
+            if len(data) != TOKEN_BYTES * holding.n_records:
+                raise PeerFault(
+                    "ALIGNMENT_MISMATCH",
+                    f"study '{turn.record.study_id}': this party's blinded list is not of as many records as its table",
+                    hint="the table or the state directory changed; nothing was randomized, submit the study again",
+                )
+            tokens = _tokens(data)
+            order = np.argsort(tokens)
+            return tokens[order].tobytes(), holding.order[order]
+
+        return await turn.heavily(ascending)
+
+    async def _as_sent(self, turn: Turn) -> NDArray[np.int64]:
+        """The record of each token of the own list, if the list is the one that was put at the miner.
+
+        What the miner marks are places in that list. Made again with another key, or from another table, it has other places,
+        and the marks would be taken for other people.
+        """
+        workshop = _workshop(turn)
+        if not workshop.has_key and await asyncio.to_thread(workshop.take, _OWN) is None:
+            raise _lost(turn, "is lost, and so is the key with which it was made")
+        data, rows = await self._own(turn, turn.progress)
+        noted = await asyncio.to_thread(workshop.take, _SENT)
+        if noted is not None:
+            if noted != hashlib.sha256(data).digest():
+                raise _lost(turn, "is not the one that it sent to the miner")
+            return rows
+        owner = turn.agreed.effective.parties.index(turn.me)
+        try:
+            reply = await turn.coordinator.put_blinded([_head(turn, owner, 0, data)])
+        except VerticilError as error:
+            if error.code != "ARTIFACT_INVALID":
+                raise
+            raise _lost(turn, "is not the one that it sent to the miner") from None
+        if not reply.complete:
+            raise _lost(turn, "is not at the miner, which tells of common people in it")
+        return rows
+
+    # ---- others' lists
+
+    async def _others(self, turn: Turn, owner: int, hop: int, progress: _Progress) -> bytes:
+        """Another party's list, blinded by this one."""
+        workshop, name = _workshop(turn), f"{owner:02d}-{hop:02d}.list"
+        made = await asyncio.to_thread(workshop.take, name)
+        if made is not None:
+            return made
+        arriving = f"{owner:02d}-{hop - 1:02d}.in"
+        data = await self._fetch(turn, owner, hop - 1, arriving)
+        try:
+            await workshop.blinded(name, data, own=False, heavily=turn.heavily, progress=progress)
+        except TokenInvalidError as error:
+            raise _wrong(turn, owner, hop - 1, f"token {error.position} is not a point of P-256") from None
+        await asyncio.to_thread(workshop.remove, arriving)
+        return await asyncio.to_thread(workshop.take, name) or b""
+
+    async def _fetch(self, turn: Turn, owner: int, hop: int, name: str) -> bytes:
+        """A list as the party before sent it, checked."""
+        target = await asyncio.to_thread(_workshop(turn).path, name)
+        statements: list[common_pb2.Signed] = []
+
+        async def parts(offset: int) -> AsyncGenerator[peer_pb2.Part]:
+            request = coordinator_pb2.GetBlindedRequest(
+                study_digest=turn.record.digest, owner=owner, hop=hop, offset=offset
+            )
+            answer = cast("AsyncGenerator[coordinator_pb2.BlindedPart]", turn.coordinator.get_blinded(request))
+            async with aclosing(answer) as stream:
+                async for item in stream:
+                    statements[:] = [item.statement]
+                    yield item.part
+
+        parties = turn.agreed.effective.parties
+        before = sender(parties, owner, hop)
+        what = f"blinded list of party '{parties[owner]}', hop {hop}, sent by party '{before}'"
+        try:
+            sha256 = await fetch_file(parts, target, limit_bytes=_LARGEST_LIST, what=what)
+        except VerticilError as error:
+            if error.code == "NOT_READY":
+                waiting = f"waiting for '{before}' to blind a list"
+                await asyncio.to_thread(turn.node.site.state.show, turn.record.digest, waiting, at=turn.node.clock())
+            raise
+
+        def checked() -> bytes:
+            data = target.read_bytes()
+            body = blinded_body(
+                study=turn.record.digest, owner=parties[owner], hop=hop, party=before, size=len(data), sha256=sha256
+            )
+            check_statement(
+                statements[0],
+                body,
+                authority=turn.node.authority,
+                party=before,
+                at=turn.node.clock(),
+                what=what,
+                revoked=turn.node.revocations.since(),
+            )
+            if len(data) % TOKEN_BYTES:
+                raise _wrong(turn, owner, hop, f"{len(data)} bytes, expected a multiple of {TOKEN_BYTES}")
+            if len(data) < turn.minimum * TOKEN_BYTES:
+                raise _wrong(turn, owner, hop, f"fewer tokens than the {turn.minimum} that are expected in common")
+            n_repeated = len(data) // TOKEN_BYTES - len(np.unique(_tokens(data)))
+            if n_repeated:
+                raise _wrong(turn, owner, hop, f"{n_repeated} tokens are there twice")
+            return data
+
+        return await turn.heavily(checked)
+
+    async def _put(self, turn: Turn, owner: int, hop: int, data: bytes) -> None:
+        """Send a list from where the miner stands."""
+        head = _head(turn, owner, hop, data)
+
+        def stream(offset: int) -> Iterator[coordinator_pb2.PutBlindedRequest]:
+            yield head
+            chunk_bytes = turn.node.site.config.federation.chunk_bytes
+            for chunk in make_chunks(data, offset=offset, chunk_bytes=chunk_bytes):
+                yield coordinator_pb2.PutBlindedRequest(chunk=chunk)
+
+        reply, fruitless = await turn.coordinator.put_blinded([head]), 0
+        while not reply.complete:
+            before = reply.committed_offset
+            reply = await turn.coordinator.put_blinded(stream(before))
+            fruitless = fruitless + 1 if reply.committed_offset <= before else 0
+            if fruitless >= _FRUITLESS:
+                raise PeerFault(
+                    "OFFSET_MISMATCH", f"blinded list: the miner stays at byte {before}", hint="it is tried again later"
+                )
+
+    # ---- the common people
+
+    async def _found(self, turn: Turn) -> tuple[Alignment, Rows]:
+        """What the miner tells, and the rows that it marks, if they are the list that it names."""
+        told = await fetch_alignment(turn.coordinator, turn.record.digest, n_records=turn.holding.n_records)
+        same_as_before(turn.record, told)
+        parties = turn.agreed.effective.parties
+        data = await asyncio.to_thread(_workshop(turn).take, _FULL)
+        if data is None:
+            data = await self._fetch(turn, parties.index(turn.me), len(parties) - 1, _ARRIVED)
+            await asyncio.to_thread(_workshop(turn).accept, _ARRIVED, _FULL)
+        full = _tokens(data)
+        rows = await self._as_sent(turn)
+
+        def find() -> Rows:
+            if len(full) != len(rows):
+                raise _wrong(
+                    turn, parties.index(turn.me), len(parties) - 1, f"{len(full)} tokens, expected {len(rows)}"
+                )
+            positions = marked_positions(told.bitmap, n_records=len(rows), n_common=told.n_common)
+            common = full[positions]
+            order = np.argsort(common)
+            if hashlib.sha256(common[order].tobytes()).digest() != told.common_sha256:
+                raise PeerFault(
+                    "ALIGNMENT_MISMATCH",
+                    "alignment: the marked tokens are not the common list that the miner announced",
+                    hint="nothing was randomized; if it happens again, the miner and this party do not have the same list",
+                )
+            check_common_size(told.n_common, turn.minimum)
+            found = rows[positions[order]]
+            found.setflags(write=False)
+            return found
+
+        return told, await turn.heavily(find)
+
+
+def _workshop(turn: Turn) -> Workshop:
+    return Workshop(turn.node.site.config.state_directory, turn.record.digest)
+
+
+def _note_sent(turn: Turn, data: bytes) -> None:
+    """Remember the digest of the own list before its first byte leaves; another list never does."""
+    workshop, sha256 = _workshop(turn), hashlib.sha256(data).digest()
+    noted = workshop.take(_SENT)
+    if noted is None:
+        workshop.note(_SENT, sha256)
+    elif noted != sha256:
+        raise _lost(turn, "is not the one that it sent to the miner")
+
+
+def _head(turn: Turn, owner: int, hop: int, data: bytes) -> coordinator_pb2.PutBlindedRequest:
+    """What a list is announced with: its size, its SHA-256, and this party's signature of them."""
+    size, sha256 = len(data), hashlib.sha256(data).digest()
+    body = blinded_body(
+        study=turn.record.digest,
+        owner=turn.agreed.effective.parties[owner],
+        hop=hop,
+        party=turn.me,
+        size=size,
+        sha256=sha256,
+    )
+    return coordinator_pb2.PutBlindedRequest(
+        study_digest=turn.record.digest,
+        owner=owner,
+        hop=hop,
+        size=size,
+        sha256=sha256,
+        statement=turn.node.signing_key.sign(body),
+    )
+
+
+def _lost(turn: Turn, problem: str) -> PeerFault:
+    return PeerFault(
+        "ALIGNMENT_MISMATCH",
+        f"study '{turn.record.study_id}': the blinded list of this party, '{turn.me}', {problem}",
+        hint="is the state directory an older backup? nothing was randomized, submit the study again under a new id",
+    )
+
+
+def _wrong(turn: Turn, owner: int, hop: int, problem: str) -> PeerFault:
+    parties = turn.agreed.effective.parties
+    return PeerFault(
+        "MESSAGE_INVALID",
+        f"blinded list of party '{parties[owner]}', hop {hop}, sent by party '{sender(parties, owner, hop)}': {problem}",
+        hint="nothing was randomized; that party's operator should look at its log",
+    )

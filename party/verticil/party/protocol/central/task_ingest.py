@@ -1,0 +1,326 @@
+"""What the miner tells of a study, taken in: checked, remembered, held against the ledger; by whatever way it came.
+
+A task is state, never an event: what it says takes the place of what was known. `understood` refuses what is no study of this
+party's; `remember` writes down what the rest of the party goes by.
+
+A sub-model counts when the miner signed a statement of exactly the effective study that is told with it. Whether it is one that
+was approved here, and still meets the site's policy, is checked before each step (`randomization.agreement`).
+A proposal never names parties that are left out.
+
+What the miner may make this party remember is bounded
+- A study that has ended here has ended: no later word of the miner opens it again, be it a lie or an honest miner that was
+  restored from an older backup (the same proposal, submitted again, is the same study, and stays ended there, too). The miner is
+  told so, and the log says it once.
+- Of studies that nobody here has decided at most ``policy.max_open_studies`` are kept while they go on, and on a day as many
+  that have ended; further ones are not stored before there is room again. What was told first stays.
+- What does not hold is counted in the audit log, by node and code (`AuditLog.refuse`), and changes nothing.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import logging
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from verticil.party.audit.log import DAEMON, Event, What
+from verticil.party.backup.ledger_reconciliation import proven, reckon
+from verticil.party.dataset.local_dataset import Holding
+from verticil.party.policy.approval import parsed
+from verticil.party.protocol.central.node import Node
+from verticil.party.protocol.central.randomization import Agreed
+from verticil.party.site import Site
+from verticil.party.storage.studies import WAITS_AGAIN, StudyRecord, Task
+from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.identity.identity import Role, is_name
+from verticil.shared.identity.signing import verify_signed
+from verticil.shared.study.document import Study
+from verticil.shared.study.states import State, is_final
+from verticil.shared.study.sub_model import check_sub_model, left_out_words, parse_sub_model
+from verticil.shared.transport.errors_on_wire import from_detail
+from verticil.wire.v1 import coordinator_pb2
+
+_log = logging.getLogger(__name__)
+
+_STATES: Final = frozenset(int(state) for state in State)
+_LARGEST_VERSION: Final = 2**63 - 1
+"""What the database can hold."""
+_A_DAY: Final = dt.timedelta(days=1)
+"""So long an undecided study that has ended counts against the limit."""
+_AS_TOLD: Final = "as the miner says"
+_LONGEST_WORDS: Final = 500
+
+
+def understood(
+    told: coordinator_pb2.StudyTask, party: str, *, authority: bytes, revoked: Mapping[int, dt.datetime]
+) -> Study:
+    """The proposal of a study that this party can serve; blocks.
+
+    Args:
+        told: by the miner.
+        party: this one.
+        authority: the federation's, PEM.
+        revoked: serial numbers, and since when they do not count.
+
+    Raises:
+        PeerFault: STUDY_MISMATCH, MESSAGE_INVALID, PARTY_UNKNOWN, IDENTITY_REFUSED, CERTIFICATE_INVALID.
+    """
+    if hashlib.sha256(told.proposal).digest() != told.study_digest:
+        raise PeerFault("STUDY_MISMATCH", "the proposal does not have the digest that is told")
+    if told.state not in _STATES or not 0 < told.version <= _LARGEST_VERSION:
+        raise PeerFault("MESSAGE_INVALID", f"state {told.state}, version {told.version}: no such task")
+    study = parsed(told.proposal)
+    if party not in study.parties:
+        raise PeerFault("PARTY_UNKNOWN", f"study '{study.id}': this party is not in it")
+    if study.model != "central":
+        raise PeerFault("STUDY_MISMATCH", f"study '{study.id}': its operators load it, no miner tells it")
+    if study.left_out:
+        raise PeerFault(
+            "STUDY_MISMATCH", f"study '{study.id}': a proposal that leaves parties out, expected their columns"
+        )
+    effective = parsed(told.effective) if told.effective else study
+    if told.effective and hashlib.sha256(told.effective).digest() != told.effective_digest:
+        raise PeerFault(
+            "STUDY_MISMATCH", f"study '{study.id}': its effective study does not have the digest that is told"
+        )
+    own, named = effective.units_of(party), [*told.units_received, *told.units_damaged]
+    if not set(named) <= set(own) or len(named) > len(own):
+        raise PeerFault(
+            "MESSAGE_INVALID", f"study '{study.id}': units are told to be received that are not this party's"
+        )
+    _check_sub_model(told, study, effective, authority=authority, revoked=revoked)
+    return study
+
+
+def _check_sub_model(
+    told: coordinator_pb2.StudyTask,
+    study: Study,
+    effective: Study,
+    *,
+    authority: bytes,
+    revoked: Mapping[int, dt.datetime],
+) -> None:
+    if not effective.left_out:
+        return
+    if not told.HasField("sub_model"):
+        raise PeerFault(
+            "STUDY_MISMATCH",
+            f"study '{study.id}': the miner tells a sub-model without a signed statement of it",
+            hint="nothing was sent for it",
+        )
+    found = parse_sub_model(told.sub_model.body)
+    # It outlives the miner's certificate.
+    verify_signed(told.sub_model, authority, role=Role.MINER, at=found.decided_at, revoked=revoked)
+    check_sub_model(
+        found,
+        proposal_digest=told.study_digest,
+        effective=effective,
+        effective_digest=told.effective_digest,
+    )
+
+
+def has_room(site: Site, at: dt.datetime, *, over: bool = False) -> bool:
+    """Whether one more study that nobody here decided is kept; blocks.
+
+    Args:
+        site: this party.
+        at: now.
+        over: it is told to have ended already: such a study takes no room from those that go on.
+    """
+    limit = site.config.policy.max_open_studies
+    going_on, ended = site.state.undecided(at - _A_DAY)
+    return ended < limit if over else going_on < limit and going_on + ended < 2 * limit
+
+
+def remember(
+    node: Node, told: coordinator_pb2.StudyTask, study: Study, *, fresh: bool, accept_older: bool = False
+) -> bool:
+    """Write down what the miner told. Blocks.
+
+    Args:
+        node: this party.
+        told: the task.
+        study: as `understood` gave it.
+        fresh: it is the first that is told on a connection, or comes whole in a file: what it does not say to be there is not.
+        accept_older: charge what the miner has and the ledger does not know, in place of refusing.
+
+    Returns:
+        Whether it is kept; False: there is no room.
+
+    Raises:
+        Refusal: LEDGER_OLDER.
+        PeerFault: STUDY_MISMATCH, it has ended here, and the miner says that it goes on; nothing was changed.
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+    task = _task_of(told)
+    site, at = node.site, node.clock()
+    known = site.state.study(task.digest).task if site.state.knows(task.digest) else None
+    over = known is not None and is_final(State(known.state))
+    kept = known is not None or has_room(site, at, over=is_final(State(task.state)))
+    if kept and not over:
+        if known is None:
+            seen = Event(what=What.STUDY_SEEN, who="miner", study=task.digest, study_id=study.id, detail=_AS_TOLD)
+            site.audit.record(seen, at)
+        gone_on = _sub_model_event(told, study.id)
+        if gone_on and not (known and known.effective_digest == told.effective_digest):
+            site.audit.record(gone_on, at)
+        # A reply that was under way when the approval came has the version that is known.
+        newer = known is not None and task.version > known.version
+        if newer and not task.approved and not is_final(State(task.state)):
+            before = site.state.study(task.digest)
+            if before.task.approved and before.approval is not None:
+                _log.warning("the miner asks for the approval of study '%s' again, as when a key was revoked", study.id)
+        site.state.remember(task, study.id, at)
+        if study.publish is not None and len(told.review_manifest_sha256) == 32:
+            site.minutes.ask_for_review(task.digest, told.review_manifest_sha256)
+        if fresh:
+            site.state.reconcile(task.digest, task.units_received)
+        elif told.units_damaged:
+            _log.warning("study '%s': the miner asks again for columns that its disk has damaged", study.id)
+            units = range(len(parsed(told.effective or told.proposal).units))
+            site.state.reconcile(task.digest, [unit for unit in units if unit not in told.units_damaged])
+    reminded = fresh and kept and _remind_of_revocation(node, told, study.id)
+    if kept and told.HasField("deletion"):
+        site.revocations.take_deletion(
+            task.digest, study.id, told.deletion, authority=node.authority, at=at, revoked=node.revocations.since()
+        )
+    deletion = site.revocations.deletion(task.digest)
+    deleted = tuple(deletion.artifacts) if deletion is not None else ()
+    shown = proven(site, told, deleted=deleted, authority=node.authority, revoked=node.revocations.since())
+    reckon(site, task, deleted=deleted, shown=shown, accept_older=accept_older, at=at)
+    if known is not None and over and not reminded and not is_final(State(task.state)):
+        raise PeerFault(
+            "STUDY_MISMATCH",
+            f"study '{study.id}' has ended here ({State(known.state).words}), the miner says: {State(task.state).words}",
+            hint="nothing is sent for it any more; was the miner restored from an older backup? its operator closes it there",
+        )
+    return kept
+
+
+class AskedAgainError(Exception):
+    """The table is another than the one that was approved: the study waits until people, or rules, approve it anew."""
+
+
+def check_same_data(node: Node, record: StudyRecord, agreed: Agreed, holding: Holding) -> None:
+    """Check that the data are those that were approved. Blocks.
+
+    The new approval stays here. What others have of the old one are the declarations, which the new one repeats
+    (`Site.approve`); the seals of the data, which differ, only this site can compare. A list of people that was sent stays the
+    list: the common people are compared with it again before anything is randomized.
+
+    Args:
+        node: this party.
+        record: the study.
+        agreed: the approval, and what was approved.
+        holding: the data as they are now.
+
+    Raises:
+        AskedAgainError: they are others, and nothing was drawn from the former ones: the approval is forgotten.
+        Refusal: APPROVAL_VOID, they are others, and noise was drawn for the former ones: one study is not about both.
+        DataFault, Misuse: as `Site.check_data`.
+    """
+    site = node.site
+    try:
+        site.check_data(record, agreed.approval, agreed.study, holding)
+    except Refusal as changed:
+        if changed.code != "APPROVAL_VOID" or site.ledger.has_drawn(record.digest):
+            raise
+        ask_again(node, record, changed.message)
+        raise AskedAgainError from None
+
+
+def ask_again(node: Node, record: StudyRecord, why: str) -> None:
+    """Forget an approval that nobody else has, or has any more, and that does not hold here: the people are asked anew. Blocks.
+
+    Args:
+        node: this party.
+        record: the study.
+        why: what does not hold, in words.
+    """
+    event = Event(what=What.APPROVAL_VOID, who=DAEMON, study=record.digest, study_id=record.study_id, detail=why)
+    with node.site.database.transaction():
+        node.site.audit.record(event, node.clock())
+        node.site.state.disapprove(record.digest, votes=True)
+        node.site.state.show(record.digest, f"{WAITS_AGAIN}: {why}", at=node.clock())
+    _log.warning("study '%s' waits for a new approval: %s", record.study_id, why)
+
+
+def _remind_of_revocation(node: Node, told: coordinator_pb2.StudyTask, study_id: str) -> bool:
+    """Have a revocation told again that the miner knew: it would have ended the study, or deleted the columns. Whether it is."""
+    site = node.site
+    known = State(told.state) is State.WITHDRAWN or told.HasField("deletion")
+    if known or not site.state.study(told.study_digest).revocation_sent:
+        return False
+    site.revocations.tell_again(told.study_digest)
+    site.state.forgotten(told.study_digest, "revocation")
+    _note_forgotten(node, told.study_digest, study_id, "the miner does not know the revocation any more; told again")
+    return True
+
+
+def missing(node: Node, told: Collection[bytes]) -> dict[bytes, int]:
+    """Note the studies that the miner knew and does not tell any more. Blocks.
+
+    Args:
+        node: this party.
+        told: digests of all studies that it tells.
+
+    Returns:
+        Digest and version of those that have not ended: whether they have, the miner is to say.
+    """
+    found = node.site.state.miss(told)
+    for study in found:
+        if study.forgotten != "study":
+            _note_forgotten(node, study.digest, study.study_id, "the miner does not know the study any more")
+    return {study.digest: study.task.version for study in found if not is_final(State(study.task.state))}
+
+
+def end_forgotten(node: Node, digest: bytes) -> None:
+    """The miner's operator has ended a study whose facts the miner has lost. Blocks."""
+    record = node.site.state.study(digest)
+    node.site.state.move(digest, State.WITHDRAWN, "STUDY_UNKNOWN")
+    _note_forgotten(node, digest, record.study_id, "the miner has lost the study, and says that it has ended")
+
+
+def _note_forgotten(node: Node, digest: bytes, study_id: str, detail: str) -> None:
+    _log.warning("study '%s': %s", study_id, detail)
+    event = Event(what=What.FORGOTTEN, who="miner", study=digest, study_id=study_id, detail=detail)
+    node.site.audit.record(event, node.clock())
+
+
+def _task_of(told: coordinator_pb2.StudyTask) -> Task:
+    """What is stored of it."""
+    return Task(
+        digest=told.study_digest,
+        version=told.version,
+        state=told.state,
+        proposal=told.proposal,
+        effective=told.effective,
+        effective_digest=told.effective_digest,
+        approved=told.approved,
+        pseudonyms_complete=told.pseudonyms_complete,
+        alignment_confirmed=told.alignment_confirmed,
+        units_received=tuple(told.units_received),
+        failure=from_detail(told.failure).code if told.HasField("failure") else "",
+        submitter=told.submitter if is_name(told.submitter) else "",
+        ended_words=_printable(told.failure.message),
+    )
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text[:_LONGEST_WORDS])
+
+
+def _sub_model_event(told: coordinator_pb2.StudyTask, study_id: str) -> Event | None:
+    """The line for the audit log of a sub-model, whose statement was verified; None: all parties are in the study."""
+    if not (told.effective and parsed(told.effective).left_out):
+        return None
+    gone = parse_sub_model(told.sub_model.body).left_out
+    return Event(
+        what=What.SUB_MODEL,
+        who="miner",
+        study=told.study_digest,
+        study_id=study_id,
+        peer_event=hashlib.sha256(told.sub_model.body).digest(),
+        detail="; ".join(f"without {left_out_words(item)}" for item in gone),
+    )

@@ -1,0 +1,1 @@
+"""The party's side of Model I: columns go between peers."""

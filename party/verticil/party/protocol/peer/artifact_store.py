@@ -1,0 +1,257 @@
+"""What peers told this party, and what it tells them: files in its state directory, each with a row in the database.
+
+One folder for each study. A row is written when its file is whole and on the disk, and tells its SHA-256; a file without a row is
+a file that does not count. Whatever is read is compared with that digest: a file that was lost or harmed is forgotten together
+with its row, and the step that made it is planned again.
+
+Nothing raw comes here: pseudonyms, blinded tokens, randomized columns, signed statements.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, cast
+
+from verticil.party.storage.database import Database, disk_fault
+from verticil.shared.disk import replace_file
+from verticil.shared.durable import remove, remove_tree, sync_directory
+from verticil.shared.study.states import State
+
+
+class Kind(StrEnum):
+    """What an item is; what `name` says of it."""
+
+    APPROVAL = "approval"  # party: a peer's signed approval
+    RUNNING = "running"  # "": the running list that this party made
+    # "": the common list; with order-commitment the root of the common tree, with dh-psi the places of the own people.
+    COMMON = "common"
+    COMMITMENT = "commitment"  # "": this party's commitment to the order of its rows; with dh-psi to the common list
+    # Linkage dh-psi; see verticil.party.protocol.peer.steps.ring. Owners are positions in the study.
+    TAKEN = "taken"  # owner: what was signed of the list that this party was given
+    SHUFFLE = "shuffle"  # owner: of which of its tokens (of which own seed) each token of `BLINDED` was made
+    BLINDED = "blinded"  # owner: the list as this party blinded it
+    STEPS = "steps"  # owner: what was signed of it, by this party, too
+    FULL = "full"  # owner: the list when every party had blinded it
+    TOKENS = "tokens"  # "": the common ones
+    POSITIONS = "positions"  # owner: where the common people stand in the list that this party was given
+    COLUMN = "column"  # unit: an artifact from its owner
+    SCORES = "scores"  # "": what was sent to the miner
+    STRUCTURE = "structure"  # "": what the miner signed
+    STATEMENT = "statement"  # party: signed parameters, this party's own among them
+    SIGNATURE = "signature"  # party: signed manifest, this party's own among them
+
+
+_SOMEBODYS: Final = frozenset({Kind.COLUMN, Kind.STATEMENT})
+"""What a party can recognize as its own by the digest, when it is told that it was deleted."""
+
+
+def _file_name(kind: Kind, name: str) -> str:
+    return f"{kind}.{name}" if name else str(kind)
+
+
+def kept_after(state: State) -> frozenset[Kind]:
+    """What stays of a study that has ended: peers may still ask for the signature of a release that is published."""
+    return frozenset({Kind.SIGNATURE}) if state is State.PUBLISHED else frozenset()
+
+
+class LostError(Exception):
+    """An item was asked for that is not there, or not any more. Plan again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A file on the shelf."""
+
+    sha256: bytes
+    size: int
+
+
+class Shelf:
+    """The folder and its rows.
+
+    Args:
+        directory: made (0700) when absent.
+        database: the party's.
+
+    Raises:
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+
+    def __init__(self, directory: Path, database: Database) -> None:
+        self._directory = directory
+        self._database = database
+        self._make(directory)
+
+    def folder(self, digest: bytes) -> Path:
+        """Where the items of a study are, if there are any."""
+        return self._directory / digest.hex()
+
+    def target(self, digest: bytes, kind: Kind, name: str = "") -> Path:
+        """Where the item's file is, or will be; its folder is made when absent.
+
+        Raises:
+            DataFault: DISK_FULL, STATE_CORRUPT.
+        """
+        folder = self.folder(digest)
+        if not folder.is_dir():
+            self._make(folder)
+        return folder / _file_name(kind, name)
+
+    def put(self, digest: bytes, kind: Kind, data: bytes, name: str = "") -> None:
+        """Store bytes; on the disk when it returns.
+
+        Raises:
+            DataFault: DISK_FULL, STATE_CORRUPT; nothing was stored.
+        """
+        target = self.target(digest, kind, name)
+        part = target.with_name(f".{target.name}.part")
+        try:
+            replace_file(target, data, part=part)
+        except OSError as error:
+            raise disk_fault(error, target) from None
+        self.enter(digest, kind, name, Item(sha256=hashlib.sha256(data).digest(), size=len(data)))
+
+    def enter(self, digest: bytes, kind: Kind, name: str, item: Item) -> None:
+        """The file at `target` is whole and on the disk."""
+        self._database.write(
+            "INSERT OR REPLACE INTO peer_item VALUES (?, ?, ?, ?, ?)", (digest, str(kind), name, item.sha256, item.size)
+        )
+
+    def items(self, digest: bytes) -> Mapping[tuple[Kind, str], Item]:
+        """What is there of a study."""
+        rows = self._database.rows("SELECT kind, name, sha256, size FROM peer_item WHERE digest = ?", (digest,))
+        return {
+            (Kind(cast("str", kind)), cast("str", name)): Item(sha256=cast("bytes", sha256), size=cast("int", size))
+            for kind, name, sha256, size in rows
+        }
+
+    def item(self, digest: bytes, kind: Kind, name: str = "") -> Item:
+        """One of them.
+
+        Raises:
+            LostError: it is not there.
+        """
+        found = self.items(digest).get((kind, name))
+        if found is None:
+            raise LostError(f"{kind} {name}")
+        return found
+
+    def read(self, digest: bytes, kind: Kind, name: str = "") -> bytes:
+        """The bytes of an item, unharmed.
+
+        Raises:
+            LostError: they are not there, or are not those that were stored; the item is forgotten then.
+        """
+        item = self.item(digest, kind, name)
+        try:
+            data = self.target(digest, kind, name).read_bytes()
+        except OSError:
+            data = b""
+        if hashlib.sha256(data).digest() != item.sha256:
+            self.forget(digest, kind, name)
+            raise LostError(f"{kind} {name}")
+        return data
+
+    def unharmed(self, digest: bytes, kind: Kind, name: str = "") -> tuple[Path, Item]:
+        """The file of an item, after its bytes were compared with what was stored.
+
+        Raises:
+            LostError: as `read`.
+        """
+        item, target = self.item(digest, kind, name), self.target(digest, kind, name)
+        try:
+            with target.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").digest()
+        except OSError:
+            found = b""
+        if found != item.sha256:
+            self.forget(digest, kind, name)
+            raise LostError(f"{kind} {name}")
+        return target, item
+
+    def forget(self, digest: bytes, kind: Kind, name: str = "") -> None:
+        """Forget one item."""
+        self._database.write(
+            "DELETE FROM peer_item WHERE digest = ? AND kind = ? AND name = ?", (digest, str(kind), name)
+        )
+
+    def clear(self, digest: bytes, *, keep: frozenset[Kind] = frozenset()) -> None:
+        """Drop what nobody needs any more: rows first, then files. What had been a peer's stays known by its digest,
+        and a peer's approval as it was signed: who restores an old backup asks for both.
+
+        Args:
+            digest: of the study.
+            keep: the kinds that stay.
+
+        Raises:
+            DataFault: STATE_CORRUPT, a file cannot be removed.
+        """
+        folder = self.folder(digest)
+        with self._database.transaction():
+            for (kind, name), item in self.items(digest).items():
+                if kind in keep:
+                    continue
+                if kind is Kind.APPROVAL:
+                    with suppress(LostError):
+                        self._keep_approval(digest, name)
+                if kind in _SOMEBODYS:
+                    self._database.write(
+                        "INSERT OR REPLACE INTO dropped_item VALUES (?, ?, ?, ?, ?)",
+                        (digest, str(kind), name, item.sha256, item.size),
+                    )
+                self.forget(digest, kind, name)
+        left = self._files(digest)
+        try:
+            if left:
+                for path in set(folder.iterdir()) - left:
+                    remove(path)
+                sync_directory(folder)
+            elif folder.exists():
+                remove_tree(folder)
+                sync_directory(self._directory)
+        except OSError as error:
+            raise disk_fault(error, folder) from None
+
+    def holds(self, digest: bytes, *, keep: frozenset[Kind] = frozenset()) -> bool:
+        """Whether there is anything of a study but the kinds that stay: an item, or a file that lost its row to a kill."""
+        if any(kind not in keep for kind, _ in self.items(digest)):
+            return True
+        folder = self.folder(digest)
+        return folder.is_dir() and bool(set(folder.iterdir()) - self._files(digest))
+
+    def dropped(self, digest: bytes) -> Mapping[tuple[Kind, str], Item]:
+        """Columns and parameters that were there, and that `clear` dropped."""
+        rows = self._database.rows("SELECT kind, name, sha256, size FROM dropped_item WHERE digest = ?", (digest,))
+        return {
+            (Kind(cast("str", kind)), cast("str", name)): Item(sha256=cast("bytes", sha256), size=cast("int", size))
+            for kind, name, sha256, size in rows
+        }
+
+    def approval(self, digest: bytes, party: str) -> bytes:
+        """A peer's approval as it signed it (a serialized `Signed`), also of a study that has ended; empty: there is none."""
+        rows = self._database.rows("SELECT signed FROM kept_approval WHERE digest = ? AND party = ?", (digest, party))
+        try:
+            return cast("bytes", rows[0][0]) if rows else self.read(digest, Kind.APPROVAL, party)
+        except LostError:
+            return b""
+
+    def _keep_approval(self, digest: bytes, party: str) -> None:
+        self._database.write(
+            "INSERT OR REPLACE INTO kept_approval VALUES (?, ?, ?)",
+            (digest, party, self.read(digest, Kind.APPROVAL, party)),
+        )
+
+    def _files(self, digest: bytes) -> set[Path]:
+        folder = self.folder(digest)
+        return {folder / _file_name(kind, name) for kind, name in self.items(digest)}
+
+    def _make(self, folder: Path) -> None:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise disk_fault(error, folder) from None

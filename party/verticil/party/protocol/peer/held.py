@@ -1,0 +1,203 @@
+"""What a party has of a peer, signed for the peer to charge: the way back for a ledger that comes from an old backup (Model I).
+
+Between peers nobody keeps account for another. But each knows by digest what it was given, also after the study has ended; it
+signs that when the owner asks. ``verticil party run --accept-older`` asks all peers before anything else, and later again those
+who did not answer; one of an earlier version of the program signs nothing.
+
+A statement counts with the approval that this party itself had signed for the study, which the peer shows with it: a peer that
+lies can make a party charge what it had approved to send, once, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import logging
+import math
+from collections.abc import Collection, Iterator
+
+from verticil.party.backup.ledger_reconciliation import mend
+from verticil.party.backup.recall import NO_DATA
+from verticil.party.dataset.local_dataset import origins, release_of
+from verticil.party.policy import approval
+from verticil.party.policy.budget import SHARED
+from verticil.party.policy.releases import Release
+from verticil.party.protocol.central.node import Node
+from verticil.party.protocol.peer.artifact_store import Item, Kind, Shelf
+from verticil.party.protocol.peer.calls import PeerFailedError, Peers, WaitedForError
+from verticil.party.protocol.peer.steps.learning import EVERYONE
+from verticil.party.site import Site
+from verticil.party.storage.secret import secret_id
+from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.formats.peer_deletion import Deleted, PeerHolding, parse_peer_holding, peer_holding_body
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import verify_signed
+from verticil.shared.study.approval import check_approval, parse_approval
+from verticil.shared.study.document import Study
+from verticil.shared.transport.peer import Peer
+from verticil.wire.v1 import common_pb2, peer_pb2
+
+_REPLY_BYTES = 3_000_000
+_MOST_STUDIES = 10_000
+
+_log = logging.getLogger(__name__)
+
+
+def held_of(node: Node, shelf: Shelf, caller: str, after: bytes) -> list[peer_pb2.Held]:
+    """What this party has, or had, of `caller`, signed; studies in the order of their digests, as many as a reply holds.
+
+    Args:
+        node: this party.
+        shelf: what peers told.
+        caller: asks for its own.
+        after: the last digest that it was told.
+    """
+    found: list[peer_pb2.Held] = []
+    size = 0
+    for record in sorted(node.site.state.studies(), key=lambda record: record.digest):
+        proposal = approval.parsed(record.task.proposal)
+        if record.digest <= after or proposal.model != "peer" or caller not in proposal.parties:
+            continue
+        known = {**shelf.dropped(record.digest), **shelf.items(record.digest)}
+        units = {int(name): item for (kind, name), item in known.items() if kind is Kind.COLUMN}
+        parameters = known.get((Kind.STATEMENT, caller))
+        said = PeerHolding(
+            study_digest=record.digest,
+            party=caller,
+            columns={unit: _named(item) for unit, item in units.items() if proposal.units[unit].owner == caller},
+            parameters=None if parameters is None else _named(parameters),
+            peer=node.site.config.name,
+        )
+        if not said.columns and said.parameters is None:
+            continue
+        held = peer_pb2.Held(
+            statement=node.signing_key.sign(peer_holding_body(said)),
+            proposal=record.task.proposal,
+            approval=common_pb2.Signed.FromString(shelf.approval(record.digest, caller)),
+        )
+        size += held.ByteSize()
+        if found and size > _REPLY_BYTES:
+            break
+        found.append(held)
+    return found
+
+
+def _named(item: Item) -> Deleted:
+    return Deleted(sha256=item.sha256, size=item.size)
+
+
+async def charge_held(node: Node, peers: Peers, names: Collection[str]) -> tuple[str, ...]:
+    """Charge what peers sign that they have of this party, and the ledger does not know.
+
+    Returns:
+        Those of `names` that have not answered.
+
+    Raises:
+        Misuse, DataFault: party.toml or the tables do not say any more where the columns came from; this machine's disk.
+    """
+
+    async def ask(name: str) -> bool:
+        after = b""
+        for _ in range(_MOST_STUDIES):
+            request = peer_pb2.GetDeletionRequest(study_digest=after, held=True)
+            call = functools.partial(_ask, request)
+            try:
+                reply = await peers.ask(name, call, what="what it has of this party")
+            except (WaitedForError, PeerFailedError) as error:
+                _log.warning(
+                    "'%s' does not say what it has of this party, and nothing of that is charged: %s", name, error
+                )
+                return False
+            last = after
+            for held in reply.held:
+                await asyncio.to_thread(_charge, node, name, held)
+                last = hashlib.sha256(held.proposal).digest()
+            if last <= after:
+                break
+            after = last
+        return True
+
+    answered = await asyncio.gather(*(ask(name) for name in names))
+    return tuple(name for name, heard in zip(names, answered, strict=True) if not heard)
+
+
+async def _ask(request: peer_pb2.GetDeletionRequest, peer: Peer) -> peer_pb2.GetDeletionReply:
+    return await peer.get_deletion(request)
+
+
+def _charge(node: Node, peer: str, held: peer_pb2.Held) -> None:
+    site = node.site
+    try:
+        said, study = _checked(node, peer, held)
+    except VerticilError as error:
+        _log.warning("'%s' claims to have something of this party and does not prove it: %s", peer, error)
+        return
+    places = origins(site.config, study)
+    with site.database.transaction():
+        for unit, item in sorted(said.columns.items()):
+            if unit in study.units_of(site.config.name) and not site.ledger.sent(
+                said.study_digest, unit, peer, item.sha256
+            ):
+                release = release_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret)
+                sent = release.variables in site.ledger.columns_sent(said.study_digest)
+                _mend(node, study, said, release, unit=unit, item=item, charged=0.0 if sent else release.epsilon)
+        if said.parameters is not None and not site.ledger.has_shared(said.study_digest):
+            for release in _shared(site, study):
+                _mend(node, study, said, release, unit=SHARED, item=said.parameters, charged=release.epsilon)
+
+
+def _checked(node: Node, peer: str, held: peer_pb2.Held) -> tuple[PeerHolding, Study]:
+    """The statement, and the study as this party had approved it.
+
+    Raises:
+        VerticilError: it is not the peer's, or not of a study that this party approved.
+    """
+    me, revoked = node.site.config.name, node.revocations.since()
+    verify_signed(held.statement, node.authority, role=Role.PARTY, name=peer, at=node.clock(), revoked=revoked)
+    said, given = parse_peer_holding(held.statement.body), parse_approval(held.approval.body)
+    # Whenever it was signed: a renewed certificate may be younger than the decision, and an older one has ended by now.
+    verify_signed(held.approval, node.authority, role=Role.PARTY, name=me)
+    proposal = approval.parsed(held.proposal)
+    if (said.party, said.peer, said.study_digest) != (me, peer, hashlib.sha256(held.proposal).digest()):
+        raise PeerFault("STUDY_MISMATCH", "statement of what is held: of another study, party or peer")
+    check_approval(given, proposal, me)
+    return said, proposal.with_declaration(given.declarations())
+
+
+def _shared(site: Site, study: Study) -> Iterator[Release]:
+    """What the statistics of a study were: of each data set; from what else they were computed nobody here remembers."""
+    epsilon = study.share.epsilon if study.share is not None else None
+    places = origins(site.config, study)
+    for dataset in dict.fromkeys(place.dataset for place in places.values()):
+        variables = tuple(name for name, place in places.items() if place.dataset == dataset)
+        yield Release(
+            variables=variables,
+            dataset=dataset,
+            sources=tuple(places[name].source for name in variables),
+            codebook_digest=b"",
+            transition_digest=b"",
+            secret_id=secret_id(site.site_secret),
+            fingerprint=NO_DATA,
+            epsilon=math.inf if epsilon is None else epsilon,
+        )
+
+
+def _mend(
+    node: Node, study: Study, said: PeerHolding, release: Release, *, unit: int, item: Deleted, charged: float
+) -> None:
+    stated = 0.0 if study.share is None or study.share.delta is None else study.share.delta
+    delta = stated if unit == SHARED and 0 < charged < math.inf else 0.0
+    mend(
+        node.site,
+        release,
+        study_digest=said.study_digest,
+        study_id=study.id,
+        unit=unit,
+        recipient=EVERYONE if unit == SHARED else said.peer,
+        charged=charged,
+        at=node.clock(),
+        item=item,
+        delta=delta,
+        detail=f"as '{said.peer}' signed",
+    )

@@ -1,0 +1,465 @@
+"""Linkage ``dh-psi`` between peers: every party's list goes round the ring of all parties, and all compare what comes out of it.
+
+Order rules. The ring is the study's order of parties, closed.
+1. A party blinds its own list (hop 0). For h = 1, 2, .. it takes the list of the party h places before it from its predecessor,
+   blinds and shuffles it. Its successor takes it from there; what every party has blinded is for all.
+2. With its last list made the party deletes its scalar. Nobody can blind another id for this study then.
+3. Everybody takes all the lists that every party has blinded, and intersects them: the common list, in ascending order of
+   tokens. Everybody signs it, and goes on when all have signed the same.
+4. The places of the common people are followed back round the ring: the last party that blinded a list tells its predecessor
+   where they stood in what it got, and so on to the owner, who knows its own people then and nobody else's.
+
+Promises
+- A list is blinded only when its owner and every party that blinded it since have signed it, with one number of tokens; when it
+  is ascending and has no token that this party has seen in another list; and when it is the first that this party was told for
+  that place: what was told is remembered before the first token is blinded, and another list is refused for good.
+- The scalar is drawn for one study, is on the disk (0600) before the first token leaves, and is never drawn a second time once
+  one has left. A kill anywhere leads to the same tokens. Scalar and lists are removed when the people are found.
+- Shuffling keeps from every party of which of its people are at some of the others only; all the others together can undo it.
+
+Does not: notice a party that tells false places of a list that it blinded. It can have other people of that list's owner taken
+for common ones; it does not learn who they are, and the minimum holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from verticil.party.dataset.linkage import check_common_size, check_own_size
+from verticil.party.dataset.local_dataset import Holding
+from verticil.party.protocol.central.intersection_check import accept_common_people
+from verticil.party.protocol.peer import blinded
+from verticil.party.protocol.peer.artifact_store import Item, Kind, LostError
+from verticil.party.protocol.peer.calls import WaitedForError
+from verticil.party.protocol.peer.steps.turn import Data, Turn, Work
+from verticil.party.protocol.psi.blinding import TOKEN_BYTES, TokenInvalidError
+from verticil.party.protocol.psi.blinding_state import Workshop
+from verticil.shared.alignment.statements import blinded_body, check_statement, common_body, sender
+from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.transport.parts import fetch_bytes, fetch_file
+from verticil.wire.v1 import common_pb2, peer_pb2
+
+_LARGEST_LIST: Final = 2**32
+"""Bytes of a list: 134 million people."""
+_LARGEST_STEPS: Final = 2**20
+_DROPPED: Final = frozenset({Kind.TAKEN, Kind.STEPS, Kind.BLINDED, Kind.FULL, Kind.TOKENS, Kind.SHUFFLE})
+"""What nobody needs any more when the people are found: every party has signed the common list by then."""
+
+
+async def blind_lists(work: Work, data: Data, turn: Turn) -> None:
+    """Blind the own list and those of the others, each when it has come; see the order rules.
+
+    Raises:
+        WaitedForError: a list is not there yet, or this party's people have stopped the study.
+        PeerFailedError: it never will be.
+        PeerFault: MESSAGE_INVALID, a list is not what it should be, naming the party; ALIGNMENT_MISMATCH, it is another one than
+            before, or this party's scalar is lost.
+        Refusal: APPROVAL_VOID, LINKAGE_TOO_SMALL.
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+    holding = await data.approved(turn)
+    ring = _Ring(work, turn)
+    check_own_size(holding.n_records, ring.minimum)
+    for hop in range(len(ring.parties)):
+        await ring.blind(hop, holding)
+    await asyncio.to_thread(ring.workshop.forget_key)
+
+
+async def find_common_people(work: Work, data: Data, turn: Turn) -> None:
+    """Compare the lists that every party has blinded, and find the own people; see the order rules.
+
+    Raises:
+        WaitedForError, PeerFailedError, DataFault: as `blind_lists`.
+        PeerFault: also ALIGNMENT_MISMATCH, a peer has signed another common list, or another one was accepted before.
+        Refusal: APPROVAL_VOID, LINKAGE_TOO_SMALL, COMMON_SET_TOO_SIMILAR.
+    """
+    holding = await data.approved(turn)
+    ring, site, shelf = _Ring(work, turn), work.node.site, work.shelf
+    await asyncio.to_thread(ring.workshop.forget_key)
+    if not ring.has(Kind.COMMITMENT):
+        await ring.compare()
+    await asyncio.to_thread(ring.workshop.drop)
+    n_common, sha256 = await ring.signed_by_all()
+    if not ring.has(Kind.COMMON):
+        found = await ring.follow(n_common)
+
+        def accept() -> None:
+            rows = blinded.common_rows(holding.order, found)
+            accept_common_people(site, turn.record, holding.tags[rows], common_sha256=sha256, at=work.node.clock())
+            shelf.put(turn.digest, Kind.COMMON, found)
+
+        await work.heavily(accept)
+
+    def end() -> None:
+        shelf.clear(turn.digest, keep=frozenset(Kind) - _DROPPED)
+        site.state.confirm(turn.digest, n_common, sha256)
+
+    await asyncio.to_thread(end)
+
+
+class _Ring:
+    """One party's place in the ring."""
+
+    def __init__(self, work: Work, turn: Turn) -> None:
+        self._work = work
+        self._turn = turn
+        self.parties = turn.study.parties
+        self._me = self.parties.index(work.me)
+        self._last = len(self.parties) - 1
+        self.minimum = turn.agreed.minimum(work.node.site)
+        self.workshop = Workshop(work.node.site.config.state_directory, turn.digest)
+
+    def has(self, kind: Kind, owner: int | None = None) -> bool:
+        """Whether an item is on the shelf."""
+        name = "" if owner is None else str(owner)
+        return (kind, name) in self._work.shelf.items(self._turn.digest)
+
+    # ---- hop by hop
+
+    async def blind(self, hop: int, holding: Holding) -> None:
+        """Make this party's list of the party `hop` places before it; nothing is done when it is there."""
+        work, turn, shelf, owner = self._work, self._turn, self._work.shelf, self._owner(hop)
+        if self.has(Kind.BLINDED, owner) and self.has(Kind.STEPS, owner):
+            return
+        before: list[peer_pb2.BlindedStep] = []
+        if hop == 0:
+            data = holding.seeds.tobytes()
+        else:
+            data, before = await self._taken(owner, hop)
+        await asyncio.to_thread(self._check_key)
+        name = f"{owner}.made"
+
+        async def progress(percent: int) -> None:
+            await asyncio.to_thread(self._show, hop, percent)
+
+        try:
+            await self.workshop.blinded(name, data, own=hop == 0, heavily=work.heavily, progress=progress)
+        except TokenInvalidError as error:
+            raise self._wrong(owner, hop - 1, f"token {error.position} is not a point of P-256") from None
+
+        def keep() -> None:
+            made = self.workshop.take(name) or b""
+            if len(made) != len(data):
+                raise self._lost("its half-made list is of another number of people than its table")
+            told, order = blinded.shuffled(made)
+            shelf.put(turn.digest, Kind.SHUFFLE, order.tobytes(), str(owner))
+            shelf.put(turn.digest, Kind.BLINDED, told, str(owner))
+            steps = peer_pb2.BlindedSteps(steps=[*before, self._step(owner, hop, told)])
+            shelf.put(turn.digest, Kind.STEPS, steps.SerializeToString(deterministic=True), str(owner))
+            self.workshop.remove(name)
+
+        await work.heavily(keep)
+
+    def _step(self, owner: int, hop: int, told: bytes) -> peer_pb2.BlindedStep:
+        """What this party signs of a list."""
+        size, sha256 = len(told), hashlib.sha256(told).digest()
+        body = blinded_body(
+            study=self._turn.digest,
+            owner=self.parties[owner],
+            hop=hop,
+            party=self._work.me,
+            size=size,
+            sha256=sha256,
+        )
+        return peer_pb2.BlindedStep(size=size, sha256=sha256, statement=self._work.node.signing_key.sign(body))
+
+    def _check_key(self) -> None:
+        """A second scalar must not blind anything when a list of the first has left."""
+        told = any(kind is Kind.STEPS for kind, _ in self._work.shelf.items(self._turn.digest))
+        if told and not self.workshop.has_key:
+            raise self._lost("a list that it blinded is lost, and the scalar is deleted")
+
+    def _show(self, hop: int, percent: int) -> None:
+        site, done = self._work.node.site, (100 * hop + percent) // len(self.parties)
+        if self._turn.digest in site.revocations.stopped():
+            raise WaitedForError("stopped by this party's people")
+        site.state.show(self._turn.digest, f"blinding lists, {done} %", at=self._work.node.clock())
+
+    async def _taken(self, owner: int, hop: int) -> tuple[bytes, list[peer_pb2.BlindedStep]]:
+        """A list as the predecessor blinded it, checked, and remembered as the only one that is taken."""
+        shelf, digest, name = self._work.shelf, self._turn.digest, f"{owner}.in"
+        target = await asyncio.to_thread(self.workshop.path, name)
+        known: list[peer_pb2.BlindedStep] | None = None
+        if self.has(Kind.TAKEN, owner):
+            remembered = await asyncio.to_thread(self._kept, Kind.TAKEN, owner)
+            known = list(peer_pb2.BlindedSteps.FromString(remembered).steps)
+            data = await asyncio.to_thread(self.workshop.take, name)
+            if data is not None and hashlib.sha256(data).digest() == known[-1].sha256:
+                return data, known
+        steps = await self._steps(owner, hop - 1)
+        if known is not None and _digests(known) != _digests(steps):
+            raise self._changed(owner, hop - 1)
+        await self._fetch(owner, hop - 1, target, steps)
+
+        def checked() -> bytes:
+            data = target.read_bytes()
+            self._check(owner, hop - 1, data, itertools.chain(self._inputs(but=target), self._made()))
+            return data
+
+        data = await self._work.heavily(checked)
+        remember = peer_pb2.BlindedSteps(steps=steps).SerializeToString(deterministic=True)
+        await asyncio.to_thread(shelf.put, digest, Kind.TAKEN, remember, str(owner))
+        return data, steps
+
+    # ---- what arrives
+
+    async def _steps(self, owner: int, hop: int) -> list[peer_pb2.BlindedStep]:
+        """What was signed of a list, checked."""
+        what = self._what(owner, hop)
+        data = await self._pull(peer_pb2.PSEUDONYM_LIST_STEPS, owner, hop, what=what, limit=_LARGEST_STEPS)
+        try:
+            steps = list(peer_pb2.BlindedSteps.FromString(data).steps)
+        except DecodeError:
+            raise self._wrong(owner, hop, "what was signed of it cannot be read") from None
+        node = self._work.node
+
+        def check() -> None:
+            blinded.check_steps(
+                steps,
+                parties=self.parties,
+                study=self._turn.digest,
+                owner=owner,
+                hop=hop,
+                authority=node.authority,
+                at=node.clock(),
+                revoked=node.revocations.since(),
+            )
+
+        await asyncio.to_thread(check)
+        return steps
+
+    async def _fetch(self, owner: int, hop: int, target: Path, steps: list[peer_pb2.BlindedStep]) -> None:
+        """A list into a file; it is the one that was signed."""
+        name, what = sender(self.parties, owner, hop), self._what(owner, hop)
+        request = self._request(peer_pb2.PSEUDONYM_LIST_BLINDED, owner)
+        sha256 = await self._work.peers.ask(
+            name,
+            lambda peer: fetch_file(
+                lambda offset: peer.get_pseudonyms(_at(request, offset)), target, limit_bytes=_LARGEST_LIST, what=what
+            ),
+            what=what,
+        )
+        if (target.stat().st_size, sha256) != (steps[-1].size, steps[-1].sha256):
+            raise self._changed(owner, hop)
+
+    def _check(self, owner: int, hop: int, data: bytes, others: Iterable[bytes]) -> None:
+        """Refuse what is no list, is too short, or repeats a token of another list."""
+        if problem := blinded.list_problem(data):
+            raise self._wrong(owner, hop, problem)
+        if len(data) < self.minimum * TOKEN_BYTES:
+            raise Refusal(
+                "LINKAGE_TOO_SMALL",
+                f"{self._what(owner, hop)}: fewer people than the {self.minimum} that are expected in common",
+                hint="nothing was randomized; is that party's table whole?",
+            )
+        tokens = blinded.tokens_of(data)
+        if blinded.repeated(tokens, map(blinded.tokens_of, others)):
+            raise self._wrong(owner, hop, "it has points that are also in a list that other parties have blinded")
+
+    def _inputs(self, *, but: Path | None = None) -> Iterator[bytes]:
+        """The lists that came, as they came, one in memory at a time."""
+        paths = [self.workshop.path(f"{self._owner(hop)}.in") for hop in range(1, len(self.parties))]
+        return (path.read_bytes() for path in paths if path != but and path.exists())
+
+    def _made(self, *, full: bool = True) -> Iterator[bytes]:
+        """The lists that this party made; with or without the one that every party has blinded."""
+        hops = range(len(self.parties) if full else self._last)
+        owners = [owner for owner in map(self._owner, hops) if self.has(Kind.BLINDED, owner)]
+        return (self._kept(Kind.BLINDED, owner) for owner in owners)
+
+    # ---- the common list
+
+    async def compare(self) -> None:
+        """Take all lists that every party has blinded, intersect them, and sign the result."""
+        work, turn, shelf = self._work, self._turn, self._work.shelf
+        for owner in range(len(self.parties)):
+            if owner != self._owner(self._last) and not self.has(Kind.FULL, owner):
+                await self._take_full(owner)
+
+        def find() -> None:
+            common = blinded.tokens_of(self._kept(Kind.BLINDED, self._owner(self._last)))
+            for owner in range(len(self.parties)):
+                if owner != self._owner(self._last):
+                    common = blinded.in_both(common, blinded.tokens_of(self._kept(Kind.FULL, owner)))
+            check_common_size(len(common), self.minimum)
+            data = common.tobytes()
+            sha256 = hashlib.sha256(data).digest()
+            if turn.record.common_sha256 not in {None, sha256}:
+                raise PeerFault(
+                    "ALIGNMENT_MISMATCH",
+                    f"study '{turn.record.study_id}': the peers tell another common list than the one that was accepted",
+                    hint="nothing is computed for a second list",
+                )
+            shelf.put(turn.digest, Kind.TOKENS, data)
+            statement = work.node.signing_key.sign(self._body(work.me, len(common), sha256))
+            commitment = common_pb2.Commitment(statement=statement, n_records=len(common), nodes=[sha256])
+            shelf.put(turn.digest, Kind.COMMITMENT, commitment.SerializeToString(deterministic=True))
+
+        await work.heavily(find)
+
+    async def _take_full(self, owner: int) -> None:
+        shelf, digest, hop = self._work.shelf, self._turn.digest, self._last
+        steps = await self._steps(owner, hop)
+        mine = peer_pb2.BlindedSteps.FromString(self._kept(Kind.STEPS, owner)).steps
+        if _digests(steps[: len(mine)]) != _digests(mine):
+            raise self._wrong(owner, hop, "it was not made of the list that this party blinded")
+        target = await asyncio.to_thread(shelf.target, digest, Kind.FULL, str(owner))
+        await self._fetch(owner, hop, target, steps)
+
+        def keep() -> None:
+            data = target.read_bytes()
+            self._check(owner, hop, data, itertools.chain(self._inputs(), self._made(full=False)))
+            item = Item(sha256=hashlib.sha256(data).digest(), size=len(data))
+            shelf.enter(digest, Kind.FULL, str(owner), item)
+
+        await self._work.heavily(keep)
+
+    async def signed_by_all(self) -> tuple[int, bytes]:
+        """Size and SHA-256 of the common list, when every party has signed it."""
+        own = common_pb2.Commitment.FromString(await asyncio.to_thread(self._kept, Kind.COMMITMENT))
+        n_common, sha256 = own.n_records, own.nodes[0]
+        for name in self.parties:
+            if name == self._work.me:
+                continue
+            what = "the statement of the common list"
+            data = await self._ask(name, peer_pb2.PSEUDONYM_LIST_COMMITMENT, 0, what=what, limit=_LARGEST_STEPS)
+            await asyncio.to_thread(self._check_commitment, name, data, n_common, sha256)
+        return n_common, sha256
+
+    def _check_commitment(self, name: str, data: bytes, n_common: int, sha256: bytes) -> None:
+        what, body = f"common list of party '{name}'", self._body(name, n_common, sha256)
+        try:
+            statement = common_pb2.Commitment.FromString(data).statement
+        except DecodeError:
+            raise PeerFault("MESSAGE_INVALID", f"{what}: cannot be read") from None
+        if statement.body != body:
+            raise PeerFault(
+                "ALIGNMENT_MISMATCH",
+                f"study '{self._turn.record.study_id}': party '{name}' found another common list than '{self._work.me}'",
+                hint="nothing was randomized; a party has told others another list than this one",
+            )
+        node = self._work.node
+        check_statement(
+            statement,
+            body,
+            authority=node.authority,
+            party=name,
+            at=node.clock(),
+            what=what,
+            revoked=node.revocations.since(),
+        )
+
+    def _body(self, party: str, n_common: int, sha256: bytes) -> bytes:
+        study = self._turn.digest
+        return common_body(mode="dh-psi", study=study, party=party, n_common=n_common, common_sha256=sha256)
+
+    # ---- back to the owners
+
+    async def follow(self, n_common: int) -> bytes:
+        """Tell the predecessor where the common people stood in what it sent; and find the own people's places."""
+        for hop in range(self._last, 0, -1):
+            owner = self._owner(hop)
+            if not self.has(Kind.POSITIONS, owner):
+                places = await self._places(owner, hop, n_common)
+                await asyncio.to_thread(self._work.shelf.put, self._turn.digest, Kind.POSITIONS, places, str(owner))
+        return await self._places(self._me, 0, n_common)
+
+    async def _places(self, owner: int, hop: int, n_common: int) -> bytes:
+        """Where the common people stand in what this party made its list of `owner` of."""
+        if hop == self._last:
+
+            def find() -> bytes:
+                full = blinded.tokens_of(self._kept(Kind.BLINDED, owner))
+                return blinded.places(full, blinded.tokens_of(self._kept(Kind.TOKENS))).tobytes()
+
+            positions = await self._work.heavily(find)
+        else:
+            successor = sender(self.parties, owner, hop + 1)
+            what = f"places in the list of party '{self.parties[owner]}'"
+            which, limit = peer_pb2.PSEUDONYM_LIST_POSITIONS, blinded.POSITION_BYTES * n_common
+            positions = await self._ask(successor, which, owner, what=what, limit=limit)
+        order = await asyncio.to_thread(self._kept, Kind.SHUFFLE, owner)
+        n_tokens = len(order) // blinded.POSITION_BYTES
+        if problem := blinded.positions_problem(positions, n_tokens=n_tokens, n_common=n_common):
+            raise PeerFault(
+                "MESSAGE_INVALID",
+                f"places in the list of party '{self.parties[owner]}', sent by party"
+                f" '{sender(self.parties, owner, hop + 1)}': {problem}",
+                hint="nothing was randomized; that party's operator should look at its log",
+            )
+        return blinded.followed(positions, order)
+
+    # ---- asking and saying
+
+    def _owner(self, hop: int) -> int:
+        return (self._me - hop) % len(self.parties)
+
+    def _request(self, which: peer_pb2.PseudonymList.ValueType, owner: int) -> peer_pb2.GetPseudonymsRequest:
+        return peer_pb2.GetPseudonymsRequest(effective_digest=self._turn.effective_digest, list=which, owner=owner)
+
+    async def _pull(
+        self, which: peer_pb2.PseudonymList.ValueType, owner: int, hop: int, *, what: str, limit: int
+    ) -> bytes:
+        return await self._ask(sender(self.parties, owner, hop), which, owner, what=what, limit=limit)
+
+    async def _ask(
+        self, name: str, which: peer_pb2.PseudonymList.ValueType, owner: int, *, what: str, limit: int
+    ) -> bytes:
+        request = self._request(which, owner)
+        return await self._work.peers.ask(
+            name,
+            lambda peer: fetch_bytes(
+                lambda offset: peer.get_pseudonyms(_at(request, offset)), limit_bytes=limit, what=what
+            ),
+            what=what,
+        )
+
+    def _kept(self, kind: Kind, owner: int | None = None) -> bytes:
+        """The bytes of an item that cannot be made again."""
+        try:
+            return self._work.shelf.read(self._turn.digest, kind, "" if owner is None else str(owner))
+        except LostError:
+            raise self._lost("a file of its linkage is lost or harmed") from None
+
+    def _what(self, owner: int, hop: int) -> str:
+        return f"the blinded list of party '{self.parties[owner]}', hop {hop}"
+
+    def _wrong(self, owner: int, hop: int, problem: str) -> PeerFault:
+        return PeerFault(
+            "MESSAGE_INVALID",
+            f"blinded list of party '{self.parties[owner]}', hop {hop}, sent by party"
+            f" '{sender(self.parties, owner, hop)}': {problem}",
+            hint="nothing was randomized; that party's operator should look at its log",
+        )
+
+    def _changed(self, owner: int, hop: int) -> PeerFault:
+        return PeerFault(
+            "ALIGNMENT_MISMATCH",
+            f"blinded list of party '{self.parties[owner]}', hop {hop}: party '{sender(self.parties, owner, hop)}' tells"
+            " another list than before",
+            hint="nothing is blinded for a second list; if its table or state changed, submit the study under a new id",
+        )
+
+    def _lost(self, problem: str) -> PeerFault:
+        return PeerFault(
+            "ALIGNMENT_MISMATCH",
+            f"alignment of party '{self._work.me}': {problem}",
+            hint="nothing was randomized; submit the study again under a new id",
+        )
+
+
+def _at(request: peer_pb2.GetPseudonymsRequest, offset: int) -> peer_pb2.GetPseudonymsRequest:
+    return peer_pb2.GetPseudonymsRequest(
+        effective_digest=request.effective_digest, list=request.list, owner=request.owner, offset=offset
+    )
+
+
+def _digests(steps: Iterable[peer_pb2.BlindedStep]) -> list[tuple[int, bytes]]:
+    return [(step.size, step.sha256) for step in steps]

@@ -1,0 +1,1 @@
+"""How parties find their common people without showing who the others are."""

@@ -1,0 +1,1 @@
+"""Calls between peers that go through the miner, sealed."""

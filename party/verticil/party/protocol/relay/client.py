@@ -1,0 +1,278 @@
+"""This party's post at the miner: seals and leaves envelopes for peers, takes and opens those that others left for it.
+
+Promises
+- Only what opens with the pinned key of the peer that it is said to be from is heard; anything else is counted, logged once for
+  each name and dropped. So nothing that the miner writes itself, changes or sends to the wrong party is ever acted on.
+- An envelope is sealed once, and left again until the miner has it, at most for the idle time. It is told as arrived only with
+  the next question, so what a broken connection lost is told again; calls know repeated pieces by their sequence.
+- Calls under way are broken off at once when the miner or the peer was started anew, for their answers may be lost. That a peer
+  says so is sealed and counts once, but the miner may have kept it back: it can so break calls off, as it can by dropping them.
+- An error of the miner never ends a study: whatever it answers, the peer cannot be reached now.
+
+The daemon's own session with the miner is another connection; this one begins no lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Generator
+from typing import Final, Protocol
+
+from google.protobuf.message import DecodeError
+
+from verticil.party.protocol.retry import Backoff
+from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.relay.replay_protection import CALL_BYTES
+from verticil.shared.relay.sealing import Seals
+from verticil.shared.transport.calling.client import retriable
+from verticil.shared.transport.coordinator import Coordinator
+from verticil.shared.transport.errors_on_wire import without_text
+from verticil.wire.v1 import coordinator_pb2, relay_pb2
+
+TAKE_SECONDS: Final = 30
+QUEUE_LIMIT: Final = 256
+"""More pieces than one call's answer can have (`verticil.party.protocol.relay.server`)."""
+_STARTS: Final = 64
+"""A peer's announcements to remember: each counts once."""
+_SOON_SECONDS: Final = 0.05
+_FIRST_WAIT_SECONDS: Final = 0.1
+_LONGEST_WAIT_SECONDS: Final = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class BrokenOffError(PeerFault):
+    """UNREACHABLE: whoever has to do with a call was started anew, and its answer may be lost."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__("UNREACHABLE", why, hint="it is asked again")
+
+
+class Hearer(Protocol):
+    """Who hears of requests."""
+
+    def request(self, source: str, message: relay_pb2.RelayMessage) -> None:
+        """A peer asks something."""
+        ...
+
+    def forget(self, source: str | None) -> None:
+        """A peer (None: every peer) does not wait for answers any more."""
+        ...
+
+
+class Call:
+    """One call of ours while its answer arrives.
+
+    Attributes:
+        name: of the call.
+        peer: who is asked.
+    """
+
+    def __init__(self, peer: str) -> None:
+        self.name = secrets.token_bytes(CALL_BYTES)
+        self.peer = peer
+        self._arrived: asyncio.Queue[relay_pb2.RelayMessage | PeerFault] = asyncio.Queue()
+
+    def add(self, arrived: relay_pb2.RelayMessage | PeerFault) -> None:
+        """A piece of the answer, or why there is none."""
+        if self._arrived.qsize() < QUEUE_LIMIT:
+            self._arrived.put_nowait(arrived)
+
+    async def next(self, patience_seconds: float) -> relay_pb2.RelayMessage:
+        """The next piece.
+
+        Raises:
+            PeerFault: DEADLINE.
+            BrokenOffError: do not wait for it.
+        """
+        try:
+            async with asyncio.timeout(patience_seconds):
+                arrived = await self._arrived.get()
+        except TimeoutError:
+            raise PeerFault(
+                "DEADLINE", f"no answer through the miner for {patience_seconds:g} s", hint="it is asked again"
+            ) from None
+        if isinstance(arrived, PeerFault):
+            raise arrived
+        return arrived
+
+
+class Post:
+    """The way to and from all relayed peers. Belongs to one event loop.
+
+    Args:
+        seals: ours and theirs.
+        dial: makes a connection to the miner.
+        patience_seconds: how long an answer is left again while the miner does not take it.
+        told: who is told that this party was started; everybody whose key is pinned unless given.
+    """
+
+    def __init__(
+        self,
+        seals: Seals,
+        dial: Callable[[], Coordinator],
+        *,
+        patience_seconds: float,
+        told: Collection[str] | None = None,
+    ) -> None:
+        self._told = seals.peers if told is None else tuple(told)
+        self._seals = seals
+        self._dial = dial
+        self._patience = patience_seconds
+        self._line: Coordinator | None = None
+        self._trouble = "not connected yet"
+        self._calls: dict[bytes, Call] = {}
+        self._box = 0
+        self._after = 0
+        self._refused: Counter[str] = Counter()
+        self._started: defaultdict[str, deque[bytes]] = defaultdict(lambda: deque(maxlen=_STARTS))
+
+    @property
+    def refused(self) -> int:
+        """Envelopes that did not open, or were not messages."""
+        return self._refused.total()
+
+    # ---- leaving
+
+    @contextlib.contextmanager
+    def call(self, peer: str) -> Generator[Call]:
+        """A call whose answer is heard while the context lasts."""
+        call = Call(peer)
+        self._calls[call.name] = call
+        try:
+            yield call
+        finally:
+            del self._calls[call.name]
+
+    async def send(self, recipient: str, message: relay_pb2.RelayMessage) -> None:
+        """Leave a message for a peer, now or not at all.
+
+        Raises:
+            PeerFault: UNREACHABLE, DEADLINE or RESOURCE_EXHAUSTED.
+            Misuse: CONFIG_INVALID, there is no pinned key of that peer.
+        """
+        await self._put(await self._sealed(recipient, message))
+
+    async def deliver(self, recipient: str, message: relay_pb2.RelayMessage) -> None:
+        """Leave a message for a peer, and while that cannot be done try again.
+
+        Raises:
+            PeerFault: as `send`, when it could not be done for so long.
+            Misuse: as `send`.
+        """
+        request = await self._sealed(recipient, message)
+        backoff = Backoff(first_seconds=_FIRST_WAIT_SECONDS, longest_seconds=_LONGEST_WAIT_SECONDS)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._patience
+        while True:
+            try:
+                await self._put(request)
+                return
+            except PeerFault:
+                if loop.time() >= end:
+                    raise
+            await asyncio.sleep(backoff.next_seconds())
+
+    async def _sealed(self, recipient: str, message: relay_pb2.RelayMessage) -> coordinator_pb2.PutRelayRequest:
+        sealed = await asyncio.to_thread(self._seals.seal, recipient, message.SerializeToString())
+        return coordinator_pb2.PutRelayRequest(recipient=recipient, sealed=sealed)
+
+    async def _put(self, request: coordinator_pb2.PutRelayRequest) -> None:
+        if self._line is None:
+            raise PeerFault("UNREACHABLE", f"the miner, which passes on what is for it: {self._trouble}")
+        try:
+            await self._line.put_relay(request)
+        except VerticilError as error:
+            if isinstance(error, PeerFault) and retriable(error):
+                raise
+            raise PeerFault(
+                "UNREACHABLE", f"the miner does not pass on what is for it: {error.code}: {error.message}"
+            ) from None
+
+    # ---- taking
+
+    async def run(self, hearer: Hearer) -> None:
+        """Take what comes, until cancelled."""
+        backoff = Backoff()
+        while True:
+            line = self._dial()
+            try:
+                await self._take(line, hearer, backoff)
+            except VerticilError as error:
+                if not self._trouble:
+                    _log.warning("the relay at the miner cannot be reached: %s", error)
+                self._trouble = f"{error.code}: {error.message}"
+            except Exception as error:  # noqa: BLE001 (the relay must not end with one envelope)
+                fault = without_text(error, method="relay")
+                self._trouble = f"{fault.code}: {fault.message}"
+            finally:
+                self._line = None
+                await line.close()
+            await asyncio.sleep(backoff.next_seconds())
+
+    async def _take(self, line: Coordinator, hearer: Hearer, backoff: Backoff) -> None:
+        wait = 0  # the first question only says that we are here
+        loop = asyncio.get_running_loop()
+        while True:
+            asked = loop.time()
+            reply = await line.take_relay(
+                coordinator_pb2.TakeRelayRequest(box=self._box, after=self._after, wait_seconds=wait)
+            )
+            wait, self._line, self._trouble = TAKE_SECONDS, line, ""
+            backoff.reset()
+            if reply.box != self._box:
+                known, self._box, self._after = self._box, reply.box, 0
+                await self._begin(hearer, first=not known)
+            for envelope in reply.envelopes:
+                await self._open(envelope, hearer)
+                self._after = max(self._after, envelope.number)
+            if not reply.envelopes and loop.time() - asked < _SOON_SECONDS:
+                await asyncio.sleep(_SOON_SECONDS)  # a miner that is about to stop answers at once
+
+    async def _begin(self, hearer: Hearer, *, first: bool) -> None:
+        """The box is a new one: this party was started, or the miner was."""
+        if not first:
+            self._break_off(None, "the miner was started anew, and what was on its way is lost")
+            hearer.forget(None)
+            return
+        started = relay_pb2.RelayMessage(call=secrets.token_bytes(CALL_BYTES), started=True)
+        for peer in self._told:
+            with contextlib.suppress(VerticilError):  # who is not here waits for nothing from us
+                await self.send(peer, started)
+
+    async def _open(self, envelope: coordinator_pb2.RelayEnvelope, hearer: Hearer) -> None:
+        source = envelope.source
+        try:
+            plain = await asyncio.to_thread(self._seals.open, source, envelope.sealed)
+            message = relay_pb2.RelayMessage.FromString(plain)
+        except (PeerFault, DecodeError) as error:
+            self._refuse(source, str(error) if isinstance(error, PeerFault) else "sealed, but not a message")
+            return
+        what = message.WhichOneof("what")
+        if what is None or len(message.call) != CALL_BYTES:
+            self._refuse(source, "sealed, but a message of another version")
+        elif what == "request":
+            hearer.request(source, message)
+        elif what == "started":
+            if message.call in self._started[source]:
+                return
+            self._started[source].append(message.call)
+            self._break_off(source, f"'{source}' was started anew")
+            hearer.forget(source)
+        elif (call := self._calls.get(message.call)) is not None and call.peer == source:
+            call.add(message)
+
+    def _break_off(self, peer: str | None, why: str) -> None:
+        for call in self._calls.values():
+            if peer in {None, call.peer}:
+                call.add(BrokenOffError(why))
+
+    def _refuse(self, source: str, why: str) -> None:
+        shown = source if source in self._seals.peers else ""
+        self._refused[shown] += 1
+        level = logging.WARNING if self._refused[shown] == 1 else logging.DEBUG
+        _log.log(level, "dropped an envelope from the miner: %s", why)

@@ -1,0 +1,201 @@
+"""Answers to what peers ask through the relay, by the same service object that answers those who dial.
+
+Promises
+- Who asks is whose seal the request bears. The role table stands before the service as it does over gRPC; that there is no
+  certificate here, and so no serial number to look up in a deny-list, is made up for at the miner: it takes and passes on nothing
+  for a revoked certificate. Where the miner is not trusted with that either, take the party's line out of ``[sealing]``.
+- A request is answered once and only if it is fresh (`verticil.shared.relay.replay_protection`).
+- At most `MESSAGES_IN_FLIGHT` messages of a stream (4 MiB) are on their way to a caller; then the answer ends, and the caller
+  asks again from where it is. The miner's quota holds back what goes beyond that, piece by piece.
+- At most `CALLS_AT_A_TIME` calls of one peer are answered at the same time.
+- What goes wrong is told as over gRPC: an error of ours with its code, anything else without its text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Final, cast
+
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from verticil.party.protocol.relay.client import Post
+from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.relay.replay_protection import Freshness, Verdict
+from verticil.shared.relay.sealing import PIECE_LIMIT
+from verticil.shared.transport.access import NOT_LET_IN, RefusedCall, check_access
+from verticil.shared.transport.errors_on_wire import to_detail, without_text
+from verticil.shared.transport.peer import PeerService
+from verticil.wire.v1 import peer_pb2, relay_pb2
+
+MESSAGES_IN_FLIGHT: Final = 8
+CALLS_AT_A_TIME: Final = 8
+
+_SERVICE: Final = peer_pb2.DESCRIPTOR.services_by_name["Peer"]
+_METHODS: Final[dict[str, MethodDescriptor]] = {method.name: method for method in _SERVICE.methods}
+
+_log = logging.getLogger(__name__)
+
+
+class Answering:
+    """Implements `verticil.party.protocol.relay.client.Hearer`. Belongs to one event loop.
+
+    Args:
+        service: answers; None: this party is dialled, and answers nothing here.
+        federation: its name.
+        post: takes the answers.
+        on_refusal: told of each call that is refused for who its caller is. Must be quick.
+    """
+
+    def __init__(
+        self,
+        service: PeerService | None,
+        federation: str,
+        post: Post,
+        on_refusal: Callable[[RefusedCall], None] | None = None,
+    ) -> None:
+        self._service = service
+        self._federation = federation
+        self._post = post
+        self._on_refusal = on_refusal
+        self._freshness = Freshness()
+        self._running: dict[asyncio.Task[None], str] = {}
+        self._calls: Counter[str] = Counter()
+
+    def request(self, source: str, message: relay_pb2.RelayMessage) -> None:
+        """See `Hearer.request`."""
+        verdict = self._freshness.judge(source, message.call, message.request.challenge)
+        if verdict is Verdict.STALE:
+            reply = relay_pb2.RelayMessage(call=message.call, challenge=self._freshness.challenge(source))
+            self._start(source, self._tell(source, reply))
+        elif verdict is Verdict.NEW:
+            self._start(source, self._answer(source, message))
+
+    def forget(self, source: str | None) -> None:
+        """See `Hearer.forget`."""
+        for task, caller in self._running.items():
+            if source in {None, caller}:
+                task.cancel()
+
+    async def close(self) -> None:
+        """End all answers."""
+        self.forget(None)
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _start(self, source: str, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        self._running[task] = source
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._running[task]
+
+    async def _tell(self, source: str, message: relay_pb2.RelayMessage) -> None:
+        with contextlib.suppress(VerticilError):  # it asks again
+            await self._post.deliver(source, message)
+
+    async def _answer(self, source: str, message: relay_pb2.RelayMessage) -> None:
+        method, answer = message.request.method, _Answer(self._post, source, message.call)
+        self._calls[source] += 1
+        try:
+            failure: VerticilError | None = None
+            async with contextlib.aclosing(self._replies(source, message.request)) as replies:
+                while True:
+                    try:
+                        reply = await anext(replies, None)
+                    except VerticilError as error:
+                        failure = error
+                        break
+                    except Exception as error:  # noqa: BLE001 (a caller is never told of what we did not foresee)
+                        failure = without_text(error, method=method[:40])
+                        break
+                    if reply is None:
+                        break
+                    await answer.add(reply)
+            if failure is not None and failure.code in NOT_LET_IN:
+                self._note(source, method, failure)
+            await answer.end(failure)
+        except VerticilError as error:
+            _log.info("an answer for '%s' was given up: %s", source, error)
+        finally:
+            self._calls[source] -= 1
+
+    def _note(self, source: str, method: str, failure: VerticilError) -> None:
+        """As a server does: who is refused is logged, and written down."""
+        identity = Identity(federation=self._federation, role=Role.PARTY, name=source)
+        name = f"/{_SERVICE.full_name}/{method if method in _METHODS else '?'}"
+        _log.warning("%s by %s through the relay: %s", name, identity, failure)
+        if self._on_refusal is not None:
+            self._on_refusal(
+                RefusedCall(caller=str(identity), serial="", method=name, code=failure.code, message=failure.message)
+            )
+
+    async def _replies(self, source: str, request: relay_pb2.RelayRequest) -> AsyncGenerator[Message, None]:
+        """What the service replies, as far as it goes into one answer."""
+        if self._calls[source] > CALLS_AT_A_TIME:
+            raise PeerFault("RESOURCE_EXHAUSTED", f"{CALLS_AT_A_TIME} calls are being answered", hint="try again later")
+        if self._service is None:
+            raise PeerFault(
+                "UNREACHABLE",
+                "this party is dialled, and does not answer through the miner",
+                hint="the same federation.toml belongs at every site",
+            )
+        identity = Identity(federation=self._federation, role=Role.PARTY, name=source)
+        name = f"/{_SERVICE.full_name}/{request.method[:40]}"
+        check_access(identity, name, federation=self._federation)
+        method = _METHODS[request.method]
+        try:
+            question = GetMessageClass(method.input_type).FromString(request.message)
+        except DecodeError:
+            raise PeerFault(
+                "MESSAGE_INVALID", f"not a {method.input_type.name}", hint="use the same version on both sides"
+            ) from None
+        behaviour = getattr(self._service, method.name)
+        if not method.server_streaming:
+            yield await cast("Awaitable[Message]", behaviour(identity, question))
+            return
+        replies = cast("AsyncIterator[Message]", behaviour(identity, question))
+        async with contextlib.AsyncExitStack() as stack:
+            if isinstance(replies, AsyncGenerator):
+                await stack.enter_async_context(contextlib.aclosing(replies))
+            n_replies = 0
+            async for reply in replies:
+                yield reply
+                n_replies += 1
+                if n_replies == MESSAGES_IN_FLIGHT:
+                    return
+
+
+class _Answer:
+    """The pieces of one answer, left one after the other."""
+
+    def __init__(self, post: Post, recipient: str, call: bytes) -> None:
+        self._post = post
+        self._recipient = recipient
+        self._call = call
+        self._sequence = 0
+
+    async def add(self, reply: Message) -> None:
+        """Leave a message, in as many pieces as it takes."""
+        raw = reply.SerializeToString()
+        for start in range(0, max(1, len(raw)), PIECE_LIMIT):
+            end = start + PIECE_LIMIT
+            await self._leave(relay_pb2.RelayReply(data=raw[start:end], whole=end >= len(raw)))
+
+    async def end(self, failure: VerticilError | None) -> None:
+        """Say that nothing follows, and why if that is an error."""
+        reply = relay_pb2.RelayReply(last=True)
+        if failure is not None:
+            reply.failure.CopyFrom(to_detail(failure))
+        await self._leave(reply)
+
+    async def _leave(self, reply: relay_pb2.RelayReply) -> None:
+        message = relay_pb2.RelayMessage(call=self._call, sequence=self._sequence, reply=reply)
+        self._sequence += 1
+        await self._post.deliver(self._recipient, message)

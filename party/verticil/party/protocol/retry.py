@@ -1,0 +1,93 @@
+"""When something is tried again, and after how long: what an error's code says about that."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from verticil.shared.errors import VerticilError
+
+_FIRST_SECONDS: Final = 0.5
+_LONGEST_SECONDS: Final = 20.0
+"""With the ten seconds that a greeting may take, a party is back within half a minute of the network's return."""
+
+ENDS_THE_DAEMON: Final = frozenset(
+    {"CONFIG_INVALID", "LEDGER_OLDER", "STATE_CORRUPT", "STATE_READ_ONLY", "SECRET_MISSING"}
+)
+"""Of this machine: no retry mends these; a person here must. The party's own certificate that has expired is the other one."""
+OTHERS_MEND: Final = frozenset(
+    {"CERTIFICATE_INVALID", "CERTIFICATE_REVOKED", "IDENTITY_REFUSED", "TLS_REFUSED", "VERSION_UNSUPPORTED"}
+)
+"""Who answers, or stands between, is not who should, or does not accept us: people there, or the authority, mend that."""
+TRIED_AGAIN: Final = frozenset(
+    {
+        "UNREACHABLE",
+        "DEADLINE",
+        "RESOURCE_EXHAUSTED",
+        "CHUNK_CORRUPT",
+        "OFFSET_MISMATCH",
+        "DISK_FULL",
+        "FILES_EXHAUSTED",
+        "STATE_LOCKED",
+        "INTERNAL",
+    }
+)
+"""A study's step that ended so is tried again."""
+
+
+def ends_the_daemon(error: VerticilError) -> bool:
+    """Whether only a person at this machine can mend it. What another node says never does, whatever code it chooses.
+
+    >>> from verticil.shared.errors import DataFault
+    >>> own = DataFault("STATE_CORRUPT", "party.sqlite")
+    >>> ends_the_daemon(own)
+    True
+    >>> own.teller = "the miner"
+    >>> ends_the_daemon(own)
+    False
+    """
+    return not error.teller and error.code in ENDS_THE_DAEMON
+
+
+def is_waited_out(error: VerticilError) -> bool:
+    """Whether a step towards the miner is tried again. With anything else the study has failed at this party.
+
+    A miner that sends a code which only this machine could mean says nothing of the study: that is waited out, too.
+    """
+    return error.code in TRIED_AGAIN | OTHERS_MEND or (bool(error.teller) and error.code in ENDS_THE_DAEMON)
+
+
+class Backoff:
+    """Waiting times between attempts: exponential with full jitter.
+
+    Args:
+        uniform: draws from [0, 1); the operating system's randomness when absent.
+        first_seconds: the first wait is not longer.
+        growth: each wait may be so many times as long as the one before.
+        longest_seconds: no wait is longer.
+    """
+
+    def __init__(
+        self,
+        uniform: Callable[[], float] | None = None,
+        *,
+        first_seconds: float = _FIRST_SECONDS,
+        growth: float = 2.0,
+        longest_seconds: float = _LONGEST_SECONDS,
+    ) -> None:
+        self._uniform = uniform if uniform is not None else secrets.SystemRandom().random
+        self._first = first_seconds
+        self._growth = growth
+        self._longest = longest_seconds
+        self._attempts = 0
+
+    def next_seconds(self) -> float:
+        """How long to wait before the next attempt: uniform in [0, min(longest, first * growth^attempts)]."""
+        longest = min(self._longest, self._first * self._growth ** min(self._attempts, 64))
+        self._attempts += 1
+        return self._uniform() * longest
+
+    def reset(self) -> None:
+        """It worked."""
+        self._attempts = 0

@@ -1,0 +1,319 @@
+"""One running party: dials the miner again and again, polls, and serves its peers beside.
+
+Order within a connection: greet, then poll; nothing is sent for a study before the first poll has told everything, because that
+may show that the ledger has forgotten something.
+
+Nothing that a miner says ends the daemon. An error that it sends, a reply that is no reply or another federation's name closes
+the connection, which is dialled again with backoff; a task that is none is refused, and the other studies go on. Replies that
+come faster than they were asked for, or tell nothing new, are waited out (`Pace`). Only this machine's own faults end the
+daemon: its configuration, its state, its certificate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from verticil.party.audit.log import Event, What
+from verticil.party.protocol.central.delivery import Node
+from verticil.party.protocol.central.disclosure import outward
+from verticil.party.protocol.central.task_ingest import end_forgotten, has_room, missing, remember, understood
+from verticil.party.protocol.peer.node import PeerNode
+from verticil.party.protocol.retry import Backoff, ends_the_daemon
+from verticil.party.protocol.running.pace import Pace
+from verticil.party.protocol.running.working import Working, caught
+from verticil.party.storage.studies import Heartbeat, stamp
+from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.membership.current import certificate_facts
+from verticil.shared.study.states import State, is_final
+from verticil.shared.transport.coordinator import Coordinator
+from verticil.shared.transport.errors_on_wire import shown, to_detail, without_text
+from verticil.shared.transport.version import greet
+from verticil.wire.v1 import coordinator_pb2
+
+CoordinatorFactory = Callable[[], Coordinator]
+
+POLL_SECONDS: Final = 30
+WATCH_SECONDS: Final = 0.3
+BEAT_SECONDS: Final = 30
+STEADY_SECONDS: Final = 2.0
+"""A connection that answers polls for so long has worked: the next one is dialled at once."""
+FIRST_REPLIES: Final = 100
+"""After so many replies that are full to the end, work begins though the miner may have more to tell."""
+MOST_TOLD: Final = 20_000
+"""Studies that one connection may tell of: what is known of them goes back with each poll."""
+MOST_NAMED: Final = 200
+"""Studies that the log names, each with what was wrong with it; of further ones the audit log has the count."""
+
+_DIGEST_BYTES: Final = 32
+_FINAL: Final = frozenset(int(state) for state in State if is_final(state))
+_CONTESTED_SECONDS: Final = 300
+"""Two daemons with one certificate take the session from each other: each waits longer and longer, until people stop one."""
+
+_log = logging.getLogger(__name__)
+
+
+class PartyNode:
+    """One running party.
+
+    Args:
+        node: opened state, spool, keys.
+        coordinator_factory: makes a connection to the miner for each attempt; None: there is no miner.
+        peers: its peers' side; None: it has no peers.
+        backoff: waiting times between attempts.
+        accept_older: see `run_party`.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        coordinator_factory: CoordinatorFactory | None,
+        *,
+        peers: PeerNode | None = None,
+        backoff: Backoff | None = None,
+        accept_older: bool = False,
+    ) -> None:
+        self._accept_older = accept_older
+        self._node = node
+        self._state = node.site.state
+        self._factory = coordinator_factory
+        self._peers = peers
+        self._backoff = backoff if backoff is not None else Backoff()
+        self._contested = Backoff(growth=4.0, longest_seconds=_CONTESTED_SECONDS)
+        self._problem = ""
+        self._working = Working(node)
+        self._named: set[tuple[bytes, str]] = set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set; raises as `run_party`."""
+        serving: list[asyncio.Task[None]] = [asyncio.create_task(self._watch())]
+        if self._factory is not None:
+            serving.append(asyncio.create_task(self._serve(self._factory)))
+        else:
+            serving.append(asyncio.create_task(self._beat_alone()))
+        if self._peers is not None:
+            serving.append(asyncio.create_task(self._peers.run()))
+        stopping = asyncio.create_task(_until(stop))
+        try:
+            await asyncio.wait({*serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            for task in serving:
+                if task.done():
+                    await task
+        finally:
+            for task in (*serving, stopping):
+                task.cancel()
+            await asyncio.gather(*serving, stopping, return_exceptions=True)
+            await self._beat(connected=False, problem=self._problem, pid=0)
+        _log.info("stopped")
+
+    async def _serve(self, factory: CoordinatorFactory) -> None:
+        while True:
+            coordinator, pause = factory(), 0.0
+            try:
+                await self._session(coordinator)
+            except VerticilError as error:
+                if ends_the_daemon(error) or await self._has_expired(error):
+                    _log.error("cannot go on: %s", error)
+                    await self._beat(connected=False, problem=error.code)
+                    raise
+                replaced = error.code == "SESSION_REPLACED"
+                pause = (self._contested if replaced else self._backoff).next_seconds()
+                _log.warning("%s; trying again in %.1f s", error, pause)
+                await self._beat(connected=False, problem=error.code)
+            finally:
+                await coordinator.close()
+            await asyncio.sleep(pause)
+
+    async def _has_expired(self, error: VerticilError) -> bool:
+        """Whether it is this party's own certificate that the connection failed for."""
+        if error.code != "TLS_REFUSED" or error.teller:
+            return False
+        facts = await asyncio.to_thread(certificate_facts, self._node.site.config.certificate, self._node.clock())
+        return facts is not None and facts["warning"] == 0
+
+    async def _session(self, coordinator: Coordinator) -> None:
+        """One connection: greet, then poll, work and watch until something breaks it."""
+        epoch = await self._greet(coordinator)
+        failure: list[VerticilError] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(caught(self._poll(coordinator, epoch, group, failure), failure))
+        except ExceptionGroup as unforeseen:
+            if failure:
+                raise failure[0] from None
+            raise without_text(unforeseen, method="session") from None
+        finally:
+            self._working.forget()
+
+    async def _greet(self, coordinator: Coordinator) -> int:
+        """Begin a session; returns the epoch of the lease that the miner gives it."""
+        number, session = self._node.revocations.number(), secrets.randbits(63) | 1
+        reply = await greet(
+            coordinator.hello, who="the miner", at=self._node.clock, deny_list_number=number, session=session
+        )
+        if reply.federation != self._node.site.config.federation.name:
+            raise PeerFault(
+                "IDENTITY_REFUSED",
+                f"the miner serves federation '{shown(reply.federation, 63)}',"
+                f" expected '{self._node.site.config.federation.name}'",
+                hint="check [miner] endpoint in federation.toml",
+            )
+        await self._hear_of_revoked(reply.deny_list)
+        _log.info("connected to the miner")
+        return reply.epoch
+
+    async def _hear_of_revoked(self, deny_list: bytes) -> None:
+        """Take the deny-list that the miner tells; a list that is not the authority's changes nothing."""
+        if deny_list:
+            try:
+                await asyncio.to_thread(self._node.revocations.offer, deny_list)
+            except PeerFault as fault:
+                await self._refused(fault, "deny-list")
+
+    async def _refused(self, error: VerticilError, what: str, study: bytes = b"") -> bool:
+        """Count what the miner said that does not hold; the log names each study once for each fault, the audit log counts.
+
+        Returns:
+            Whether it was named.
+        """
+        event = Event(what=What.REFUSED, who="miner", study=study, detail=f"{what}: {error.code}")
+        await asyncio.to_thread(self._node.site.audit.refuse, event, self._node.clock())
+        if (study, error.code) in self._named or len(self._named) >= MOST_NAMED:
+            return False
+        self._named.add((study, error.code))
+        _log.warning("from the miner: %s %s: %s", what, study.hex()[:12], error)
+        return True
+
+    # ---- polling
+
+    async def _poll(
+        self, coordinator: Coordinator, epoch: int, group: asyncio.TaskGroup, failure: list[VerticilError]
+    ) -> None:
+        known: dict[bytes, int] = {}  # empty on a new connection: the miner tells everything once
+        heard: list[bytes] = []
+        left: set[bytes] = set()  # there was no room for them
+        pace, begun, loop = Pace(), asyncio.get_running_loop().time(), asyncio.get_running_loop()
+        gone: dict[bytes, int] = {}  # which it does not tell any more; it is asked whether they have ended
+        first = True  # until all has been told; nothing is sent before, for it may show that the ledger has forgotten something
+        while True:
+            request = coordinator_pb2.PollRequest(
+                known=[coordinator_pb2.KnownStudy(study_digest=k, version=v) for k, v in (gone | known).items()],
+                wait_seconds=0 if first else POLL_SECONDS,
+                epoch=epoch,
+                deny_list_number=self._node.revocations.number(),
+            )
+            asked = loop.time()
+            reply = await coordinator.poll(request)
+            tasks = [task for task in reply.tasks if known.get(task.study_digest) != task.version]
+            if first and not reply.tasks:
+                gone = await asyncio.to_thread(missing, self._node, known)
+            for digest in gone.keys() & set(reply.forgotten):
+                del gone[digest]
+                await asyncio.to_thread(end_forgotten, self._node, digest)
+                heard.append(digest)
+            first = first and bool(tasks) and pace.replies < FIRST_REPLIES
+            if loop.time() - begun >= STEADY_SECONDS:
+                self._backoff.reset()
+            await self._hear_of_revoked(reply.deny_list)
+            await self._beat(connected=True)
+            for task in tasks:
+                if len(task.study_digest) != _DIGEST_BYTES:
+                    await self._refused(PeerFault("MESSAGE_INVALID", "a digest has 32 bytes"), "task")
+                    continue
+                fresh = task.study_digest not in known
+                known[task.study_digest] = task.version
+                if await self._take_in(coordinator, task, left, fresh=fresh):
+                    heard.append(task.study_digest)
+            if len(known) > MOST_TOLD:
+                raise PeerFault("MESSAGE_INVALID", f"the miner tells of more than {MOST_TOLD} studies")
+            if left:
+                room = await asyncio.to_thread(has_room, self._node.site, self._node.clock())
+                for digest in left if room else ():
+                    known.pop(digest, None)  # so that the miner tells them again
+                left = left if not room else set()
+            while heard and not first:
+                self._working.wake(coordinator, heard.pop(0), group, failure)
+            await pace.wait(news=bool(tasks) or not request.wait_seconds, seconds=loop.time() - asked)
+
+    async def _take_in(
+        self, coordinator: Coordinator, told: coordinator_pb2.StudyTask, left: set[bytes], *, fresh: bool
+    ) -> bool:
+        """Store what the miner tells of a study; False when it is not one that this party can understand and has room for."""
+        node, digest = self._node, told.study_digest
+        try:
+            over = told.state in _FINAL
+            if await asyncio.to_thread(self._is_left, told, over=over):
+                if not over:
+                    left.add(digest)
+                full = PeerFault(
+                    "RESOURCE_EXHAUSTED", "more undecided studies than policy.max_open_studies are not kept"
+                )
+                await self._refused(full, "further studies")
+                return False
+            study = await asyncio.to_thread(
+                understood, told, node.site.config.name, authority=node.authority, revoked=node.revocations.since()
+            )
+        except VerticilError as error:
+            return await self._not_taken(coordinator, error, digest, fresh=fresh)
+        except Exception as error:  # noqa: BLE001 (a task that nobody foresaw must not stop the others)
+            return await self._not_taken(coordinator, without_text(error, method="task"), digest, fresh=fresh)
+        try:
+            return await asyncio.to_thread(remember, node, told, study, fresh=fresh, accept_older=self._accept_older)
+        except PeerFault as error:
+            return await self._not_taken(coordinator, error, digest, fresh=fresh)
+
+    async def _not_taken(self, coordinator: Coordinator, error: VerticilError, digest: bytes, *, fresh: bool) -> bool:
+        """A task is refused; the miner is told why, once on a connection and whenever the log names a new fault."""
+        if await self._refused(error, "study", digest) or fresh:
+            report = coordinator_pb2.ReportRequest(study_digest=digest, failure=to_detail(outward(error)))
+            with contextlib.suppress(VerticilError):
+                await coordinator.report(report)
+        return False
+
+    def _is_left(self, told: coordinator_pb2.StudyTask, *, over: bool) -> bool:
+        """Whether a new study is not even read, because there is no room; what the miner says to have of ours is always read."""
+        site = self._node.site
+        if told.units_received or told.HasField("deletion") or site.state.knows(told.study_digest):
+            return False
+        return not has_room(site, self._node.clock(), over=over)
+
+    async def _watch(self) -> None:
+        """Wake all studies when another process (approve, deny, load) has written to the database."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            try:
+                changed = await asyncio.to_thread(self._node.site.database.changed)
+            except VerticilError as error:
+                if ends_the_daemon(error):
+                    raise
+                continue
+            if changed:
+                await self._working.stop_transfers()
+                self._working.wake_all()
+                if self._peers is not None:
+                    self._peers.wake()
+
+    async def _beat_alone(self) -> None:
+        """Without a miner nothing else tells that the daemon lives."""
+        while True:
+            await self._beat(connected=True)
+            await asyncio.sleep(BEAT_SECONDS)
+
+    async def _beat(self, *, connected: bool, problem: str = "", pid: int | None = None) -> None:
+        self._problem = problem
+        own = os.getpid() if pid is None else pid
+        heartbeat = Heartbeat(pid=own, at=stamp(self._node.clock()), connected=connected, problem=problem)
+        try:
+            await asyncio.to_thread(self._state.beat, heartbeat)
+            self._node.waiting.note("heartbeat", None)
+        except VerticilError as error:
+            self._node.waiting.note("heartbeat", error)
+
+
+async def _until(stop: asyncio.Event) -> None:
+    await stop.wait()

@@ -1,1 +1,0 @@
-"""From a local table to released values: reading, encoding, linkage and sticky randomization."""

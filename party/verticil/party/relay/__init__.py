@@ -1,1 +1,0 @@
-"""Peers that nobody can dial: calls between parties that pass through the miner, sealed, while every party only dials out."""

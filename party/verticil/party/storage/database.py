@@ -1,0 +1,470 @@
+"""The party's one database file: opened, locked and kept so that SIGKILL at any moment leaves a whole state.
+
+SQLite in WAL mode with ``synchronous = FULL``: a transaction that returned is on the disk. Other processes (``party approve``)
+write to the same file; `Database.changed` tells the daemon that one did. What the tables mean stands with those who use them,
+`verticil.party.storage.studies` and `verticil.party.policy.ledger`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from verticil.shared.disk import files_exhausted, is_database_full, is_disk_full, looking_uri, unwritable
+from verticil.shared.durable import commit
+from verticil.shared.errors import DataFault
+
+FILE_NAME: Final = "party.sqlite"
+SCHEMA_VERSION: Final = 5
+
+Cell = str | bytes | int | float | None
+Row = tuple[Cell, ...]
+
+_SCHEMA: Final = """
+CREATE TABLE study (
+  digest BLOB PRIMARY KEY,               -- SHA-256 of the proposal
+  study_id TEXT NOT NULL,
+  proposal BLOB NOT NULL,
+  seen_at TEXT NOT NULL,
+  version INTEGER NOT NULL,              -- of the miner's task, as last polled
+  remote_state INTEGER NOT NULL,
+  effective BLOB NOT NULL,               -- empty until every party has approved
+  effective_digest BLOB NOT NULL,
+  remote_approved INTEGER NOT NULL,
+  pseudonyms_complete INTEGER NOT NULL,
+  alignment_confirmed INTEGER NOT NULL,
+  units_received TEXT NOT NULL,          -- JSON list of unit indices
+  remote_failure TEXT NOT NULL,          -- code of a study that failed at the miner, else empty
+  stage TEXT NOT NULL,                   -- shown by `status`
+  percent INTEGER NOT NULL,
+  n_common INTEGER,                      -- of the confirmed common list
+  common_sha256 BLOB
+) STRICT;
+CREATE TABLE vote (                      -- one approver's yes to exactly this content
+  digest BLOB NOT NULL, approver TEXT NOT NULL, content BLOB NOT NULL, voted_at TEXT NOT NULL,
+  PRIMARY KEY (digest, approver)
+) STRICT;
+CREATE TABLE approval (                  -- enough votes: the body that is signed and sent
+  digest BLOB PRIMARY KEY, body BLOB NOT NULL, approved_at TEXT NOT NULL
+) STRICT;
+CREATE TABLE denial (
+  digest BLOB PRIMARY KEY, approver TEXT NOT NULL, reason TEXT NOT NULL, denied_at TEXT NOT NULL, sent INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE failure (                   -- this party cannot go on with the study
+  digest BLOB PRIMARY KEY, code TEXT NOT NULL, message TEXT NOT NULL, hint TEXT NOT NULL,
+  failed_at TEXT NOT NULL, sent INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE artifact (                  -- a randomized unit in the spool
+  digest BLOB NOT NULL, unit INTEGER NOT NULL, effective_digest BLOB NOT NULL, sha256 BLOB NOT NULL, size INTEGER NOT NULL,
+  facts TEXT NOT NULL,                   -- what the ledger will say about it (verticil.party.policy.ledger.Release)
+  version_tag BLOB NOT NULL,             -- that its noise was drawn with
+  receipt BLOB,                          -- body of the miner's signed receipt
+  cleared INTEGER NOT NULL DEFAULT 0,    -- the study ended and the spool may have dropped the bytes
+  PRIMARY KEY (digest, unit)
+) STRICT;
+CREATE TABLE ledger (                    -- one row for each unit and attempted send; never changed
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  at TEXT NOT NULL, study_digest BLOB NOT NULL, study_id TEXT NOT NULL, unit INTEGER NOT NULL, variables TEXT NOT NULL,
+  dataset TEXT NOT NULL, sources TEXT NOT NULL, codebook_digest BLOB NOT NULL, transition_digest BLOB NOT NULL,
+  secret_id BLOB NOT NULL, fingerprint BLOB NOT NULL, version_tag BLOB NOT NULL,
+  epsilon REAL NOT NULL,                 -- of the unit; may be infinite
+  charged REAL NOT NULL,                 -- epsilon, or 0 when the same values had been charged before
+  recipient TEXT NOT NULL, artifact_sha256 BLOB NOT NULL, size INTEGER NOT NULL
+) STRICT;
+CREATE INDEX ledger_source ON ledger (dataset, sources);
+CREATE TRIGGER ledger_keeps BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'ledger rows are never changed'); END;
+CREATE TRIGGER ledger_stays BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'ledger rows are never deleted'); END;
+CREATE TABLE heartbeat (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  pid INTEGER NOT NULL, at TEXT NOT NULL, connected INTEGER NOT NULL, problem TEXT NOT NULL
+) STRICT;
+"""
+_BETWEEN_PEERS: Final = """
+CREATE TABLE peer_item (                 -- Model I: what peers told, and what is told to them (verticil.party.protocol.peer.artifact_store)
+  digest BLOB NOT NULL, kind TEXT NOT NULL,
+  name TEXT NOT NULL,                    -- of the party, or the unit's index; empty where there is only one
+  sha256 BLOB NOT NULL, size INTEGER NOT NULL,
+  PRIMARY KEY (digest, kind, name)
+) STRICT;
+"""
+_SINCE_WHEN: Final = """
+ALTER TABLE study ADD COLUMN stage_at TEXT NOT NULL DEFAULT '';  -- since when `stage` is shown; empty: written by version 2
+"""
+_RECORD: Final = """
+-- what this site writes down of what it did (verticil.party.audit)
+CREATE TABLE audit_anchor (              -- the last line of audit.jsonl that is known to be on the disk
+  one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, hash BLOB NOT NULL, size INTEGER NOT NULL
+) STRICT;
+CREATE TABLE in_force (                  -- certificate and configuration, as the audit log last told them
+  name TEXT PRIMARY KEY, sha256 BLOB NOT NULL
+) STRICT;
+CREATE TABLE common_set (                -- the people of a study, in a file of keyed hashes
+  digest BLOB PRIMARY KEY, sha256 BLOB NOT NULL, size INTEGER NOT NULL,
+  near TEXT NOT NULL                     -- JSON list: digests of earlier studies with nearly the same people
+) STRICT;
+CREATE TABLE revocation (                -- an approval that was taken back
+  digest BLOB PRIMARY KEY, who TEXT NOT NULL, reason TEXT NOT NULL, revoked_at TEXT NOT NULL,
+  published INTEGER NOT NULL,            -- the release was out by then
+  sent INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE deletion (                  -- the miner's signed statement that this party's columns are deleted
+  digest BLOB PRIMARY KEY, body BLOB NOT NULL, signature BLOB NOT NULL, certificate BLOB NOT NULL
+) STRICT;
+"""
+_DECISIONS: Final = """
+-- deciding: signed votes, what they were about, countersignatures (verticil.party.policy.decision_store)
+ALTER TABLE vote ADD COLUMN signature BLOB NOT NULL DEFAULT x'';  -- by the approver's key; empty: party.toml named nobody
+CREATE TABLE basis (                     -- where the data of an approved content came from, to say what changed; never leaves
+  digest BLOB NOT NULL, content BLOB NOT NULL, facts TEXT NOT NULL, noted_at TEXT NOT NULL,
+  PRIMARY KEY (digest, content)
+) STRICT;
+CREATE TABLE review (                    -- a release that waits at the miner for countersignatures
+  digest BLOB PRIMARY KEY, manifest_sha256 BLOB NOT NULL,
+  fetched INTEGER NOT NULL DEFAULT 0,    -- the release is in the state directory, for this party's people to read
+  body BLOB, signature BLOB, certificate BLOB,  -- this party's countersignature
+  sent INTEGER NOT NULL DEFAULT 0
+) STRICT;
+"""
+_CONFIRMATIONS: Final = """
+-- Model I: deleted after the end of a study (verticil.party.protocol.peer.artifact_store), and what is signed of it (party.evidence.confirmations)
+CREATE TABLE dropped_item (              -- rows of `peer_item` that had been somebody else's
+  digest BLOB NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, sha256 BLOB NOT NULL, size INTEGER NOT NULL,
+  PRIMARY KEY (digest, kind, name)
+) STRICT;
+CREATE TABLE peer_deletion (             -- `signer` says that it deleted what was `party`'s
+  digest BLOB NOT NULL, signer TEXT NOT NULL, party TEXT NOT NULL,
+  body BLOB NOT NULL, signature BLOB NOT NULL, certificate BLOB NOT NULL,  -- empty: this party signs the body when it is asked
+  PRIMARY KEY (digest, signer, party)
+) STRICT;
+"""
+_OF_OTHERS: Final = """
+CREATE TABLE counted_event (             -- of which the audit log has one line a day (verticil.party.audit.log)
+  kind TEXT PRIMARY KEY, day TEXT NOT NULL,
+  more INTEGER NOT NULL                  -- on that day, after the one that has the line
+) STRICT;
+CREATE TABLE repeated_send (             -- further sends of the bytes of a ledger row to the same recipient
+  number INTEGER PRIMARY KEY, times INTEGER NOT NULL, last_at TEXT NOT NULL
+) STRICT;
+"""
+_SUBMITTERS: Final = """
+-- what the miner says of a study besides, and nobody here can check
+ALTER TABLE study ADD COLUMN submitter TEXT NOT NULL DEFAULT '';   -- the analyst; empty: not told, or loaded by the operator
+ALTER TABLE study ADD COLUMN ended_words TEXT NOT NULL DEFAULT ''; -- why it ended
+"""
+_BUDGET: Final = """
+-- what else decides how much may still be spent (verticil.party.policy.budget)
+CREATE TABLE delta_charge (              -- delta of the noise on what a study shares; `draw` names what it was computed from
+  study_digest BLOB NOT NULL, dataset TEXT NOT NULL, draw BLOB NOT NULL, study_id TEXT NOT NULL,
+  delta REAL NOT NULL, at TEXT NOT NULL,
+  PRIMARY KEY (study_digest, dataset, draw)
+) STRICT;
+CREATE TRIGGER delta_keeps BEFORE UPDATE ON delta_charge BEGIN SELECT RAISE(ABORT, 'deltas are never changed'); END;
+CREATE TRIGGER delta_stays BEFORE DELETE ON delta_charge BEGIN SELECT RAISE(ABORT, 'deltas are never deleted'); END;
+CREATE TABLE reserved (                  -- what a study under way will be charged; unit -1: for what it shares
+  study_digest BLOB NOT NULL, unit INTEGER NOT NULL, dataset TEXT NOT NULL, sources TEXT NOT NULL, codebook_digest BLOB NOT NULL,
+  transition_digest BLOB NOT NULL, secret_id BLOB NOT NULL, fingerprint BLOB NOT NULL, version_tag BLOB NOT NULL,
+  epsilon REAL NOT NULL, delta REAL NOT NULL,
+  PRIMARY KEY (study_digest, unit, dataset)
+) STRICT;
+-- earlier versions charged the epsilon of shared statistics and no delta: it stands in the proposal
+INSERT INTO delta_charge
+  SELECT l.study_digest, l.dataset, l.codebook_digest, l.study_id,
+    coalesce(CASE WHEN json_valid(s.text) THEN json_extract(s.text, '$.share.delta') END, 1e-6), min(l.at)
+  FROM ledger l LEFT JOIN (SELECT digest, CAST(proposal AS TEXT) AS text FROM study) s ON s.digest = l.study_digest
+  WHERE l.unit = -1 AND l.charged > 0 AND l.charged < 9e999
+  GROUP BY l.study_digest, l.dataset, l.codebook_digest;
+"""
+_GIVEN_TO_PEERS: Final = """
+CREATE TABLE kept_approval (             -- Model I: a peer's signed approval of a study that has ended (verticil.party.protocol.peer)
+  digest BLOB NOT NULL, party TEXT NOT NULL, signed BLOB NOT NULL,
+  PRIMARY KEY (digest, party)
+) STRICT;
+"""
+_BY_RULE: Final = """
+CREATE TABLE rule_approval (             -- an approval by rule, for the daily limit (verticil.party.policy.by_rule)
+  number INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL, at TEXT NOT NULL
+) STRICT;
+"""
+_FORGOTTEN: Final = """
+ALTER TABLE study ADD COLUMN forgotten TEXT NOT NULL DEFAULT '';  -- by the miner: 'study' or 'revocation'; else empty
+"""
+_VERSION_5: Final = _SUBMITTERS + _BUDGET + _GIVEN_TO_PEERS + _BY_RULE + _OF_OTHERS + _FORGOTTEN
+
+_STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS + _CONFIRMATIONS, _VERSION_5)
+"""Step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is never changed."""
+
+
+_BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_UNUSABLE: Final = frozenset(
+    {
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+    }
+)
+
+
+class Database:
+    """One connection, usable from several threads one after the other.
+
+    Args:
+        directory: the state directory.
+        create: make the file when it is absent (`party init`); else that is an error.
+        read_only: only look. SQLite then refuses to write, a transaction is one consistent view, and a database of an older
+            version is an error. Nothing is made beside it (`verticil.shared.disk.looking_uri`).
+
+    Raises:
+        DataFault: STATE_CORRUPT (absent, not ours, of a newer version), STATE_READ_ONLY, DISK_FULL.
+    """
+
+    def __init__(self, directory: Path, *, create: bool = False, read_only: bool = False) -> None:
+        self.path = directory / FILE_NAME
+        self._read_only = read_only
+        if not create and holds_nothing(directory):
+            raise DataFault(
+                "STATE_CORRUPT",
+                f"{self.path}: no state database",
+                hint="restore your backup; if `verticil party init` was broken off here, run it again",
+            )
+        self._lock = threading.RLock()
+        self._depth = 0
+        self._undo: list[Callable[[], None]] = []
+        with _mapped(self.path):
+            self._connection = sqlite3.connect(
+                looking_uri(self.path) if read_only else self.path,
+                uri=read_only,
+                isolation_level=None,
+                check_same_thread=False,
+                timeout=10.0,
+            )
+            try:
+                if read_only:
+                    self._look()
+                else:
+                    self._open()
+            except BaseException:
+                self._connection.close()
+                raise
+        self._seen = self._data_version()
+
+    def _open(self) -> None:
+        try:
+            os.chmod(self.path, 0o600)
+        except OSError as error:
+            raise disk_fault(error, self.path) from None
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+            self._connection.execute(f"PRAGMA {pragma}").fetchall()
+        with self.transaction():
+            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+            if not 0 <= version <= SCHEMA_VERSION:
+                raise DataFault(
+                    "STATE_CORRUPT",
+                    f"{self.path}: schema version {version}, expected at most {SCHEMA_VERSION}",
+                    hint="another version of verticil wrote it; use that version",
+                )
+            if version < SCHEMA_VERSION:
+                for statement in _statements("".join(_STEPS[version:])):
+                    self._connection.execute(statement)
+                self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def _look(self) -> None:
+        self._connection.execute("PRAGMA query_only = ON")
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version != SCHEMA_VERSION:
+            raise DataFault(
+                "STATE_CORRUPT",
+                f"{self.path}: schema version {version}, expected {SCHEMA_VERSION}",
+                hint="`verticil party status` upgrades an older state; a newer one needs the version that wrote it",
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def check(self) -> None:
+        """Check the whole file, and that every table of this version is there. Only reads.
+
+        Raises:
+            DataFault: STATE_CORRUPT.
+        """
+        (row,) = self.rows("PRAGMA integrity_check(1)")
+        with contextlib.closing(sqlite3.connect(":memory:")) as fresh:
+            fresh.executescript("".join(_STEPS))
+            expected = fresh.execute("SELECT type, name FROM sqlite_schema").fetchall()
+        absent = sorted({*expected} - {*self.rows("SELECT type, name FROM sqlite_schema")})
+        if row != ("ok",) or absent:
+            problem = f"without {' '.join(absent[0])}" if absent else "its pages or indices are damaged"
+            raise DataFault(
+                "STATE_CORRUPT", f"{self.path}: {problem}", hint="restore your backup of the state directory"
+            )
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._connection.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Generator[None]:
+        """All or nothing, on the disk when the block ends. An inner one belongs to the outer one.
+
+        Of a database that is only read: one view of it, whatever others write meanwhile; nobody is kept waiting.
+
+        Raises:
+            DataFault: DISK_FULL, STATE_CORRUPT, STATE_LOCKED; nothing was written.
+        """
+        with self._lock, _mapped(self.path):
+            if self._depth:
+                yield
+                return
+            self._connection.execute("BEGIN" if self._read_only else "BEGIN IMMEDIATE")
+            self._depth += 1
+            try:
+                yield
+                if self._read_only:
+                    self._connection.execute("ROLLBACK")
+                else:
+                    with commit(self.path):
+                        self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    with contextlib.suppress(OSError):
+                        for undo in reversed(self._undo):  # nobody else writes yet
+                            undo()
+                    self._connection.execute("ROLLBACK")
+                raise
+            finally:
+                self._depth -= 1
+                self._undo.clear()
+
+    def undo_with(self, undo: Callable[[], None]) -> None:
+        """Have `undo` called if the transaction that is under way is rolled back: it takes back what is not in the database."""
+        self._undo.append(undo)
+
+    def write(self, statement: str, values: Sequence[Cell] = ()) -> int:
+        """Run one statement in a transaction; returns the number of rows it changed."""
+        with self.transaction():
+            return self._connection.execute(statement, values).rowcount
+
+    def rows(self, statement: str, values: Sequence[Cell] = ()) -> list[Row]:
+        """All rows of a query."""
+        with self._lock, _mapped(self.path):
+            return self._connection.execute(statement, values).fetchall()
+
+    def changed(self) -> bool:
+        """Whether another process has committed since the last call."""
+        version = self._data_version()
+        changed, self._seen = version != self._seen, version
+        return changed
+
+    def _data_version(self) -> int:
+        (row,) = self.rows("PRAGMA data_version")
+        (version,) = row
+        return version if isinstance(version, int) else 0
+
+
+def holds_nothing(directory: Path) -> bool:
+    """Whether the state database is missing, of zero length, or without tables: lost, or its making was broken off.
+
+    Raises:
+        DataFault: STATE_CORRUPT, STATE_READ_ONLY: it cannot be read.
+    """
+    return version_of(directory) == 0
+
+
+def version_of(directory: Path) -> int:
+    """Of the state database's schema; 0 as in `holds_nothing`, which raises the same."""
+    path = directory / FILE_NAME
+    try:
+        if not path.exists() or not path.stat().st_size:
+            return 0
+    except OSError as error:
+        raise disk_fault(error, path) from None
+    with _mapped(path), contextlib.closing(sqlite3.connect(looking_uri(path), uri=True, timeout=10.0)) as opened:
+        (version,) = opened.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+class DaemonLock:
+    """Held while a daemon runs on a state directory; the operating system drops it when the process dies.
+
+    Raises:
+        DataFault: STATE_LOCKED when another daemon holds it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / "party.lock"
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise disk_fault(error, path) from None
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._descriptor)
+            message = f"{path}: another party daemon runs on this state directory"
+            raise DataFault(
+                "STATE_LOCKED", message, hint="stop the other daemon, or use another state_directory"
+            ) from None
+
+    def close(self) -> None:
+        """Give the lock up."""
+        os.close(self._descriptor)
+
+
+def disk_fault(error: OSError, path: Path) -> DataFault:
+    """The error of this program for a failed write to `path`."""
+    if is_disk_full(error):
+        return _disk_full(path)
+    if (exhausted := files_exhausted(error, path)) is not None:
+        return exhausted
+    if (refused := unwritable(error, path)) is not None:
+        return refused
+    problem = f"{path}: cannot be written ({error.strerror})"
+    return DataFault("STATE_CORRUPT", problem, hint="check the folder's owner and permissions")
+
+
+def _disk_full(path: Path) -> DataFault:
+    hint = "make room there; a running daemon then goes on by itself"
+    return DataFault("DISK_FULL", f"{path}: no space left on the device", hint=hint)
+
+
+@contextlib.contextmanager
+def _mapped(path: Path) -> Generator[None]:
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if is_database_full(error):
+            raise _disk_full(path) from None
+        if code in _BUSY:
+            raise DataFault("STATE_LOCKED", f"{path}: another process holds the database", hint="try again") from None
+        if (refused := unwritable(error, path)) is not None:
+            raise refused from None
+        if code in _UNUSABLE:
+            problem = f"{path}: cannot be used ({getattr(error, 'sqlite_errorname', 'damaged')})"
+            raise DataFault("STATE_CORRUPT", problem, hint="restore your backup of the state directory") from None
+        raise
+
+
+def _statements(script: str) -> list[str]:
+    found: list[str] = []
+    pending = ""
+    for line in script.splitlines():
+        pending += line + "\n"
+        if sqlite3.complete_statement(pending):
+            found.append(pending)
+            pending = ""
+    return found

@@ -1,0 +1,1 @@
+"""The append-only, chained audit log of both sides."""

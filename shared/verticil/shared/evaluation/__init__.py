@@ -1,0 +1,1 @@
+"""How good synthetic data are, and what they disclose."""

@@ -1,0 +1,220 @@
+"""Attribute disclosure: what somebody who knows part of a record learns about the rest from published records.
+
+The attacker knows the key attributes of a person and looks for the published records nearest to them (Hamming distance rho). The
+generalized correct attribution probability is the share of the person's true sensitive value among those (GCAP; Hittmeir, Mayer &
+Ekelhart 2022, eq. 1). CAP (Elliot 2014; Taub et al. 2018) asks for a complete match, rho = 0, and is undefined without one.
+
+A number alone says little: whoever knows the margins guesses the most common value, and a good model tells about people in
+general, whether their records were used or not. So `disclosure` puts two more beside it: the share of the most common value, and
+the same attack on people whose records were not used. What members lose beyond the others is disclosure; the rest is inference
+that any good model permits. It needs the original records, so it runs only where somebody has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Codes = NDArray[np.integer]
+Floats = NDArray[np.float64]
+
+_BLOCK_CELLS: Final = 4_000_000  # distances that are held at a time
+_PACKED_BELOW: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Known:
+    """Some records, as far as the attack is about them.
+
+    Attributes:
+        keys: one array (n,) of codes for each key attribute.
+        sensitive: (n,), codes of the sensitive attribute.
+    """
+
+    keys: tuple[Codes, ...]
+    sensitive: Codes
+
+    def __post_init__(self) -> None:
+        if not self.keys or any(column.shape != self.sensitive.shape for column in self.keys):
+            raise ValueError(
+                f"{len(self.keys)} key attributes for {len(self.sensitive)} records, expected at least one, all as long"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Attribution:
+    """What the attack gives for each attacked record.
+
+    Attributes:
+        probability: (n,), share of the true value among the nearest published records; NaN where it is undefined.
+        distance: (n,), key attributes in which the nearest published record differs, rho.
+        vote: (n,), the most common sensitive value among them, of equals the smallest; -1 where there is none.
+        correct: (n,), bool: the vote is the true value.
+    """
+
+    probability: Floats
+    distance: NDArray[np.int64]
+    vote: NDArray[np.int64]
+    correct: NDArray[np.bool_]
+
+    @property
+    def mean(self) -> float:
+        """Mean probability over the records where it is defined; NaN where there is none."""
+        defined = self.probability[~np.isnan(self.probability)]
+        return float(defined.mean()) if len(defined) else float("nan")
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the records whose true value is the vote; one without a vote counts as wrong."""
+        return float(self.correct.mean()) if len(self.correct) else float("nan")
+
+    @property
+    def matched(self) -> float:
+        """Share of the records whose whole key is published."""
+        return float((self.distance == 0).mean()) if len(self.distance) else float("nan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disclosure:
+    """An attack on members and on others, all shares of 1.
+
+    Attributes:
+        gcap, vote: mean GCAP and accuracy of its majority vote, of those whose records were used.
+        matched: share of them whose key is published.
+        baseline: share of their most common sensitive value.
+        others_gcap, others_vote, others_baseline: the same for people whose records were not used.
+    """
+
+    gcap: float
+    vote: float
+    matched: float
+    baseline: float
+    others_gcap: float
+    others_vote: float
+    others_baseline: float
+
+    @property
+    def beyond_others(self) -> float:
+        """How much more is attributed rightly of members than of others."""
+        return self.gcap - self.others_gcap
+
+
+def gcap(attacked: Known, published: Known) -> Attribution:
+    """Generalized correct attribution probability of each attacked record; always defined.
+
+    Args:
+        attacked: the original records.
+        published: the synthetic ones, with the same key attributes in the same order.
+
+    Raises:
+        ValueError: there is no published record, or the number of key attributes differs.
+
+    >>> a = lambda *codes: np.array(codes)
+    >>> original = Known(keys=(a(0, 0, 1, 2), a(0, 1, 1, 2)), sensitive=a(0, 1, 0, 1))
+    >>> synthetic = Known(keys=(a(0, 0, 0, 1, 1, 1), a(0, 0, 1, 0, 1, 1)), sensitive=a(0, 1, 1, 0, 0, 0))
+    >>> gcap(original, synthetic).probability.round(4).tolist()
+    [0.5, 1.0, 1.0, 0.3333]
+    """
+    return _attribution(attacked, published, generalized=True)
+
+
+def cap(attacked: Known, published: Known) -> Attribution:
+    """Correct attribution probability; undefined where the whole key is not published. Arguments and errors as for `gcap`."""
+    return _attribution(attacked, published, generalized=False)
+
+
+def majority_share(sensitive: Codes) -> float:
+    """The share of the most common value: how often one is right who knows only the margin.
+
+    >>> majority_share(np.array([2, 0, 2, 1]))
+    0.5
+    """
+    return float(np.bincount(sensitive).max() / len(sensitive))
+
+
+def disclosure(members: Known, others: Known, published: Known) -> Disclosure:
+    """Attack members and others with the same published records.
+
+    Args:
+        members: the records that the published ones were made from.
+        others: records of the same population that were not used.
+        published: the synthetic records.
+    """
+    of_members, of_others = gcap(members, published), gcap(others, published)
+    return Disclosure(
+        gcap=of_members.mean,
+        vote=of_members.accuracy,
+        matched=of_members.matched,
+        baseline=majority_share(members.sensitive),
+        others_gcap=of_others.mean,
+        others_vote=of_others.accuracy,
+        others_baseline=majority_share(others.sensitive),
+    )
+
+
+def _attribution(attacked: Known, published: Known, *, generalized: bool) -> Attribution:
+    if len(attacked.keys) != len(published.keys):
+        raise ValueError(f"{len(attacked.keys)} and {len(published.keys)} key attributes, expected as many")
+    n = len(attacked.sensitive)
+    if not len(published.sensitive):
+        raise ValueError("there is no published record")
+    n_values = 1 + int(max(published.sensitive.max(), attacked.sensitive.max(initial=0)))
+    joined = [np.concatenate(columns) for columns in zip(attacked.keys, published.keys, strict=True)]
+    groups = _groups(joined)
+    # Each distinct key is handled once: its published records as a table of their sensitive values.
+    asked, first_asked, of_record = np.unique(groups[:n], return_index=True, return_inverse=True)
+    offered, first_offered, of_published = np.unique(groups[n:], return_index=True, return_inverse=True)
+    tables = np.zeros((len(offered), n_values))
+    np.add.at(tables, (of_published, published.sensitive), 1.0)
+    place = np.minimum(np.searchsorted(offered, asked), len(offered) - 1)
+    matched = offered[place] == asked
+    found = np.where(matched[:, None], tables[place], 0.0)
+    distance = np.where(matched, 0, len(joined))
+    if generalized and not matched.all():
+        lost = np.flatnonzero(~matched)
+        found[lost], distance[lost] = _nearest(
+            np.stack([column[:n][first_asked[lost]] for column in joined], axis=1),
+            np.stack([column[n:][first_offered] for column in joined], axis=1),
+            tables,
+        )
+    totals = found.sum(axis=1)
+    share = np.divide(found, totals[:, None], out=np.full(found.shape, np.nan), where=totals[:, None] > 0)
+    vote = np.where(totals > 0, found.argmax(axis=1), -1)[of_record]
+    return Attribution(
+        probability=share[of_record, attacked.sensitive],
+        distance=distance[of_record],
+        vote=vote,
+        correct=vote == attacked.sensitive,
+    )
+
+
+def _groups(columns: Sequence[Codes]) -> NDArray[np.int64]:
+    """One number for each combination of codes."""
+    groups, bound = np.zeros(len(columns[0]), dtype=np.int64), 1
+    for column in columns:
+        width = int(column.max(initial=0)) + 1
+        if bound * width >= _PACKED_BELOW:
+            distinct, groups = np.unique(groups, return_inverse=True)
+            bound = len(distinct)
+        groups = groups * width + column
+        bound *= width
+    return groups
+
+
+def _nearest(asked: Codes, offered: Codes, tables: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """The sensitive values of the published records nearest to each asked key, added up, and the distance."""
+    found = np.empty((len(asked), tables.shape[1]))
+    distance = np.empty(len(asked), dtype=np.int64)
+    step = max(1, _BLOCK_CELLS // len(offered))
+    for start in range(0, len(asked), step):
+        part = slice(start, start + step)
+        apart = np.zeros((len(asked[part]), len(offered)), dtype=np.uint16)
+        for position in range(asked.shape[1]):
+            apart += asked[part, position, None] != offered[None, :, position]
+        distance[part] = apart.min(axis=1)
+        found[part] = (apart == distance[part, None]).astype(np.float64) @ tables
+    return found, distance

@@ -1,0 +1,215 @@
+"""The gate before every service: who calls, whether that counts now, whether it may call this, and how often at a time.
+
+Identity comes from the certificate of the connection only, read anew for each call together with its validity and the
+deny-list; the role table decides what may be called. Each call that is refused for who its caller is, is logged and told to
+`on_refusal`. Nothing here knows what a call does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import functools
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import grpc
+from cryptography import x509
+from google.protobuf.message import Message
+
+from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.identity.pki import check_validity, identity_of
+from verticil.shared.transport.access import NOT_LET_IN, RefusedCall, Revocations, check_access, check_revoked
+from verticil.shared.transport.version import PROTOCOL_KEY, agree
+
+OnCaller = Callable[[Identity, x509.Certificate], None]
+
+_METHOD: Final = re.compile(r"/[\w.]{1,60}/\w{1,40}", re.ASCII)
+
+_log = logging.getLogger(__name__)
+
+
+class TooManyCalls(PeerFault):
+    """The caller has as many calls under way as one may have. What else it streams is not waited for."""
+
+    def __init__(self, n_calls: int) -> None:
+        super().__init__(
+            "RESOURCE_EXHAUSTED",
+            f"{n_calls} calls of this caller are under way, as many as allowed",
+            hint="try again later",
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Caller:
+    """Who calls, as far as it is known."""
+
+    identity: Identity | None = None
+    serial: int = 0
+
+    def __str__(self) -> str:
+        return "unknown caller" if self.identity is None else f"{self.identity} (serial {self.serial:x})"
+
+
+class Context(Protocol):
+    """What is used of gRPC's context of a call."""
+
+    def auth_context(self) -> Mapping[str, Sequence[bytes]]:
+        """What TLS knows of the caller."""
+        ...
+
+    def invocation_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
+        """What the caller sent beside its request."""
+        ...
+
+    def set_trailing_metadata(self, trailing_metadata: Sequence[tuple[str, str]]) -> None:
+        """Say something at the end of the answer."""
+        ...
+
+    async def abort(
+        self, code: grpc.StatusCode, details: str, trailing_metadata: Sequence[tuple[str, str | bytes]]
+    ) -> None:
+        """End the call with an error; raises."""
+        ...
+
+    async def send_initial_metadata(self, initial_metadata: Sequence[tuple[str, bytes]]) -> None:
+        """Begin the answer."""
+        ...
+
+    async def write(self, message: Message) -> None:
+        """One message of a streamed answer."""
+        ...
+
+
+class Gate:
+    """Lets callers of one federation in.
+
+    Args:
+        federation: its name.
+        roles: full method name -> roles that may call it; what is not there, nobody may call.
+        maximum: calls at a time; one caller may have a quarter of them under way.
+        clock: the time that certificates are checked against.
+        revocations: the deny-list by which callers' certificates are refused.
+        on_refusal: told of each call that is refused for who its caller is. Must be quick.
+        on_caller: told of who calls, with which certificate, also when the call is refused. Must be quick.
+    """
+
+    def __init__(
+        self,
+        federation: str,
+        *,
+        roles: Mapping[str, frozenset[Role]],
+        maximum: int,
+        clock: Callable[[], dt.datetime],
+        revocations: Revocations,
+        on_refusal: Callable[[RefusedCall], None] | None,
+        on_caller: OnCaller | None = None,
+    ) -> None:
+        self._federation = federation
+        self._roles = roles
+        self._maximum = maximum
+        self._clock = clock
+        self._revocations = revocations
+        self._on_refusal = on_refusal
+        self._on_caller = on_caller
+        self._calls: Counter[str] = Counter()
+
+    def enter(self, method: str, context: Context, caller: Caller) -> Identity:
+        """Who calls, if that may call `method`; `caller` learns it even when it may not. Call it in the call's own task.
+
+        Raises:
+            PeerFault: IDENTITY_REFUSED, CERTIFICATE_INVALID, CERTIFICATE_REVOKED, VERSION_UNSUPPORTED, RESOURCE_EXHAUSTED.
+        """
+        identity = self._identify(context, caller)
+        self.check_standing(caller, identity)
+        check_access(identity, method, federation=self._federation, roles=self._roles)
+        _check_version(context)
+        self._admit(identity.uri)
+        return identity
+
+    def check_standing(self, caller: Caller, identity: Identity) -> None:
+        """Refuse who has been revoked by now.
+
+        Raises:
+            PeerFault: CERTIFICATE_REVOKED.
+        """
+        check_revoked(caller.serial, identity, self._revocations)
+
+    def unknown(self, method: str, context: Context) -> None:
+        """Note a call of a method that this server does not have."""
+        caller = Caller()
+        told = method if _METHOD.fullmatch(method) else "?"  # what is logged is never a stranger's text
+        try:
+            identity = self._identify(context, caller)
+            self.check_standing(caller, identity)
+            raise PeerFault("IDENTITY_REFUSED", "no such method here")
+        except PeerFault as fault:
+            self.note(told, caller, fault)
+
+    def note(self, method: str, caller: Caller, error: VerticilError) -> None:
+        """Log an answer that is an error; asking too early is part of the protocol, and no news."""
+        refused = error.code in NOT_LET_IN
+        level = (
+            logging.WARNING
+            if refused or error.code == "DISK_FULL"
+            else logging.DEBUG
+            if error.code == "NOT_READY"
+            else logging.INFO
+        )
+        _log.log(level, "%s by %s: %s", method, caller, error)
+        if refused and self._on_refusal is not None:
+            known = caller.identity is not None
+            self._on_refusal(
+                RefusedCall(
+                    caller=str(caller.identity) if known else "",
+                    serial=f"{caller.serial:x}" if known else "",
+                    method=method,
+                    code=error.code,
+                    message=error.message,
+                )
+            )
+
+    def _admit(self, caller: str) -> None:
+        """Count a call until its task ends, so that no caller can keep the others out."""
+        task = asyncio.current_task()
+        if task is None:
+            return
+        if self._calls[caller] >= max(1, self._maximum // 4):
+            raise TooManyCalls(self._calls[caller])
+
+        def ended(_task: asyncio.Task[object]) -> None:
+            self._calls[caller] -= 1
+            if not self._calls[caller]:
+                del self._calls[caller]
+
+        self._calls[caller] += 1
+        task.add_done_callback(ended)
+
+    def _identify(self, context: Context, caller: Caller) -> Identity:
+        certificates = context.auth_context().get("x509_pem_cert", ())
+        if len(certificates) != 1:
+            raise PeerFault("IDENTITY_REFUSED", f"got {len(certificates)} client certificates, expected one")
+        certificate, identity = _read(bytes(certificates[0]))
+        caller.identity, caller.serial = identity, certificate.serial_number
+        if self._on_caller is not None and identity.federation == self._federation:
+            self._on_caller(identity, certificate)
+        check_validity(certificate, at=self._clock(), what="client certificate")
+        return identity
+
+
+def _check_version(context: Context) -> None:
+    told = next((value for key, value in context.invocation_metadata() or () if key == PROTOCOL_KEY), None)
+    if told is not None:
+        version = int(told) if isinstance(told, str) and told.isascii() and told.isdigit() and len(told) < 6 else 0
+        agree(version, here="the answering side", there="the calling side")
+
+
+@functools.lru_cache(maxsize=256)
+def _read(pem: bytes) -> tuple[x509.Certificate, Identity]:
+    certificate = x509.load_pem_x509_certificate(pem)
+    return certificate, identity_of(certificate)
