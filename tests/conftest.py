@@ -33,7 +33,7 @@ from verticil.shared.model.network import Family, Marginal, Network
 from verticil.shared.model.rounding import round_network
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.peer_assembly import PartyStatement, Received, software_text
+from verticil.shared.release.statement import PartyStatement, Received, software_text
 from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
@@ -48,6 +48,8 @@ from verticil.shared.study.document import (
 )
 from verticil.shared.study.recipients import reads
 from verticil.shared.study.structure_document import Structure, given_structure
+
+collect_ignore = ["data"]  # states made by programs before, and the scripts that made them with those programs
 
 # Every run tries the same examples, but for constants of the modules that happen to be loaded, which take part in them.
 # `--hypothesis-profile=explore` tries others. What is found becomes an `@example` of its test.

@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 from figure import Figure, cpu_seconds
 
-from verticil.miner.learning.counting import Codes, all_pair_tables
+from verticil.miner.learning.counting import all_pair_tables
+from verticil.miner.learning.groups import Codes
 from verticil.miner.learning.scores import pair_scores
 from verticil.shared.channels.transition import quantize, symmetric
 

@@ -13,7 +13,8 @@ from itertools import combinations
 import numpy as np
 from figure import Figure, cpu_seconds
 
-from verticil.miner.learning.counting import Codes, all_pair_tables
+from verticil.miner.learning.counting import all_pair_tables
+from verticil.miner.learning.groups import Codes
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.scores import pair_scores
 from verticil.miner.learning.search.genetic import GeneticSearch

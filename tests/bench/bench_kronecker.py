@@ -10,9 +10,10 @@ from figure import Figure, cpu_seconds
 from numpy.typing import NDArray
 
 from verticil.shared.channels.transition import Transition, binary, quantize, symmetric
+from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.design import ColumnUnit, family_design
 from verticil.shared.estimation.estimators import em_projection
-from verticil.shared.estimation.kronecker import apply_axes, estimate_counts, variance_total
+from verticil.shared.estimation.kronecker import estimate_counts, variance_total
 from verticil.shared.estimation.parameters import family_parameters
 
 N_RECORDS = 30_000

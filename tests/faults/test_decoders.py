@@ -88,7 +88,7 @@ from verticil.shared.release.countersignature import (
     countersignature_body,
     read_countersignature,
 )
-from verticil.shared.release.peer_assembly import parse_statement, statement_body
+from verticil.shared.release.statement import parse_statement, statement_body
 from verticil.shared.release.synthetic import read_records
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical

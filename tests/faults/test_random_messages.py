@@ -33,7 +33,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from verticil.party.config import load_party
-from verticil.party.protocol.central.delivery import Node
+from verticil.party.protocol.central.node import Node
 from verticil.party.protocol.central.spool import Spool
 from verticil.party.protocol.peer.artifact_store import Shelf
 from verticil.party.protocol.peer.service import Answers
@@ -43,7 +43,7 @@ from verticil.shared.errors import CODES, PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import Credentials, load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
-from verticil.shared.release.peer_assembly import software_text
+from verticil.shared.release.statement import software_text
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.transport.access import ROLES

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import SCALE, Transition, identity, quantize
+from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.design import ColumnUnit, family_design
 from verticil.shared.estimation.estimators import em_projection
 from verticil.shared.estimation.kronecker import (
-    apply_axes,
     estimate_counts,
     family_covariance_blocks,
     variance_pram,

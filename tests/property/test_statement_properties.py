@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verticil.shared.channels.gaussian import analytic_delta, analytic_sigma, rounded_gaussian_thresholds, whole_numbers
-from verticil.shared.release.peer_assembly import parse_statement, statement_body
+from verticil.shared.release.statement import parse_statement, statement_body
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.just(math.nan)
 

@@ -30,12 +30,12 @@ from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
 from verticil.party import daemon
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.operator import commands, reports
+from verticil.party.operator import commands, peer_commands, reports
 from verticil.party.policy.budget import SHARED
 from verticil.party.policy.by_rule import ruling
 from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.releases import LedgerRow
-from verticil.party.protocol.central.delivery import Node
+from verticil.party.protocol.central.node import Node
 from verticil.party.protocol.central.spool import Spool
 from verticil.party.protocol.peer.artifact_store import Kind, Shelf
 from verticil.party.protocol.peer.calls import Peers
@@ -57,13 +57,14 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import read_certificates
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.revocation import DenyList
-from verticil.shared.release.peer_assembly import software_text
+from verticil.shared.release.statement import software_text
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.recipients import scored_pairs
 from verticil.shared.study.states import State
-from verticil.shared.study.structure_document import given_structure, scored_pairs
+from verticil.shared.study.structure_document import given_structure
 from verticil.shared.transport.access import EMPTY_DENY_LIST, NOT_LET_IN, Revocations
 from verticil.shared.transport.in_memory import InMemoryCoordinator, InMemoryPeer
 from verticil.shared.transport.parts import fetch_bytes, send_parts
@@ -356,7 +357,7 @@ class Federation:
 
     def load(self, *names: str) -> bytes:
         for name in names or NAMES:
-            facts = commands.load_study(self.config(name), self.study_file, at=self.now)
+            facts = peer_commands.load_study(self.config(name), self.study_file, at=self.now)
             self.digest = bytes.fromhex(str(facts["digest"]))
         return self.digest
 
@@ -444,12 +445,12 @@ async def test_all_publish_the_same_release(published, tmp_path):
     authority = (published.pki / "ca" / "ca.crt").read_bytes()
     for name in NAMES:
         out = tmp_path / "out" / name / "release"
-        commands.take_release(published.config(name), "peers", out)
+        peer_commands.take_release(published.config(name), "peers", out)
         assert verify_release(out, ca_certificate=authority).n_common == N_COMMON
         assert (out.parent / "ca.crt").read_bytes() == authority
         assert len(json.loads((out / "manifest.sig").read_text())["signatures"]) == 3
         with pytest.raises(Misuse, match="exists already"):
-            commands.take_release(published.config(name), "peers", out)
+            peer_commands.take_release(published.config(name), "peers", out)
     (study,) = commands.status(published.config("west"), at=NOW)["studies"]
     assert (study["state"], study["stage"], study["failure"]) == ("published", "published", None)
 
@@ -585,7 +586,7 @@ async def test_two_studies_with_one_id_are_refused(published):
         published.load("north")
     assert caught.value.code == "STUDY_EXISTS"
     published.study_file.write_text(STUDY)
-    assert commands.load_study(published.config("north"), published.study_file)["new"] is False
+    assert peer_commands.load_study(published.config("north"), published.study_file)["new"] is False
 
 
 async def test_what_cannot_be_loaded(make, tmp_path):
@@ -619,7 +620,7 @@ async def test_who_is_waited_for_is_named(make):
     await federation.run()
     stage = federation.stage("north")
     with pytest.raises(PeerFault, match="no release yet: waiting for 'south' to approve") as caught:
-        commands.take_release(federation.config("north"), "peers", federation.root / "out")
+        peer_commands.take_release(federation.config("north"), "peers", federation.root / "out")
     assert caught.value.code == "NOT_READY"
     assert "waiting for 'south' to approve" in stage
     assert f"cannot reach 'west' since {NOW:%H:%M} UTC" in stage

@@ -14,8 +14,9 @@ import pytest
 from verticil.experiments.networks import FIGURE_2
 from verticil.experiments.published import table_1_design
 from verticil.shared.channels.transition import identity, quantize
+from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.estimators import clip_projection
-from verticil.shared.estimation.kronecker import apply_axes, forward_matrices
+from verticil.shared.estimation.kronecker import forward_matrices
 from verticil.shared.estimation.parameters import family_parameters
 
 N = 20_000

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom
 
 from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.estimation import kronecker
+from verticil.shared.estimation import axes
 from verticil.shared.estimation.design import as_design
 from verticil.shared.estimation.independence import independence_p_value
 from verticil.shared.estimation.information import links, pair_information, plug_in_information
@@ -16,7 +16,7 @@ DRAWS = 50
 
 def released_pairs(joint: np.ndarray, n: int, seed: int, transitions: list, replicates: int = REPLICATES) -> np.ndarray:
     """(replicates, K_a, K_b): pairs drawn from `joint`, then randomized; a multinomial of the released distribution."""
-    shares = kronecker.apply_axes(joint, [t.probabilities for t in transitions]).ravel()
+    shares = axes.apply_axes(joint, [t.probabilities for t in transitions]).ravel()
     draws = np.random.default_rng(seed).multinomial(n, shares / shares.sum(), size=replicates)
     return draws.reshape(replicates, *joint.shape)
 

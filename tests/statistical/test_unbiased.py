@@ -13,8 +13,9 @@ import pytest
 from scipy import stats
 
 from verticil.shared.channels.transition import binary, identity, quantize, symmetric
+from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.contingency import family_table
-from verticil.shared.estimation.kronecker import apply_axes, estimate_counts, variance_pram
+from verticil.shared.estimation.kronecker import estimate_counts, variance_pram
 from verticil.shared.estimation.parameters import family_parameters, marginal_parameters
 
 FALSE_ALARM = 1e-6

@@ -13,7 +13,7 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.party.config import load_party
-from verticil.party.operator.commands import check as check_party
+from verticil.party.operator.check import check as check_party
 from verticil.party.site import Site
 from verticil.shared.channels.subset import Subset
 from verticil.shared.formats import model_json

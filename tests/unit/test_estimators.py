@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from verticil.shared.channels.transition import binary, identity, quantize, symmetric
+from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.estimators import (
     ESTIMATORS,
     clip,
@@ -20,9 +21,9 @@ from verticil.shared.estimation.estimators import (
     simplex,
     simplex_projection,
 )
-from verticil.shared.estimation.kronecker import apply_axes, estimate_counts, forward_matrices
+from verticil.shared.estimation.kronecker import estimate_counts, forward_matrices
 from verticil.shared.estimation.parameters import family_parameters
-from verticil.shared.study import rules
+from verticil.shared.study import vocabulary
 
 QUARTER = quantize(binary(0.25, 0.25))
 FLIP = quantize(binary(0.1, 0.25))
@@ -33,7 +34,7 @@ every_projection = pytest.mark.parametrize("estimator", PROJECTIONS.values(), id
 
 
 def test_a_study_may_name_each_of_them_and_no_other():
-    assert set(rules.ESTIMATORS) == set(ESTIMATORS) == {"em", "inverse", "clip", "simplex"}
+    assert set(vocabulary.ESTIMATORS) == set(ESTIMATORS) == {"em", "inverse", "clip", "simplex"}
 
 
 @every_estimator

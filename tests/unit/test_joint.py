@@ -15,7 +15,8 @@ from verticil.shared.formats import model_json
 from verticil.shared.model.graph import Dag
 from verticil.shared.release.bundle import write_release
 from verticil.shared.release.content import FILES
-from verticil.shared.release.peer_assembly import assemble, parse_statement, software_text, statement_body
+from verticil.shared.release.peer_assembly import assemble
+from verticil.shared.release.statement import parse_statement, software_text, statement_body
 from verticil.shared.study import canonical
 from verticil.shared.study.document import ShareRule
 from verticil.shared.study.structure_document import parse_structure, structure_body

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from verticil.shared.channels.transition import binary, identity, quantize, symmetric
+from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.contingency import family_table, pair_table
 from verticil.shared.estimation.kronecker import (
-    apply_axes,
     estimate_counts,
     family_covariance_blocks,
     variance_pram,

@@ -8,8 +8,9 @@ import pytest
 from scipy.stats import binom
 
 from verticil.shared.channels.transition import binary, identity, quantize, symmetric
+from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.estimators import em_projection
-from verticil.shared.estimation.kronecker import apply_axes, estimate_counts, family_covariance_blocks
+from verticil.shared.estimation.kronecker import estimate_counts, family_covariance_blocks
 from verticil.shared.estimation.parameters import family_parameters, marginal_parameters
 from verticil.shared.model.elimination import network_marginals
 from verticil.shared.model.graph import Dag

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from verticil.party.config import load_party, require_marked_authority
-from verticil.party.dataset.source import ColumnRule
+from verticil.party.dataset.table import ColumnRule
 from verticil.party.operator import commands
 from verticil.party.operator.codebooks import Combinations, Known
 from verticil.party.policy.policy import Column

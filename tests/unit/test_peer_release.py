@@ -17,7 +17,8 @@ from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.release.bundle import sign_release, write_release, write_signatures
-from verticil.shared.release.peer_assembly import assemble, statement_body
+from verticil.shared.release.peer_assembly import assemble
+from verticil.shared.release.statement import statement_body
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.document import ShareRule

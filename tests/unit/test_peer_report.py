@@ -9,8 +9,9 @@ import re
 import pytest
 
 from verticil.shared.model.graph import Dag
-from verticil.shared.release.peer_assembly import assemble, statement_body
+from verticil.shared.release.peer_assembly import assemble
 from verticil.shared.release.report.page import render
+from verticil.shared.release.statement import statement_body
 from verticil.shared.study.document import ShareRule
 from verticil.wire.v1 import common_pb2
 

@@ -7,7 +7,7 @@ from scipy.stats import chi2_contingency
 from verticil.miner.learning.counting import PairTables, all_pair_tables
 from verticil.miner.learning.scores import pair_scores
 from verticil.shared.channels.transition import Transition, binary, identity, quantize, symmetric
-from verticil.shared.estimation import kronecker
+from verticil.shared.estimation import axes
 from verticil.shared.estimation.independence import independence_p_value
 from verticil.shared.estimation.information import pair_information, plug_in_information
 
@@ -106,7 +106,7 @@ def test_information_comes_from_the_corrected_table():
     """The expected released counts of a known joint distribution give back its information (no noise, huge n)."""
     joint = np.array([[0.35, 0.05], [0.15, 0.45]])
     transitions = [quantize(binary(0.1, 0.25)), quantize(binary(0.2, 0.3))]
-    released = kronecker.apply_axes(joint, [t.probabilities for t in transitions])
+    released = axes.apply_axes(joint, [t.probabilities for t in transitions])
     counts = np.round(released * 1e12).astype(np.int64)
     tables = PairTables(n_states=(2, 2), counts=counts.ravel(), n_records=int(counts.sum()))
     np.testing.assert_allclose(

@@ -12,8 +12,8 @@ import pytest
 from pyarrow import parquet
 
 from verticil.party.dataset.encoding import Codebook, Outcome
-from verticil.party.dataset.source import ColumnRule, DatasetRule, check_records, header, read_records
-from verticil.party.dataset.table import read_parts
+from verticil.party.dataset.source import check_records, read_records
+from verticil.party.dataset.table import ColumnRule, DatasetRule, header, read_parts
 from verticil.shared.errors import DataFault, Misuse, VerticilError
 from verticil.shared.model.schema import Missing, Variable
 

@@ -10,7 +10,8 @@ import pytest
 
 from verticil.analyst.draft import NOTE, REVIEW, draft
 from verticil.party.config import load_party
-from verticil.party.dataset.source import ColumnRule, DatasetRule, check_records, read_records
+from verticil.party.dataset.source import check_records, read_records
+from verticil.party.dataset.table import ColumnRule, DatasetRule
 from verticil.party.operator.commands import init_party
 from verticil.party.policy.policy import Column, objections
 from verticil.shared.channels import privacy

@@ -20,7 +20,7 @@ from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.model.graph import Dag
-from verticil.shared.study import canonical, structure_document
+from verticil.shared.study import canonical, recipients, structure_document
 from verticil.shared.study.document import ShareRule, Study
 from verticil.shared.study.reading import read_declarations, read_study
 from verticil.shared.study.study_table import study_table
@@ -104,7 +104,7 @@ def test_it_may_be_an_inline_table_and_the_model_central(tmp_path: Path):
     study = read(tmp_path, HEAD.replace('model = "peer"', 'model = "central"') + inline)
     assert study.share is None
     assert dict(study.structure.parents or ())["debt"] == ("income",)
-    assert structure_document.sent_units(study) == (0, 1, 2, 3, 4)
+    assert recipients.sent_units(study) == (0, 1, 2, 3, 4)
     assert canonical.from_bytes(canonical.to_bytes(study)) == study
 
 
@@ -234,26 +234,26 @@ def test_foreign_peer_studies_are_checked(study: Study, change, words: str):
 
 def test_only_cross_parents_are_sent_and_only_to_those_who_need_them(study: Study):
     # Ma & Sivakumar, section 4: age is a parent of income (bank), income of smoker (clinic), district of debt (bank).
-    assert [structure_document.read_by(study, index) for index in range(5)] == [
+    assert [recipients.read_by(study, index) for index in range(5)] == [
         ("bank",),
         (),
         ("clinic",),
         (),
         ("bank",),
     ]
-    assert structure_document.sent_units(study) == (0, 2, 4)
+    assert recipients.sent_units(study) == (0, 2, 4)
 
 
 def test_while_the_structure_is_unknown_everything_may_be_read(tmp_path: Path):
     study = read(tmp_path, HEAD + LEARNED + NOISE)
-    assert structure_document.read_by(study, 0) == ("bank", "town")
-    assert structure_document.sent_units(study) == (0, 1, 2, 3, 4)
+    assert recipients.read_by(study, 0) == ("bank", "town")
+    assert recipients.sent_units(study) == (0, 1, 2, 3, 4)
     dag = Dag(parents=((), (2,), (0, 3), (4,), ()))
     # Scored by the parties before the owner, and read by those that need it: smoker, of the first party, is never sent.
-    assert [structure_document.read_by(study, index, dag) for index in range(5)] == [
+    assert [recipients.read_by(study, index, dag) for index in range(5)] == [
         ("bank",), (), ("clinic",), ("clinic",), ("clinic", "bank"),
     ]  # fmt: skip
-    assert structure_document.sent_units(study, dag) == (0, 2, 3, 4)
+    assert recipients.sent_units(study, dag) == (0, 2, 3, 4)
 
 
 def test_the_totals_count_what_is_sent(study: Study, tmp_path: Path):

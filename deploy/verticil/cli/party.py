@@ -139,8 +139,8 @@ def check(
     What the counts show is a warning: no value keeps a study from being answered.
     """
     from verticil.party.config import load_party
+    from verticil.party.operator.check import check as check_party
     from verticil.party.operator.commands import asked_study
-    from verticil.party.operator.commands import check as check_party
     from verticil.shared.errors import Misuse
     from verticil.shared.study.reading import read_study
 
@@ -288,7 +288,7 @@ def load(
 ) -> None:
     """Load a study between peers (model = "peer"): no miner tells of it, every party's operator loads the same file."""
     from verticil.party.config import load_party
-    from verticil.party.operator.commands import load_study
+    from verticil.party.operator.peer_commands import load_study
 
     facts = load_study(load_party(config), study)
     if emit(facts, form=form):
@@ -312,7 +312,7 @@ def release(
 ) -> None:
     """Verify the published release of a study between peers and copy it."""
     from verticil.party.config import load_party
-    from verticil.party.operator.commands import take_release
+    from verticil.party.operator.peer_commands import take_release
 
     facts = take_release(load_party(config), study, out)
     if not emit(facts, form=form):

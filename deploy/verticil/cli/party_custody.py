@@ -11,6 +11,8 @@ import typer
 from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.cli.party import ConfigOption, app
 
+__all__ = ["app"]  # whose commands stand in several modules
+
 PassphraseOption = Annotated[
     Path | None,
     typer.Option("--passphrase-file", help="Its first line is the passphrase; without it you are asked."),

@@ -15,6 +15,8 @@ from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_c
 from verticil.cli.party import ApproverOption, ConfigOption, StudyArgument, app, approver_name
 from verticil.cli.party_text import print_asked, print_columns, print_cost, print_share, print_submitter
 
+__all__ = ["app"]  # whose commands stand in several modules
+
 KeyOption = Annotated[
     Path | None,
     typer.Option("--key", help="The approver's private key; default: approvers/NAME.key beside party.toml."),

@@ -14,6 +14,8 @@ import typer
 from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.cli.party import ConfigOption, app
 
+__all__ = ["app"]  # whose commands stand in several modules
+
 
 @app.command("ui", epilog="Example: verticil party ui --config party.toml")
 def ui(

@@ -16,6 +16,8 @@ from verticil.cli.output import Format, FormatOption, emit, errors_console, text
 from verticil.cli.study import app, split_pairs
 from verticil.shared.errors import Misuse
 
+__all__ = ["app"]  # whose commands stand in several modules
+
 if TYPE_CHECKING:
     from verticil.shared.release.verification import VerifiedRelease
     from verticil.shared.study.document import Study

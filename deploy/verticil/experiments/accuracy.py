@@ -27,13 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.channels.transition import Transition
+from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.estimators import em_projection
-from verticil.shared.estimation.kronecker import (
-    apply_axes,
-    family_covariance_blocks,
-    forward_matrices,
-    inverse_matrices,
-)
+from verticil.shared.estimation.kronecker import family_covariance_blocks, forward_matrices, inverse_matrices
 from verticil.shared.estimation.parameters import family_parameters
 
 Floats = NDArray[np.float64]

@@ -22,7 +22,8 @@ from verticil.experiments.networks import Design, PrintedNetwork, as_network
 from verticil.miner.learning.counting import family_table
 from verticil.party.dataset.perturb import perturb, record_tags
 from verticil.shared.channels.transition import Transition, identity, quantize
-from verticil.shared.estimation.kronecker import apply_axes, forward_matrices
+from verticil.shared.estimation.axes import apply_axes
+from verticil.shared.estimation.kronecker import forward_matrices
 from verticil.shared.release.synthesis import sample_codes
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]

@@ -5,4 +5,5 @@
 'verticil.simulation.in_process'
 """
 
-from verticil.simulation.in_process import Simulated, simulate
+from verticil.simulation.in_process import Simulated as Simulated
+from verticil.simulation.in_process import simulate as simulate

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from verticil.party.config import load_party
-from verticil.party.operator import commands
+from verticil.party.operator import commands, peer_commands
 from verticil.shared.errors import InternalFault, PeerFault, VerticilError, from_code
 from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.document import Study
@@ -57,7 +57,7 @@ def load_everywhere(parties: Mapping[str, Path], study: Path | Study) -> str:
     Returns:
         The study's digest, hexadecimal.
     """
-    loaded = [commands.load_study(load_party(folder / "party.toml"), study) for folder in parties.values()]
+    loaded = [peer_commands.load_study(load_party(folder / "party.toml"), study) for folder in parties.values()]
     return cast("str", loaded[0]["digest"])
 
 
@@ -103,7 +103,7 @@ def take_home(
     verified: dict[str, VerifiedRelease] = {}
     for name, folder in parties.items():
         target = place / name / "release"
-        commands.take_release(load_party(folder / "party.toml"), digest, target)
+        peer_commands.take_release(load_party(folder / "party.toml"), digest, target)
         folders[name], verified[name] = target, verify_release(target, ca_certificate=ca_certificate)
     manifests = {(folder / "manifest.json").read_bytes() for folder in folders.values()}
     if len(manifests) != 1:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import TypeVar, cast
 
-from verticil.party.dataset.source import DatasetRule
+from verticil.party.dataset.table import DatasetRule
 from verticil.party.operator.codebooks import ColumnCodebook, Combinations, Known, codebook_of
 from verticil.party.policy.policy import Column
 from verticil.shared.config import Table

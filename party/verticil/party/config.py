@@ -14,7 +14,7 @@ from typing import Final, Literal, cast
 
 from verticil.party.codebook import known_from
 from verticil.party.dataset.encoding import WRITTEN
-from verticil.party.dataset.source import ColumnRule, DatasetRule
+from verticil.party.dataset.table import ColumnRule, DatasetRule
 from verticil.party.operator.codebooks import Known
 from verticil.party.policy.policy import (
     DELTA_STUDIES,

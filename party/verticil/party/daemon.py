@@ -3,8 +3,8 @@
 Promises
 - To the miner the party only dials out. It polls (long poll), remembers what it is told, and works on each study in a task of its
   own (`verticil.party.protocol.central.delivery`); a slow upload holds up neither the poll nor another study.
-- With ``[peer]`` in party.toml it serves its peers (Model I), at a port or through the miner (`verticil.party.protocol.relay`), and works
-  on the studies that its operator loaded (`verticil.party.protocol.peer`). A federation of peers that are all dialled needs no miner, and
+- With ``[peer]`` in party.toml it serves its peers (Model I), at a port or through the miner (`protocol.relay`), and works
+  on the studies that its operator loaded (`protocol.peer`). A federation of peers that are all dialled needs no miner, and
   a party of it dials none.
 - What people of the site write into the database (`party approve`, `party deny`, `party revoke`) is noticed within a third of a
   second, and breaks off a transfer that must not go on.
@@ -37,7 +37,7 @@ from verticil.party.backup.backup import BETWEEN_PEERS, is_just_restored
 from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.metrics import party_gauges
 from verticil.party.operator import commands
-from verticil.party.protocol.central.delivery import Node
+from verticil.party.protocol.central.node import Node
 from verticil.party.protocol.central.spool import Spool
 from verticil.party.protocol.peer.artifact_store import Shelf
 from verticil.party.protocol.peer.calls import Peers
@@ -57,7 +57,7 @@ from verticil.shared.identity.pki import CredentialSource, load_credentials, utc
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.current import FollowedCredentials
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
-from verticil.shared.release.peer_assembly import software_text
+from verticil.shared.release.statement import software_text
 from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
 from verticil.shared.transport.calling.client import Connection
 from verticil.shared.transport.calling.remote import GrpcCoordinator

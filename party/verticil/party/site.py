@@ -25,7 +25,7 @@ from typing import Final, Self
 
 from verticil.party.audit.common_sets import CommonSets
 from verticil.party.audit.confirmations import Confirmations
-from verticil.party.audit.log import DAEMON, Audit, AuditLog, Event, What
+from verticil.party.audit.log import Audit, AuditLog, Event, What
 from verticil.party.backup.recall import check_traces, open_database
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.keyfile import read_key
@@ -44,6 +44,7 @@ from verticil.party.storage.database import Database, disk_fault
 from verticil.party.storage.secret import FILE_NAME as SECRET_FILE
 from verticil.party.storage.secret import SiteSecret, create_secret, read_secret
 from verticil.party.storage.studies import PartyState, StudyRecord
+from verticil.shared.audit.chain import DAEMON
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.document import Study

@@ -20,7 +20,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.counting import MAX_PAIR_CELLS, Codes, all_pair_tables, family_counts
+from verticil.miner.learning.counting import MAX_PAIR_CELLS, all_pair_tables, family_counts
+from verticil.miner.learning.groups import Codes
 from verticil.miner.learning.pair_check import Sample
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.estimation.axes import apply_axes

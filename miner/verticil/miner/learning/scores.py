@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.counting import Codes, PairTables, all_pair_tables, family_counts
+from verticil.miner.learning.counting import PairTables, all_pair_tables, family_counts
+from verticil.miner.learning.groups import Codes
 from verticil.shared.channels.channel import Channel
 from verticil.shared.estimation.axes import Counts
 from verticil.shared.estimation.design import ColumnUnit, FamilyDesign, as_design, family_design

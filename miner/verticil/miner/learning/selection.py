@@ -30,8 +30,8 @@ from typing import Final
 
 import numpy as np
 
-from verticil.miner.learning.counting import Codes
 from verticil.miner.learning.family_scores import FamilyScores
+from verticil.miner.learning.groups import Codes
 from verticil.miner.learning.held_out import HeldOut, quick_network
 from verticil.miner.learning.pair_check import check_pairs, sample_of
 from verticil.miner.learning.parents_cut import cut_parents

@@ -38,8 +38,9 @@ from numpy.typing import NDArray
 from verticil.miner.learning.family_scores import EM_STEPS
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.estimation.axes import apply_axes
-from verticil.shared.estimation.design import FamilyDesign, UnitAxis
+from verticil.shared.estimation.design import FamilyDesign
 from verticil.shared.estimation.estimators import START_FLOOR
+from verticil.shared.estimation.unit_axis import UnitAxis
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import CONFIRMED
 

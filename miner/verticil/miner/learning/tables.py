@@ -16,7 +16,8 @@ from typing import Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.counting import KERNEL_FROM, MAX_PAIR_CELLS, Codes, Method, design_tables
+from verticil.miner.learning.counting import KERNEL_FROM, MAX_PAIR_CELLS, Method, design_tables
+from verticil.miner.learning.groups import Codes
 from verticil.miner.learning.search.families import remember
 from verticil.miner.learning.sparse import SparseTable, sparse_family_table
 from verticil.shared.errors import DataFault

@@ -20,7 +20,8 @@ from typing import Final, ParamSpec, TypeVar, cast
 from verticil.miner.rules.quorum import at_deadline, discard_left_out
 from verticil.miner.rules.review import awaited
 from verticil.miner.rules.session import Session, timestamp
-from verticil.miner.scheduler.learning import ColumnFile, Executor, LearningJob, WorkerDied
+from verticil.miner.scheduler.job import ColumnFile, LearningJob
+from verticil.miner.scheduler.learning import Executor, WorkerDied
 from verticil.miner.scheduler.retention import Retention
 from verticil.miner.service.leases import Changes, Presence
 from verticil.miner.storage.linkage import find_common, linked_parties

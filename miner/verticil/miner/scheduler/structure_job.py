@@ -19,7 +19,8 @@ from verticil.miner.learning.search.protocol import Checkpoint, Keep, SearchResu
 from verticil.miner.scheduler.search_facts import search_facts
 from verticil.miner.storage.checkpoint import CHECKPOINT_SECONDS, binding_of, resumed
 from verticil.shared.study import canonical
-from verticil.shared.study.structure_document import NANONATS, scored_pairs, structure_body
+from verticil.shared.study.recipients import scored_pairs
+from verticil.shared.study.structure_document import NANONATS, structure_body
 
 STRUCTURE_KIND: Final = "structure"
 """Tells the job's line from one of `LearningJob`."""

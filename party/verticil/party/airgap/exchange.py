@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Final
 
 from verticil.party.airgap.coordinator import CarriedCoordinator
-from verticil.party.audit.log import DAEMON, Event, What
+from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.operator.view_model import Facts
-from verticil.party.protocol.central.delivery import Delivery, Node
+from verticil.party.protocol.central.delivery import Delivery
 from verticil.party.protocol.central.disclosure import outward
+from verticil.party.protocol.central.node import Node
 from verticil.party.protocol.central.plan import Step
 from verticil.party.protocol.central.spool import Spool
 from verticil.party.protocol.central.task_ingest import remember, understood
@@ -38,6 +39,7 @@ from verticil.shared.airgap.bundle_entries import Pouch
 from verticil.shared.airgap.bundle_verification import Arrival, receive
 from verticil.shared.airgap.journal import CARRIED_FOLDER, Journal, check_arrival, load_journal, store_journal
 from verticil.shared.airgap.statement import Reference, Statement, digest_of
+from verticil.shared.audit.chain import DAEMON
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import remove_tree, rename, sync_directory
 from verticil.shared.errors import DataFault, Misuse, PeerFault, VerticilError

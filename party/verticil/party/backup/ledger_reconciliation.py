@@ -22,13 +22,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
-from verticil.party.audit.log import DAEMON, Event, What
+from verticil.party.audit.log import Event, What
 from verticil.party.backup.recall import NO_DATA, OLDER_HINT, entry
 from verticil.party.dataset.local_dataset import origins, release_of
 from verticil.party.policy.approval import parsed
 from verticil.party.policy.releases import Release
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
+from verticil.shared.audit.chain import DAEMON
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.formats.peer_deletion import Deleted
 from verticil.shared.identity.identity import Role

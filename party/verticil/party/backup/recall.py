@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from verticil.party.audit.log import DAEMON, FILE_NAME, AuditLog, Event, What
+from verticil.party.audit.log import FILE_NAME, AuditLog, Event, What
 from verticil.party.config import PartyConfig
 from verticil.party.policy.budget import SHARED
 from verticil.party.policy.ledger import Ledger
@@ -33,7 +33,7 @@ from verticil.party.policy.releases import Release
 from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.database import Database, disk_fault, holds_nothing
 from verticil.party.storage.secret import FILE_NAME as SECRET
-from verticil.shared.audit.chain import LOG_BROKEN, TORN_LINE, entries, verify
+from verticil.shared.audit.chain import DAEMON, LOG_BROKEN, TORN_LINE, entries, verify
 from verticil.shared.errors import DataFault, GateFailed, Refusal
 from verticil.shared.identity.pki import utc_now
 

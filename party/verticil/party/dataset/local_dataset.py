@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from verticil.party.config import PartyConfig
 from verticil.party.dataset import linkage, perturb, subsets, substitutes
 from verticil.party.dataset.compounds import Compound
-from verticil.party.dataset.source import DatasetRule, Records, header, read_records
+from verticil.party.dataset.source import Records, read_records
+from verticil.party.dataset.table import DatasetRule, header
 from verticil.party.policy.budget import Charge
 from verticil.party.policy.policy import Column
 from verticil.party.policy.releases import Release

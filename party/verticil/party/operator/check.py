@@ -12,8 +12,8 @@ from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.keyfile import check_key
 from verticil.party.dataset.local_dataset import compounds_of, origins
-from verticil.party.dataset.source import DatasetRule, Remark, TableReport, check_records, header
-from verticil.party.dataset.table import missing_columns
+from verticil.party.dataset.source import Remark, TableReport, check_records
+from verticil.party.dataset.table import DatasetRule, header, missing_columns
 from verticil.party.operator.view_model import COUNTS_TELL, Facts, asked, columns, cost, number, share, total
 from verticil.party.policy import approval, policy
 from verticil.party.site import Site

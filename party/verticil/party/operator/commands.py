@@ -18,8 +18,6 @@ from verticil.party.config import PartyConfig
 from verticil.party.dataset.local_dataset import columns_of
 from verticil.party.operator.approvers import approver_key
 from verticil.party.operator.certificate import own_certificate
-from verticil.party.operator.check import check
-from verticil.party.operator.peer_commands import load_study, take_release
 from verticil.party.operator.reports import confirmations
 from verticil.party.operator.view_model import Facts, columns, named, number, share, total
 from verticil.party.policy import approval, policy

@@ -1,6 +1,6 @@
 """What the people of a site do for a study between peers (Model I): load it, and take its release.
 
-As in `verticil.party.operator.commands` every function opens the site's state, does one thing and closes it; a daemon may run beside it.
+As in `commands` every function opens the site's state, does one thing and closes it; a daemon may run beside it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the people of a site read of its record, behind ``verticil party ledger | audit | revoke``.
 
-As in `verticil.party.operator.commands` every function opens the site's state, does one thing and closes it; a daemon may run beside it.
+As in `commands` every function opens the site's state, does one thing and closes it; a daemon may run beside it.
 What they return is plain data for a terminal or for JSON: names, counts, epsilons, digests.
 """
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, cast
 
-from verticil.party.audit.log import DAEMON, Event, What
+from verticil.party.audit.log import Event, What
 from verticil.party.dataset.local_dataset import columns_of, origins, release_of, shared_of
 from verticil.party.operator.codebooks import Known, asked, codebook_of, uncovered
 from verticil.party.operator.comparison import Origins
@@ -30,6 +30,7 @@ from verticil.party.policy.releases import Release
 from verticil.party.policy.rules import RULE_PREFIX, Rule, against, approver_name
 from verticil.party.site import AUTOMATIC, Site
 from verticil.party.storage.studies import StudyRecord, stamp
+from verticil.shared.audit.chain import DAEMON
 from verticil.shared.errors import Refusal, VerticilError
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study

@@ -87,7 +87,7 @@ CREATE TABLE heartbeat (
 ) STRICT;
 """
 _BETWEEN_PEERS: Final = """
-CREATE TABLE peer_item (                 -- Model I: what peers told, and what is told to them (verticil.party.protocol.peer.artifact_store)
+CREATE TABLE peer_item (                 -- Model I: what peers told, and what is told to them
   digest BLOB NOT NULL, kind TEXT NOT NULL,
   name TEXT NOT NULL,                    -- of the party, or the unit's index; empty where there is only one
   sha256 BLOB NOT NULL, size INTEGER NOT NULL,
@@ -133,7 +133,7 @@ CREATE TABLE review (                    -- a release that waits at the miner fo
 ) STRICT;
 """
 _CONFIRMATIONS: Final = """
--- Model I: deleted after the end of a study (verticil.party.protocol.peer.artifact_store), and what is signed of it (party.evidence.confirmations)
+-- Model I: deleted after the end of a study, and what is signed of it (party.evidence.confirmations)
 CREATE TABLE dropped_item (              -- rows of `peer_item` that had been somebody else's
   digest BLOB NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, sha256 BLOB NOT NULL, size INTEGER NOT NULL,
   PRIMARY KEY (digest, kind, name)
@@ -182,7 +182,7 @@ INSERT INTO delta_charge
   GROUP BY l.study_digest, l.dataset, l.codebook_digest;
 """
 _GIVEN_TO_PEERS: Final = """
-CREATE TABLE kept_approval (             -- Model I: a peer's signed approval of a study that has ended (verticil.party.protocol.peer)
+CREATE TABLE kept_approval (             -- Model I: a peer's signed approval of a study that has ended
   digest BLOB NOT NULL, party TEXT NOT NULL, signed BLOB NOT NULL,
   PRIMARY KEY (digest, party)
 ) STRICT;

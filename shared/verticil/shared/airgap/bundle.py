@@ -21,12 +21,13 @@ from typing import BinaryIO, Final
 
 from google.protobuf.message import DecodeError
 
-from verticil.shared.airgap.bundle_encryption import OVERHEAD, Cover
+from verticil.shared.airgap.bundle_encryption import Cover
 from verticil.shared.airgap.bundle_entries import ENTRY_LIMIT, Pouch, parse_entry
 from verticil.shared.airgap.statement import Statement, parse_statement, statement_body
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import rename, sync_directory, sync_file
 from verticil.shared.errors import GateFailed, Misuse
+from verticil.shared.relay.hpke import OVERHEAD
 from verticil.wire.v1 import common_pb2
 
 PIECE_BYTES: Final = 524_288

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from verticil.shared.airgap.statement import Direction
 from verticil.shared.errors import GateFailed, Misuse
-from verticil.shared.relay.hpke import OVERHEAD, open_sealed, seal
+from verticil.shared.relay.hpke import open_sealed, seal
 
 _CONTEXT: Final = "verticil/carried/v1"
 

@@ -40,7 +40,8 @@ from numpy.typing import NDArray
 
 from verticil.shared.channels.channel import Channel
 from verticil.shared.estimation.axes import Counts, apply_axes
-from verticil.shared.estimation.design import Design, FamilyDesign, UnitAxis, as_design
+from verticil.shared.estimation.design import Design, FamilyDesign, as_design
+from verticil.shared.estimation.unit_axis import UnitAxis
 
 Floats = NDArray[np.float64]
 

@@ -21,12 +21,8 @@ from verticil.shared.model.rounding import round_network
 from verticil.shared.release.content import ReleaseContent, SignedStatement
 from verticil.shared.release.shares import model_shares
 from verticil.shared.release.statement import (
-    MAX_STATEMENT_BYTES,
     PartyStatement,
-    Received,
     parse_statement,
-    software_text,
-    statement_body,
 )
 from verticil.shared.release.synthesis import released_records
 from verticil.shared.study import canonical

@@ -20,7 +20,8 @@ from verticil.shared.identity.identity import Role
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
 from verticil.shared.release.evidence import Denied, signed_statement, signer
-from verticil.shared.release.peer_assembly import PartyStatement, check_statements, joint_model, parse_statement
+from verticil.shared.release.peer_assembly import check_statements, joint_model
+from verticil.shared.release.statement import PartyStatement, parse_statement
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.structure_document import Structure, given_structure, parse_structure

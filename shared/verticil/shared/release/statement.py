@@ -25,6 +25,7 @@ from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.model.network import Family, Marginal, Projection
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
+from verticil.shared.study.json_value import Json
 
 MAX_STATEMENT_BYTES: Final = 32 * 2**20
 """About 250,000 parameters."""
@@ -156,7 +157,7 @@ def parse_statement(body: bytes, study: Study) -> PartyStatement:
 # ---- writing ----------------------------------------------------------------------------------------------------------
 
 
-def _family_document(family: Family) -> dict[str, canonical.Json]:
+def _family_document(family: Family) -> dict[str, Json]:
     projection, replaced = family.projection, family.replaced
     return {
         "child": family.child,
@@ -170,7 +171,7 @@ def _family_document(family: Family) -> dict[str, canonical.Json]:
     }
 
 
-def _numbers(array: Floats) -> list[canonical.Json]:
+def _numbers(array: Floats) -> list[Json]:
     if array.ndim > 1:
         return [_numbers(row) for row in array]
     return [None if math.isnan(value) else value for value in cast("list[float]", array.tolist())]

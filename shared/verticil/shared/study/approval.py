@@ -28,7 +28,7 @@ from rfc8785 import CanonicalizationError
 
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.study import canonical, rules
+from verticil.shared.study import canonical, rules, vocabulary
 from verticil.shared.study.canonical import (
     canonical_json,
     date_from,
@@ -291,10 +291,10 @@ def _read(table: Table) -> Approval:
         expires=date_from(table, "expires"),
     )
     table.finish()
-    if not 1 <= approval.minimum_common_records <= rules.MAX_SAFE:
-        table.fail("minimum_common_records", f"expected 1 to {rules.MAX_SAFE}")
-    if not 1 <= len(approval.approver) <= rules.MAX_TEXT or not approval.approver.isprintable():
-        table.fail("approver", f"expected a printed text of 1 to {rules.MAX_TEXT} letters")
+    if not 1 <= approval.minimum_common_records <= vocabulary.MAX_SAFE:
+        table.fail("minimum_common_records", f"expected 1 to {vocabulary.MAX_SAFE}")
+    if not 1 <= len(approval.approver) <= vocabulary.MAX_TEXT or not approval.approver.isprintable():
+        table.fail("approver", f"expected a printed text of 1 to {vocabulary.MAX_TEXT} letters")
     return approval
 
 

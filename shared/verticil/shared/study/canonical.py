@@ -20,7 +20,7 @@ from verticil.shared.channels.transition import Transition
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.model.schema import Missing, Schema, Variable
-from verticil.shared.study import rules
+from verticil.shared.study import rules, vocabulary
 from verticil.shared.study.document import (
     LinkageRule,
     ParameterRule,
@@ -242,8 +242,8 @@ def _study(table: Table) -> Study:
     if (version := table.value(int, "schema")) != 1:
         table.fail("schema", f"got {version}, expected 1", hint="the other side runs a newer version")
     variable_tables = table.tables("variables")
-    if len(variable_tables) > rules.MAX_VARIABLES:
-        table.fail("variables", f"{len(variable_tables)} variables, expected at most {rules.MAX_VARIABLES}")
+    if len(variable_tables) > vocabulary.MAX_VARIABLES:
+        table.fail("variables", f"{len(variable_tables)} variables, expected at most {vocabulary.MAX_VARIABLES}")
     linkage, parameters, release = table.table("linkage"), table.table("parameters"), table.table("release")
     variables = tuple(_variable(item) for item in variable_tables)
     try:
@@ -254,11 +254,11 @@ def _study(table: Table) -> Study:
         id=table.value(str, "id"),
         title=table.value(str, "title"),
         purpose=table.value(str, "purpose"),
-        model=cast("Literal['central', 'peer']", table.choice("model", rules.MODELS)),
+        model=cast("Literal['central', 'peer']", table.choice("model", vocabulary.MODELS)),
         expires=date_from(table, "expires"),
         parties=table.strings("parties"),
         linkage=LinkageRule(
-            mode=linkage.choice("mode", rules.LINKAGE_MODES),
+            mode=linkage.choice("mode", vocabulary.LINKAGE_MODES),
             normalise=linkage.strings("normalise"),
             minimum_common_records=linkage.value(int, "minimum_common_records"),
         ),
@@ -266,14 +266,14 @@ def _study(table: Table) -> Study:
         units=tuple(unit_from(item) for item in table.tables("units")),
         structure=structure_from(table.table("structure")),
         parameters=ParameterRule(
-            estimator=parameters.choice("estimator", rules.ESTIMATORS),
+            estimator=parameters.choice("estimator", vocabulary.ESTIMATORS),
             prior_count=parameters.value(float, "prior_count") if parameters.has("prior_count") else None,
             interval_level=parameters.value(float, "interval_level"),
             **prior_from(parameters, schema.names),
         ),
         release=ReleaseRule(
             synthetic_records=optional(release, int, "synthetic_records"),
-            sampling=cast("Sampling", release.choice("sampling", rules.SAMPLING, "systematic")),
+            sampling=cast("Sampling", release.choice("sampling", vocabulary.SAMPLING, "systematic")),
             seed=release.value(int, "seed"),
             pairs=rules.edges_from(release, "pairs", each='["one", "other"]'),
         ),
@@ -322,7 +322,7 @@ def unit_from(table: Table) -> Unit:
     unit = Unit(
         variables=table.strings("variables"),
         owner=table.value(str, "party"),
-        scheme=table.choice("scheme", rules.SCHEMES),
+        scheme=table.choice("scheme", vocabulary.SCHEMES),
         transition=_subset(table.table("subset")) if table.has("subset") else _matrix(table),
         two_level=_two_level(table.table("two_level")) if table.has("two_level") else None,
         impossible=_positions(table, "impossible") if table.has("impossible") else (),
@@ -333,8 +333,8 @@ def unit_from(table: Table) -> Unit:
 
 def _matrix(table: Table) -> Transition:
     rows = table.rows("matrix")
-    if len(rows) ** 2 > rules.MAX_CELLS:
-        table.fail("matrix", f"{len(rows)} rows, expected at most {rules.MAX_CELLS} cells")
+    if len(rows) ** 2 > vocabulary.MAX_CELLS:
+        table.fail("matrix", f"{len(rows)} rows, expected at most {vocabulary.MAX_CELLS} cells")
     try:
         return Transition(weights=tuple(tuple(_weight(cell) for cell in row) for row in rows))
     except ValueError as error:
@@ -350,8 +350,8 @@ def _subset(table: Table) -> Subset:
         )
     except ValueError as error:
         return table.fail("weight", str(error))
-    if selection.n_states**2 > rules.MAX_CELLS:
-        table.fail("n_states", f"got {selection.n_states}, expected at most {rules.MAX_CELLS} cells")
+    if selection.n_states**2 > vocabulary.MAX_CELLS:
+        table.fail("n_states", f"got {selection.n_states}, expected at most {vocabulary.MAX_CELLS} cells")
     table.finish()
     return selection
 

@@ -34,7 +34,9 @@ class PriorFields(TypedDict):
 class Fail(Protocol):
     """Ends the check of a study."""
 
-    def __call__(self, where: str, problem: str, *, hint: str = "") -> NoReturn: ...
+    def __call__(self, where: str, problem: str, *, hint: str = "") -> NoReturn:
+        """Raise the fault that names `where` and the problem."""
+        ...
 
 
 def prior_from(table: Table, names: Sequence[str]) -> PriorFields:

@@ -18,7 +18,7 @@ from verticil.shared.channels import privacy
 from verticil.shared.config import Table, read_toml
 from verticil.shared.errors import Refusal
 from verticil.shared.model.schema import Schema
-from verticil.shared.study import rules, schemes
+from verticil.shared.study import rules, schemes, vocabulary
 from verticil.shared.study.codebook import variable_from
 from verticil.shared.study.document import (
     CustomRule,
@@ -38,6 +38,7 @@ from verticil.shared.study.domain import Domain, compound, compound_of, single
 from verticil.shared.study.prior import prior_from
 from verticil.shared.study.publication import publish_from
 from verticil.shared.study.quorum import quorum_from
+from verticil.shared.study.structure_rules import near_hint
 from verticil.shared.study.unit_rules import column_text, subset_in_peer_study
 
 _EXAMPLES: Final = {"epsilon": "epsilon = 1.0", "delta": "delta = 1e-9"}
@@ -63,8 +64,8 @@ def read_study(path: Path) -> Study:
         "publish", "simulation",
     )  # fmt: skip
     rules.simulation_seed_from(table, "simulation")
-    model = table.choice("model", rules.MODELS, "central")
-    rules.check_supported(rules.MODELS, model, where=f"{table.source}: model")
+    model = table.choice("model", vocabulary.MODELS, "central")
+    vocabulary.check_supported(vocabulary.MODELS, model, where=f"{table.source}: model")
     schema = _schema(table)
     study_id = table.value(str, "id")
     study = Study(
@@ -218,8 +219,8 @@ def _parties(table: Table) -> tuple[str, ...]:
 
 def _linkage(table: Table) -> LinkageRule:
     table.only("mode", "normalise", "minimum_common_records")
-    mode = table.choice("mode", rules.LINKAGE_MODES, "keyed-hash")
-    rules.check_supported(rules.LINKAGE_MODES, mode, where=f"{table.source}: linkage.mode")
+    mode = table.choice("mode", vocabulary.LINKAGE_MODES, "keyed-hash")
+    vocabulary.check_supported(vocabulary.LINKAGE_MODES, mode, where=f"{table.source}: linkage.mode")
     return LinkageRule(
         mode=mode,
         normalise=table.strings("normalise", ["nfkc", "trim"]),
@@ -241,9 +242,7 @@ def _units(table: Table, schema: Schema) -> tuple[Unit, ...]:
     for names, item in assigned.items():
         for name in names:
             if name not in schema:
-                item.fail(
-                    _key(names), f"'{name}' is not a variable of the study", hint=rules.near_hint(name, schema.names)
-                )
+                item.fail(_key(names), f"'{name}' is not a variable of the study", hint=near_hint(name, schema.names))
         domain = _domain(item, names, schema)
         explicit.append(schemes.unit_for(item, domain))
     default: Table | None = None
@@ -310,8 +309,8 @@ def _structure(table: Table, schema: Schema) -> StructureRule:
         "hide_from", "prefer", "genetic", "order", "hill_climb", "minimum_strength", "parents",
     )  # fmt: skip
     # A study that tunes the genetic algorithm means it.
-    method = table.choice("method", rules.METHODS, "genetic" if table.has("genetic") else "auto")
-    rules.check_supported(rules.METHODS, method, where=f"{table.source}: structure.method")
+    method = table.choice("method", vocabulary.METHODS, "genetic" if table.has("genetic") else "auto")
+    vocabulary.check_supported(vocabulary.METHODS, method, where=f"{table.source}: structure.method")
     parents = None
     if method == "given":
         for key in (
@@ -336,7 +335,7 @@ def _structure(table: Table, schema: Schema) -> StructureRule:
     usual = GeneticRule()
     return StructureRule(
         method=method,
-        score=table.choice("score", rules.SCORES, rules.METHOD_SCORES[method][0]),
+        score=table.choice("score", vocabulary.SCORES, vocabulary.METHOD_SCORES[method][0]),
         max_parents=table.value(int, "max_parents", 2),
         max_family_cells=table.value(int, "max_family_cells", 20_000),
         seed=table.value(int, "seed", 1),
@@ -351,7 +350,7 @@ def _structure(table: Table, schema: Schema) -> StructureRule:
         parents=parents,
         tiers=rules.tiers_from(table, "tiers"),
         custom=_custom(table),
-        prefer=table.choice("prefer", rules.PREFERENCES, rules.PREFERENCES[0]),
+        prefer=table.choice("prefer", vocabulary.PREFERENCES, vocabulary.PREFERENCES[0]),
         order=_order(table.table("order", optional=True)),
         hill_climb=_hill_climb(table.table("hill_climb", optional=True)),
         minimum_strength=table.value(float, "minimum_strength") if table.has("minimum_strength") else None,
@@ -399,11 +398,11 @@ def _parents(table: Table, schema: Schema) -> tuple[tuple[str, tuple[str, ...]],
     """``parents = { child = ["p1", "p2"], ... }``; a variable that is not named has none. Written in any order."""
     for child in table.names():
         if child not in schema:
-            table.fail(child, "not a variable of the study", hint=rules.near_hint(child, schema.names))
+            table.fail(child, "not a variable of the study", hint=near_hint(child, schema.names))
         names = table.strings(child)
         for position, name in enumerate(names):
             if name not in schema:
-                table.fail(child, f"'{name}' is not a variable of the study", hint=rules.near_hint(name, schema.names))
+                table.fail(child, f"'{name}' is not a variable of the study", hint=near_hint(name, schema.names))
             if name in names[:position]:
                 table.fail(child, f"'{name}' stands there twice, expected each parent once")
     return tuple((name, tuple(sorted(table.strings(name, []), key=schema.index))) for name in schema.names)
@@ -435,7 +434,7 @@ def _share(table: Table, model: str) -> ShareRule | None:
 def _parameters(table: Table, names: Sequence[str]) -> ParameterRule:
     table.only("estimator", "prior_count", "interval_level", "prior", "prior_tables")
     return ParameterRule(
-        estimator=table.choice("estimator", rules.ESTIMATORS, "em"),
+        estimator=table.choice("estimator", vocabulary.ESTIMATORS, "em"),
         prior_count=table.value(float, "prior_count") if table.has("prior_count") else None,
         interval_level=table.value(float, "interval_level", 0.95),
         **prior_from(table, names),
@@ -451,7 +450,7 @@ def _release(table: Table) -> ReleaseRule:
         table.fail("synthetic_records", 'expected "common" or a whole number')
     return ReleaseRule(
         synthetic_records=records,
-        sampling=cast("Sampling", table.choice("sampling", rules.SAMPLING, "systematic")),
+        sampling=cast("Sampling", table.choice("sampling", vocabulary.SAMPLING, "systematic")),
         seed=table.value(int, "seed", 1),
         pairs=rules.edges_from(table, "pairs", each='["one", "other"]'),
     )

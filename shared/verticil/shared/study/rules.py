@@ -22,24 +22,18 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.prior import check_prior
 from verticil.shared.study.publication import check_publish
 from verticil.shared.study.quorum import check_quorum
-from verticil.shared.study.structure_rules import check_share, check_structure, edge_text, near_hint
+from verticil.shared.study.structure_rules import check_share, check_structure, near_hint
 from verticil.shared.study.unit_rules import check_breach, check_units
 from verticil.shared.study.vocabulary import (
     ESTIMATORS,
     LINKAGE_MODES,
-    MAX_CELLS,
     MAX_PURPOSE,
     MAX_SAFE,
     MAX_TEXT,
     MAX_VARIABLES,
-    METHOD_SCORES,
-    METHODS,
     MODELS,
     NORMALISE_STEPS,
-    PREFERENCES,
     SAMPLING,
-    SCHEMES,
-    SCORES,
     check_supported,
     fail,
 )

@@ -36,9 +36,10 @@ from verticil.shared.channels.allocation import equal_contrast
 from verticil.shared.channels.subset import LARGEST_EPSILON, LEAST_STATES, Subset, subset_selection
 from verticil.shared.config import Table
 from verticil.shared.model.schema import Variable
-from verticil.shared.study import rules
+from verticil.shared.study import vocabulary
 from verticil.shared.study.document import TwoLevel, Unit
 from verticil.shared.study.domain import Domain, single
+from verticil.shared.study.structure_rules import near_hint
 
 _STRENGTHS: Final = ("epsilon", "gamma", "keep", "flip")
 _KEYS: Final = {
@@ -70,8 +71,8 @@ def check_keys(table: Table, *names: str) -> None:
                 "does not go here: what is said for all other columns makes no compounds",
                 hint="write a [[randomization]] table with jointly = [...]",
             )
-    scheme = table.choice("scheme", rules.SCHEMES)
-    rules.check_supported(rules.SCHEMES, scheme, where=f"{table.source}: {table.path('scheme')}")
+    scheme = table.choice("scheme", vocabulary.SCHEMES)
+    vocabulary.check_supported(vocabulary.SCHEMES, scheme, where=f"{table.source}: {table.path('scheme')}")
     for key in sorted(every):
         if table.has(key) and key not in _KEYS[scheme]:
             expected = ", ".join(_KEYS[scheme]) or "no key"
@@ -185,7 +186,7 @@ def _caps(table: Table, variables: Sequence[Variable], explicit: Sequence[Unit])
                 hint="remove it",
             )
         if name not in names:
-            given.fail(name, "not a variable of the study", hint=rules.near_hint(name, [*names, *own]))
+            given.fail(name, "not a variable of the study", hint=near_hint(name, [*names, *own]))
         if not 0 < (cap := given.value(float, name)) < math.inf:
             given.fail(name, f"got {cap:g}, expected a finite number > 0")
         if every is not None and cap > every:
@@ -203,9 +204,11 @@ def _where(table: Table, domain: Domain) -> str:
 
 
 def _check_cells(table: Table, key: str, domain: Domain) -> None:
-    if domain.n_states**2 > rules.MAX_CELLS:
+    if domain.n_states**2 > vocabulary.MAX_CELLS:
         what = "combinations" if domain.is_compound else "categories"
-        table.fail(key, f"{domain.text} has {domain.n_states} {what}, a matrix has at most {rules.MAX_CELLS} cells")
+        table.fail(
+            key, f"{domain.text} has {domain.n_states} {what}, a matrix has at most {vocabulary.MAX_CELLS} cells"
+        )
 
 
 def _unit(
@@ -301,7 +304,7 @@ def _no_category(table: Table, domain: Domain, label: object) -> NoReturn:
             f"'{shown}' is not a possible combination of {domain.text}",
             hint=f"groups are lists of combinations in the order of jointly, such as {example}",
         )
-    hint = rules.near_hint(str(label), domain.variables[0].labels)
+    hint = near_hint(str(label), domain.variables[0].labels)
     table.fail("groups", f"'{label}' is not a category of {domain.text}", hint=hint)
 
 

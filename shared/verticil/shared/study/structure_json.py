@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar, cast
 
 from verticil.shared.config import Table
-from verticil.shared.study import rules
+from verticil.shared.study import rules, vocabulary
 from verticil.shared.study.document import CustomRule, GeneticRule, HillClimbRule, OrderRule, StructureRule
 from verticil.shared.study.json_value import Json
 
@@ -40,7 +40,7 @@ def structure_to_json(rule: StructureRule) -> dict[str, Json]:
             "sensitive": list(custom.sensitive),
             "hide_from": None if custom.hide_from is None else list(custom.hide_from),
         }
-    if rule.prefer != rules.PREFERENCES[0]:
+    if rule.prefer != vocabulary.PREFERENCES[0]:
         document["prefer"] = rule.prefer
     if (order := rule.order) != OrderRule():
         document["order"] = {
@@ -64,8 +64,8 @@ def structure_from(table: Table) -> StructureRule:
     """
     genetic = table.table("genetic")
     rule = StructureRule(
-        method=table.choice("method", rules.METHODS),
-        score=table.choice("score", rules.SCORES),
+        method=table.choice("method", vocabulary.METHODS),
+        score=table.choice("score", vocabulary.SCORES),
         max_parents=table.value(int, "max_parents"),
         max_family_cells=table.value(int, "max_family_cells"),
         seed=table.value(int, "seed"),
@@ -80,7 +80,7 @@ def structure_from(table: Table) -> StructureRule:
         parents=_parents(table) if table.has("parents") else None,
         tiers=rules.tiers_from(table, "tiers"),
         custom=_custom(table.table("custom")) if table.has("custom") else None,
-        prefer=table.choice("prefer", rules.PREFERENCES, rules.PREFERENCES[0]),
+        prefer=table.choice("prefer", vocabulary.PREFERENCES, vocabulary.PREFERENCES[0]),
         order=_order(table.table("order")) if table.has("order") else OrderRule(),
         hill_climb=_hill_climb(table.table("hill_climb")) if table.has("hill_climb") else HillClimbRule(),
         minimum_strength=table.value(float, "minimum_strength") if table.has("minimum_strength") else None,

@@ -719,7 +719,7 @@ class PutScoresRequest(_message.Message):
     """at most 60"""
     @_builtins.property
     def information(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """1e-9 nats, of this party's pairs in the order of verticil.shared.study.pairs"""
+        """1e-9 nats, of this party's pairs in the order of verticil.shared.study.structure_document"""
 
     def __init__(
         self,
@@ -749,7 +749,7 @@ class PutScoresReply(_message.Message):
 
     @_builtins.property
     def structure(self) -> _common_pb2.Signed:
-        """body: canonical JSON, see verticil.shared.study.pairs"""
+        """body: canonical JSON, see verticil.shared.study.structure_document"""
 
     @_builtins.property
     def failure(self) -> _common_pb2.ErrorDetail:

@@ -108,7 +108,7 @@ class PeerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetParameters(self, request, context):
-        """A serialized `Signed`: the party's parameters, see verticil.shared.release.joint.
+        """A serialized `Signed`: the party's parameters, see verticil.shared.release.peer_assembly.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

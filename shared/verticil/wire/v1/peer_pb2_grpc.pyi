@@ -46,7 +46,7 @@ class PeerStub:
     GetColumn: _grpc.UnaryStreamMultiCallable[_peer_pb2.GetColumnRequest, _peer_pb2.Part]
     """A randomized unit (an artifact, as in Model II) in the common order; only to a party that needs it."""
     GetParameters: _grpc.UnaryStreamMultiCallable[_peer_pb2.GetParametersRequest, _peer_pb2.Part]
-    """A serialized `Signed`: the party's parameters, see verticil.shared.release.joint."""
+    """A serialized `Signed`: the party's parameters, see verticil.shared.release.peer_assembly."""
     GetSignature: _grpc.UnaryUnaryMultiCallable[_peer_pb2.GetSignatureRequest, _peer_pb2.GetSignatureReply]
     """The party's signature of the manifest that it assembled."""
     GetDeletion: _grpc.UnaryUnaryMultiCallable[_peer_pb2.GetDeletionRequest, _peer_pb2.GetDeletionReply]
@@ -69,7 +69,7 @@ class PeerAsyncStub(PeerStub):
     GetColumn: _aio.UnaryStreamMultiCallable[_peer_pb2.GetColumnRequest, _peer_pb2.Part]  # type: ignore[assignment]
     """A randomized unit (an artifact, as in Model II) in the common order; only to a party that needs it."""
     GetParameters: _aio.UnaryStreamMultiCallable[_peer_pb2.GetParametersRequest, _peer_pb2.Part]  # type: ignore[assignment]
-    """A serialized `Signed`: the party's parameters, see verticil.shared.release.joint."""
+    """A serialized `Signed`: the party's parameters, see verticil.shared.release.peer_assembly."""
     GetSignature: _aio.UnaryUnaryMultiCallable[_peer_pb2.GetSignatureRequest, _peer_pb2.GetSignatureReply]  # type: ignore[assignment]
     """The party's signature of the manifest that it assembled."""
     GetDeletion: _aio.UnaryUnaryMultiCallable[_peer_pb2.GetDeletionRequest, _peer_pb2.GetDeletionReply]  # type: ignore[assignment]
@@ -119,7 +119,7 @@ class PeerServicer(metaclass=_abc_1.ABCMeta):
         request: _peer_pb2.GetParametersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_peer_pb2.Part], _abc.AsyncIterator[_peer_pb2.Part]]:
-        """A serialized `Signed`: the party's parameters, see verticil.shared.release.joint."""
+        """A serialized `Signed`: the party's parameters, see verticil.shared.release.peer_assembly."""
 
     @_abc_1.abstractmethod
     def GetSignature(

@@ -25,7 +25,7 @@ from typing import Final, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.party.audit.log import DAEMON, Event, What
+from verticil.party.audit.log import Event, What
 from verticil.party.backup.ledger_reconciliation import claim_words, unknown_units
 from verticil.party.dataset.linkage import check_own_size
 from verticil.party.dataset.local_dataset import Holding
@@ -52,6 +52,7 @@ from verticil.party.protocol.central.upload import send_artifact
 from verticil.party.protocol.psi.blinding_state import Workshop
 from verticil.party.site import AUTOMATIC
 from verticil.party.storage.studies import Artifact, StudyRecord
+from verticil.shared.audit.chain import DAEMON
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed

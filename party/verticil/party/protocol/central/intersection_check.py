@@ -15,9 +15,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.party.audit.log import DAEMON, Event, What
+from verticil.party.audit.log import Event, What
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
+from verticil.shared.audit.chain import DAEMON
 from verticil.shared.errors import Refusal
 
 _log: Final = logging.getLogger(__name__)

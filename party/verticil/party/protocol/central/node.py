@@ -7,9 +7,10 @@ import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from verticil.party.audit.log import DAEMON, Event, What
+from verticil.party.audit.log import Event, What
 from verticil.party.protocol.central.spool import Spool
 from verticil.party.site import Site
+from verticil.shared.audit.chain import DAEMON
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.party.audit.log import DAEMON, Event, What
+from verticil.party.audit.log import Event, What
 from verticil.party.backup.recall import entry
 from verticil.party.dataset.local_dataset import Holding, columns_of, randomize, shared_of
 from verticil.party.policy import approval, policy
@@ -23,6 +23,7 @@ from verticil.party.protocol.central.spool import Spool
 from verticil.party.protocol.central.transfer import StoppedError
 from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact, StudyRecord
+from verticil.shared.audit.chain import DAEMON
 from verticil.shared.errors import Refusal
 from verticil.shared.formats import artifact
 from verticil.shared.study.approval import Approval, parse_approval

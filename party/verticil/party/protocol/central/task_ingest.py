@@ -24,7 +24,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from verticil.party.audit.log import DAEMON, Event, What
+from verticil.party.audit.log import Event, What
 from verticil.party.backup.ledger_reconciliation import proven, reckon
 from verticil.party.dataset.local_dataset import Holding
 from verticil.party.policy.approval import parsed
@@ -32,6 +32,7 @@ from verticil.party.protocol.central.node import Node
 from verticil.party.protocol.central.randomization import Agreed
 from verticil.party.site import Site
 from verticil.party.storage.studies import WAITS_AGAIN, StudyRecord, Task
+from verticil.shared.audit.chain import DAEMON
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.identity.identity import Role, is_name
 from verticil.shared.identity.signing import verify_signed

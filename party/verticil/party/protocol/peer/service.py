@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from verticil.party.policy import approval
-from verticil.party.protocol.central.delivery import Node
 from verticil.party.protocol.central.disclosure import outward, told_objections
+from verticil.party.protocol.central.node import Node
 from verticil.party.protocol.central.randomization import Agreed, agreement, enter_in_ledger
 from verticil.party.protocol.central.transfer import StoppedError
 from verticil.party.protocol.peer.artifact_store import Item, Kind, LostError, Shelf, kept_after
@@ -43,8 +43,8 @@ from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.formats.peer_deletion import Deleted, Ended, PeerDeletion
 from verticil.shared.identity.identity import Identity
 from verticil.shared.study.document import Study
+from verticil.shared.study.recipients import readers
 from verticil.shared.study.states import State, is_final
-from verticil.shared.study.structure_document import readers
 from verticil.shared.transport.errors_on_wire import to_detail
 from verticil.shared.transport.parts import send_parts
 from verticil.shared.transport.version import answer_hello

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import Final
 
 from verticil.party.audit.log import Event, What
-from verticil.party.protocol.central.delivery import Node
 from verticil.party.protocol.central.disclosure import outward
+from verticil.party.protocol.central.node import Node
 from verticil.party.protocol.central.task_ingest import end_forgotten, has_room, missing, remember, understood
 from verticil.party.protocol.peer.node import PeerNode
 from verticil.party.protocol.retry import Backoff, ends_the_daemon

@@ -11,7 +11,8 @@ import contextlib
 import logging
 from collections.abc import Awaitable
 
-from verticil.party.protocol.central.delivery import Delivery, Node
+from verticil.party.protocol.central.delivery import Delivery
+from verticil.party.protocol.central.node import Node
 from verticil.party.protocol.retry import Backoff, ends_the_daemon, is_waited_out
 from verticil.shared import logs
 from verticil.shared.errors import InternalFault, VerticilError

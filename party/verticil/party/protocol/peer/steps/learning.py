@@ -16,7 +16,7 @@ from typing import Final, cast
 
 from google.protobuf.message import DecodeError
 
-from verticil.party.audit.log import DAEMON, Event, What
+from verticil.party.audit.log import Event, What
 from verticil.party.backup.recall import entry
 from verticil.party.dataset.local_dataset import Holding, origins
 from verticil.party.policy.budget import SHARED
@@ -27,20 +27,22 @@ from verticil.party.protocol.peer.learner import learn_families, learn_scores, s
 from verticil.party.protocol.peer.steps.columns import remote_codes, wanted_units
 from verticil.party.protocol.peer.steps.turn import Data, Turn, Work
 from verticil.party.storage.secret import secret_id
+from verticil.shared.audit.chain import DAEMON
 from verticil.shared.channels.gaussian import ShareNoise, share_key
 from verticil.shared.errors import PeerFault, VerticilError, from_code
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
-from verticil.shared.release.peer_assembly import (
+from verticil.shared.release.peer_assembly import expected_reads
+from verticil.shared.release.statement import (
     MAX_STATEMENT_BYTES,
     PartyStatement,
     Received,
-    expected_reads,
     parse_statement,
     statement_body,
 )
 from verticil.shared.study.canonical import to_bytes
-from verticil.shared.study.structure_document import parse_structure, scored_pairs
+from verticil.shared.study.recipients import scored_pairs
+from verticil.shared.study.structure_document import parse_structure
 from verticil.shared.transport.errors_on_wire import from_detail
 from verticil.shared.transport.parts import fetch_bytes
 from verticil.shared.transport.peer import Peer

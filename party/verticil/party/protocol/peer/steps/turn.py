@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.dataset.local_dataset import Holding
-from verticil.party.protocol.central.delivery import Node
+from verticil.party.protocol.central.node import Node
 from verticil.party.protocol.central.randomization import Agreed
 from verticil.party.protocol.central.task_ingest import check_same_data
 from verticil.party.protocol.peer import blinded, lists

@@ -1,1 +1,0 @@
-"""Model I at one party: a study that its operator loaded, carried out with its peers."""
