@@ -129,7 +129,7 @@ def within(module: str, *packages: str) -> bool:
 
 
 def crossing(project: Imports) -> list[str]:
-    outside = ("verticil.cli", "verticil.simulation", "verticil.experiments")
+    outside = ("verticil.cli", "verticil.simulation", "verticil.experiments", "verticil.analyst", "verticil.pki")
     forbidden = {
         "verticil.party": ("verticil.miner", *outside),
         "verticil.miner": ("verticil.party", *outside),
