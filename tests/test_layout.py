@@ -25,6 +25,7 @@ LAYERS = {
     "verticil.shared.estimation": 1,
     "verticil.shared.study.document": 1,
     "verticil.shared.study.recipients": 1,
+    "verticil.shared.privacy": 1,
     "verticil.shared.release.synthesis": 1,
     "verticil.shared.release.sampling_plan": 1,
     "verticil.shared.release.ranking": 1,

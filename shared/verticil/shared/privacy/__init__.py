@@ -1,0 +1,1 @@
+"""What tells something about people, as data; what it costs; and how a release states it."""

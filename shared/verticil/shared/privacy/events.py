@@ -1,0 +1,345 @@
+"""Privacy events: what a party does that tells something about its people, as data. The registry of their kinds.
+
+An event holds the parameters of a mechanism and nothing that was computed from them: what it costs is the accountant's to say
+(`verticil.shared.privacy.accountant`). The ledger keeps events, a study causes them (`planned`), and approvals, the ledger's
+listing, reports and releases say them in the words of their kind.
+
+Promises
+- A kind is one subclass of `PrivacyEvent` and one call of `register`: its name, its cost, its words, and which events of it a
+  study causes at a party. Nothing else in the program knows the kinds apart.
+- An event of a kind that is not registered is refused by name, wherever it turns up: it is never taken to cost nothing.
+- An event is written as one JSON object with sorted keys, and read back equal: numbers as they are, infinity as "infinite".
+
+The neighbouring relation of all kinds here is the replacement of one person: the number of people is public
+(`verticil.shared.channels.gaussian`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import types
+import typing
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar, cast
+
+from verticil.shared.channels import privacy
+from verticil.shared.channels.gaussian import share_sigma
+from verticil.shared.errors import Refusal
+from verticil.shared.study.document import Study
+from verticil.shared.study.recipients import read_by, sent_units, shared_tables
+
+REPLACE_ONE: Final = "replace one person"
+"""Tables are neighbours when the columns of one person are others; how many people there are is the same."""
+_INFINITE: Final = "infinite"
+
+Json = bool | int | float | str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What an event costs each person: (epsilon, delta) differential privacy under the event's relation.
+
+    Attributes:
+        epsilon: at least 0; infinite: there is no bound.
+        delta: 0 to 1.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(epsilon=self.epsilon + other.epsilon, delta=self.delta + other.delta)
+
+
+NOTHING: Final = Cost(epsilon=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivacyEvent:
+    """What was drawn from people's data: the parameters of one mechanism. A kind is a subclass, whose fields are its parameters.
+
+    Attributes:
+        sensitivity: by how much the statistics before the noise can differ between two neighbouring tables, in the norm of the
+            mechanism; None: of no meaning for it, or not recorded.
+        relation: which tables are neighbours.
+    """
+
+    sensitivity: float | None = None
+    relation: str = REPLACE_ONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomizedColumn(PrivacyEvent):
+    """A value of each person was replaced by a random one (or by a set of them), independently: local differential privacy.
+
+    Attributes:
+        epsilon: ln gamma of the matrix that was sampled from (`verticil.shared.channels.privacy`); infinite with a zero cell.
+    """
+
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaussianCounts(PrivacyEvent):
+    """Gaussian noise, rounded to whole numbers, was added to every count of tables; the sensitivity is L2, over all the tables.
+
+    Attributes:
+        epsilon, delta: that the noise was calibrated for (`verticil.shared.channels.gaussian.share_sigma`).
+        tables: how many; None: not recorded.
+    """
+
+    epsilon: float
+    delta: float
+    tables: int | None = None
+
+    @property
+    def sigma(self) -> float | None:
+        """Standard deviation of the noise on each count, before rounding; None: not recorded."""
+        return None if self.tables is None else share_sigma(self.epsilon, self.delta, self.tables)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactStatistics(PrivacyEvent):
+    """Exact functions of the data were shared. No bound holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedEvent:
+    """An event that a study causes at a party.
+
+    Attributes:
+        event: what will happen.
+        variables: of which variables of the party, in the study's order.
+        readers: who gets to see what is drawn, in the study's order: names of parties, or ``miner``.
+        unit: index of the study's unit; None: it is of no single unit.
+    """
+
+    event: PrivacyEvent
+    variables: tuple[str, ...]
+    readers: tuple[str, ...]
+    unit: int | None = None
+
+
+E = TypeVar("E", bound=PrivacyEvent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventKind(Generic[E]):
+    """A kind of privacy event.
+
+    Attributes:
+        name: in ledgers, audit logs and releases; for ever.
+        event: its class.
+        cost: what one event costs.
+        words: one sentence on what it is and promises, for approvals, the ledger's listing and reports.
+        of_study: the events of this kind that a study causes at one of its parties, from the study alone.
+        has_own_words: whether screens and documents word this kind from the study's own keys (its units, its ``share``); of any
+            other they list the events of a study, with `words`, under ``events``.
+    """
+
+    name: str
+    event: type[E]
+    cost: Callable[[E], Cost]
+    words: Callable[[E], str]
+    of_study: Callable[[Study, str], Iterable[PlannedEvent]]
+    has_own_words: bool = False
+
+
+_KINDS: Final[dict[str, EventKind[Any]]] = {}
+
+
+def register(kind: EventKind[E]) -> None:
+    """Make a kind of event known.
+
+    Args:
+        kind: of a class that is no other kind's.
+
+    Raises:
+        ValueError: its name or its class is taken.
+    """
+    if kind.name in _KINDS or any(kind.event is known.event for known in _KINDS.values()):
+        raise ValueError(f"the kind of privacy event '{kind.name}', or its class, is registered already")
+    _KINDS[kind.name] = kind
+
+
+def kind_of(event: PrivacyEvent) -> EventKind[Any]:
+    """The kind of an event.
+
+    Raises:
+        Refusal: POLICY_REFUSED, its class is not registered.
+    """
+    found = next((kind for kind in _KINDS.values() if kind.event is type(event)), None)
+    if found is None:
+        raise _unknown(type(event).__name__)
+    return found
+
+
+def words(event: PrivacyEvent) -> str:
+    """An event in one sentence; raises as `kind_of`."""
+    return kind_of(event).words(event)
+
+
+def planned(study: Study, party: str) -> tuple[PlannedEvent, ...]:
+    """Everything that a study does with the data of one party's people: columns first, in the study's order.
+
+    Args:
+        study: with the party's own declaration.
+        party: one of its parties.
+    """
+    return tuple(item for kind in _KINDS.values() for item in kind.of_study(study, party))
+
+
+def further(study: Study, party: str) -> tuple[PlannedEvent, ...]:
+    """Of `planned` what is worded from nothing else than the kind of event."""
+    return tuple(item for item in planned(study, party) if not kind_of(item.event).has_own_words)
+
+
+def to_json(event: PrivacyEvent) -> str:
+    """An event as text; raises as `kind_of`.
+
+    >>> print(to_json(RandomizedColumn(epsilon=1.5)))
+    {"epsilon": 1.5, "kind": "randomized-column", "relation": "replace one person", "sensitivity": null}
+    """
+    return json.dumps(document(event), sort_keys=True, allow_nan=False)
+
+
+def document(event: PrivacyEvent) -> dict[str, Json]:
+    """An event as JSON values: its kind and its parameters; raises as `kind_of`."""
+    values = {item.name: getattr(event, item.name) for item in dataclasses.fields(event)}
+    return {
+        "kind": kind_of(event).name,
+        **{name: _INFINITE if value == math.inf else value for name, value in values.items()},
+    }
+
+
+def from_json(text: str) -> PrivacyEvent:
+    """Read what `to_json` wrote.
+
+    Raises:
+        Refusal: POLICY_REFUSED, its kind is not registered.
+        ValueError: it is no event.
+    """
+    values: object = json.loads(text)
+    if not isinstance(values, dict):
+        raise ValueError("a privacy event is an object")
+    found = cast("dict[str, Json]", values)
+    name = found.pop("kind", None)
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise _unknown(str(name)[:100])
+    expected = typing.get_type_hints(kind.event)
+    if found.keys() != expected.keys():
+        raise ValueError(
+            f"privacy event '{kind.name}': got the parameters {sorted(found)}, expected {sorted(expected)}"
+        )
+    return cast("PrivacyEvent", kind.event(**{key: _parameter(found[key], expected[key]) for key in expected}))
+
+
+def _parameter(value: Json, expected: object) -> Json:
+    """A parameter of an event's class, of exactly the type that the class declares."""
+    of = expected.__args__ if isinstance(expected, types.UnionType) else (expected,)
+    if float in of and value == _INFINITE:
+        return math.inf
+    if float in of and type(value) is int:
+        return float(value)
+    if type(value) not in of:
+        raise ValueError(f"a parameter of a privacy event is a {type(value).__name__}")
+    return value
+
+
+def _unknown(name: str) -> Refusal:
+    return Refusal(
+        "POLICY_REFUSED",
+        f"privacy event '{name}': no kind of this name is known here, so nothing says what it costs",
+        hint=f"known are {', '.join(_KINDS)}; use the version of verticil, or the extension, that has it",
+    )
+
+
+# ---- the product's kinds
+
+
+def _columns(study: Study, party: str) -> Iterable[PlannedEvent]:
+    for index in study.units_of(party):
+        if index in sent_units(study):
+            unit = study.units[index]
+            yield PlannedEvent(
+                event=RandomizedColumn(epsilon=privacy.epsilon(unit.transition)),
+                variables=unit.variables,
+                readers=("miner",) if study.model == "central" else read_by(study, index),
+                unit=index,
+            )
+
+
+def share_event(study: Study, party: str) -> GaussianCounts | ExactStatistics:
+    """What sharing statistics of its own data is for a party between peers: with the study's noise, or without."""
+    rule = study.share
+    if rule is None or rule.epsilon is None or rule.delta is None:
+        return ExactStatistics()
+    tables = shared_tables(study, party)
+    return GaussianCounts(epsilon=rule.epsilon, delta=rule.delta, tables=tables, sensitivity=math.sqrt(2 * tables))
+
+
+def _shared(study: Study, party: str) -> Iterable[PlannedEvent]:
+    if study.share is None:
+        return
+    names = tuple(study.schema[position].name for position in study.schema.owned_by(party))
+    readers = tuple(name for name in study.parties if name != party)
+    yield PlannedEvent(
+        event=share_event(study, party),
+        variables=names,
+        readers=readers if study.structure.parents is not None else (*readers, "miner"),
+    )
+
+
+def _noisy(study: Study, party: str) -> Iterable[PlannedEvent]:
+    return (item for item in _shared(study, party) if isinstance(item.event, GaussianCounts))
+
+
+def _exact(study: Study, party: str) -> Iterable[PlannedEvent]:
+    return (item for item in _shared(study, party) if isinstance(item.event, ExactStatistics))
+
+
+def _column_words(event: RandomizedColumn) -> str:
+    if math.isinf(event.epsilon):
+        return "each person's value was randomized, and some values can be told from it for certain: no bound"
+    return f"each person's value was randomized on its own: epsilon {event.epsilon:.4g}"
+
+
+def _count_words(event: GaussianCounts) -> str:
+    where = "" if event.tables is None else f" of {event.tables} tables"
+    return f"Gaussian noise was added to every count{where}: epsilon {event.epsilon:.4g}, delta {event.delta:.4g}"
+
+
+register(
+    EventKind(
+        name="randomized-column",
+        event=RandomizedColumn,
+        cost=lambda event: Cost(epsilon=event.epsilon),
+        words=_column_words,
+        of_study=_columns,
+        has_own_words=True,
+    )
+)
+register(
+    EventKind(
+        name="gaussian-counts",
+        event=GaussianCounts,
+        cost=lambda event: Cost(epsilon=event.epsilon, delta=event.delta),
+        words=_count_words,
+        of_study=_noisy,
+        has_own_words=True,
+    )
+)
+register(
+    EventKind(
+        name="exact-statistics",
+        event=ExactStatistics,
+        cost=lambda _: Cost(epsilon=math.inf),
+        words=lambda _: "exact functions of the data were shared: no bound",
+        of_study=_exact,
+        has_own_words=True,
+    )
+)
