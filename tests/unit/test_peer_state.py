@@ -42,7 +42,7 @@ def database(tmp_path):
 def test_a_database_of_version_1_is_brought_up_and_keeps_its_rows(tmp_path):
     path = tmp_path / "party.sqlite"
     with sqlite3.connect(path) as old:
-        old.executescript(database_module._STEPS[0])  # what version 1 wrote
+        old.executescript(database_module.SCHEMA.steps[0])  # what version 1 wrote
         old.execute("INSERT INTO heartbeat VALUES (1, 7, 'then', 1, '')")
         old.execute("PRAGMA user_version = 1")
     old.close()

@@ -40,12 +40,13 @@ from verticil.party.policy.releases import Release
 from verticil.party.policy.revocation import Revocation, Revocations
 from verticil.party.policy.rules import RULE_PREFIX, approver_name
 from verticil.party.policy.votes import ApproverKey, check_vote, vote_body
-from verticil.party.storage.database import Database, disk_fault
+from verticil.party.storage.database import Database
 from verticil.party.storage.secret import FILE_NAME as SECRET_FILE
 from verticil.party.storage.secret import SiteSecret, create_secret, read_secret
 from verticil.party.storage.studies import PartyState, StudyRecord
 from verticil.shared.audit.chain import DAEMON
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
+from verticil.shared.storage.database import disk_fault
 from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State, is_final

@@ -260,12 +260,13 @@ def _state(config: PartyConfig) -> Iterator[Finding]:
     from verticil.party.audit.log import AuditLog
     from verticil.party.operator.commands import told_older
     from verticil.party.site import Site
-    from verticil.party.storage.database import FILE_NAME, SCHEMA_VERSION, version_of
+    from verticil.party.storage.database import FILE_NAME, SCHEMA_VERSION
     from verticil.party.storage.secret import read_secret
+    from verticil.shared.storage.database import version_of
 
     check = "database"
     try:
-        if 0 < (version := version_of(config.state_directory)) < SCHEMA_VERSION:
+        if 0 < (version := version_of(config.state_directory / FILE_NAME)) < SCHEMA_VERSION:
             later = f"{FILE_NAME} is of version {version}: the next command or daemon brings it to {SCHEMA_VERSION}"
             yield warn(check, later, "make a backup first with the version of verticil that wrote it")
             return

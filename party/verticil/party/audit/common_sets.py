@@ -31,8 +31,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from verticil.party.storage.database import Database, disk_fault
+from verticil.party.storage.database import Database
 from verticil.shared.disk import replace_file
+from verticil.shared.storage.database import disk_fault
 
 MAX_SETS: Final = 64
 

@@ -29,9 +29,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol, cast
 
-from verticil.party.storage.database import Database, disk_fault
+from verticil.party.storage.database import Database
 from verticil.shared import logs
 from verticil.shared.audit.chain import DAEMON, ChainedLog, Head, Verified
+from verticil.shared.storage.database import disk_fault
 
 FILE_NAME: Final = "audit.jsonl"
 

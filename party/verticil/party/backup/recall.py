@@ -31,11 +31,12 @@ from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.policy import SHARE_DELTA, finite_total
 from verticil.party.policy.releases import Release
 from verticil.party.storage.database import FILE_NAME as DATABASE
-from verticil.party.storage.database import Database, disk_fault, holds_nothing
+from verticil.party.storage.database import Database, holds_nothing
 from verticil.party.storage.secret import FILE_NAME as SECRET
 from verticil.shared.audit.chain import DAEMON, LOG_BROKEN, TORN_LINE, entries, verify
 from verticil.shared.errors import DataFault, GateFailed, Refusal
 from verticil.shared.identity.pki import utc_now
+from verticil.shared.storage.database import disk_fault
 
 NO_DATA: Final = bytes(32)
 """In place of a fingerprint, where nobody knows any more of what data something was."""

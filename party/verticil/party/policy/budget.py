@@ -17,9 +17,10 @@ from datetime import datetime
 from typing import Final, cast
 
 from verticil.party.policy.policy import Policy
-from verticil.party.storage.database import Cell, Database
+from verticil.party.storage.database import Database
 from verticil.shared.channels.privacy import EPSILON_TOLERANCE
 from verticil.shared.errors import Refusal
+from verticil.shared.storage.rows import Cell
 from verticil.shared.study.states import State
 
 SHARED: Final = -1

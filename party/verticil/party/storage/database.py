@@ -1,31 +1,22 @@
-"""The party's one database file: opened, locked and kept so that SIGKILL at any moment leaves a whole state.
+"""The party's one database file, and the lock of the daemon that works on it.
 
-SQLite in WAL mode with ``synchronous = FULL``: a transaction that returned is on the disk. Other processes (``party approve``)
-write to the same file; `Database.changed` tells the daemon that one did. What the tables mean stands with those who use them,
+How it is kept stands in `verticil.shared.storage.database`. Other processes (``party approve``) write to the same file;
+`Database.changed` tells the daemon that one did. What the tables mean stands with those who use them,
 `verticil.party.storage.studies` and `verticil.party.policy.ledger`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
-import sqlite3
-import threading
-from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
-from verticil.shared.disk import files_exhausted, is_database_full, is_disk_full, looking_uri, unwritable
-from verticil.shared.durable import commit
 from verticil.shared.errors import DataFault
+from verticil.shared.storage import database as storage
+from verticil.shared.storage.database import Schema, disk_fault
 
 FILE_NAME: Final = "party.sqlite"
-SCHEMA_VERSION: Final = 5
-
-Cell = str | bytes | int | float | None
-Row = tuple[Cell, ...]
 
 _SCHEMA: Final = """
 CREATE TABLE study (
@@ -197,182 +188,35 @@ ALTER TABLE study ADD COLUMN forgotten TEXT NOT NULL DEFAULT '';  -- by the mine
 """
 _VERSION_5: Final = _SUBMITTERS + _BUDGET + _GIVEN_TO_PEERS + _BY_RULE + _OF_OTHERS + _FORGOTTEN
 
-_STEPS: Final = (_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS + _CONFIRMATIONS, _VERSION_5)
-"""Step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is never changed."""
-
-
-_BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-_UNUSABLE: Final = frozenset(
-    {
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_NOTADB,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_IOERR,
-    }
+SCHEMA: Final = Schema(
+    steps=(_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS + _CONFIRMATIONS, _VERSION_5),
+    what="a party's state database",
+    upgrade="`verticil party status` upgrades an older state; a newer one needs the version that wrote it",
 )
+SCHEMA_VERSION: Final = SCHEMA.version
 
 
-class Database:
-    """One connection, usable from several threads one after the other.
+class Database(storage.Database):
+    """The database of a state directory.
 
     Args:
         directory: the state directory.
         create: make the file when it is absent (`party init`); else that is an error.
-        read_only: only look. SQLite then refuses to write, a transaction is one consistent view, and a database of an older
-            version is an error. Nothing is made beside it (`verticil.shared.disk.looking_uri`).
+        read_only: only look, see `verticil.shared.storage.database.Database`.
 
     Raises:
         DataFault: STATE_CORRUPT (absent, not ours, of a newer version), STATE_READ_ONLY, DISK_FULL.
     """
 
     def __init__(self, directory: Path, *, create: bool = False, read_only: bool = False) -> None:
-        self.path = directory / FILE_NAME
-        self._read_only = read_only
+        path = directory / FILE_NAME
         if not create and holds_nothing(directory):
             raise DataFault(
                 "STATE_CORRUPT",
-                f"{self.path}: no state database",
+                f"{path}: no state database",
                 hint="restore your backup; if `verticil party init` was broken off here, run it again",
             )
-        self._lock = threading.RLock()
-        self._depth = 0
-        self._undo: list[Callable[[], None]] = []
-        with _mapped(self.path):
-            self._connection = sqlite3.connect(
-                looking_uri(self.path) if read_only else self.path,
-                uri=read_only,
-                isolation_level=None,
-                check_same_thread=False,
-                timeout=10.0,
-            )
-            try:
-                if read_only:
-                    self._look()
-                else:
-                    self._open()
-            except BaseException:
-                self._connection.close()
-                raise
-        self._seen = self._data_version()
-
-    def _open(self) -> None:
-        try:
-            os.chmod(self.path, 0o600)
-        except OSError as error:
-            raise disk_fault(error, self.path) from None
-        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
-            self._connection.execute(f"PRAGMA {pragma}").fetchall()
-        with self.transaction():
-            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-            if not 0 <= version <= SCHEMA_VERSION:
-                raise DataFault(
-                    "STATE_CORRUPT",
-                    f"{self.path}: schema version {version}, expected at most {SCHEMA_VERSION}",
-                    hint="another version of verticil wrote it; use that version",
-                )
-            if version < SCHEMA_VERSION:
-                for statement in _statements("".join(_STEPS[version:])):
-                    self._connection.execute(statement)
-                self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
-    def _look(self) -> None:
-        self._connection.execute("PRAGMA query_only = ON")
-        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        if version != SCHEMA_VERSION:
-            raise DataFault(
-                "STATE_CORRUPT",
-                f"{self.path}: schema version {version}, expected {SCHEMA_VERSION}",
-                hint="`verticil party status` upgrades an older state; a newer one needs the version that wrote it",
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def check(self) -> None:
-        """Check the whole file, and that every table of this version is there. Only reads.
-
-        Raises:
-            DataFault: STATE_CORRUPT.
-        """
-        (row,) = self.rows("PRAGMA integrity_check(1)")
-        with contextlib.closing(sqlite3.connect(":memory:")) as fresh:
-            fresh.executescript("".join(_STEPS))
-            expected = fresh.execute("SELECT type, name FROM sqlite_schema").fetchall()
-        absent = sorted({*expected} - {*self.rows("SELECT type, name FROM sqlite_schema")})
-        if row != ("ok",) or absent:
-            problem = f"without {' '.join(absent[0])}" if absent else "its pages or indices are damaged"
-            raise DataFault(
-                "STATE_CORRUPT", f"{self.path}: {problem}", hint="restore your backup of the state directory"
-            )
-
-    def close(self) -> None:
-        """Close the connection."""
-        with self._lock:
-            self._connection.close()
-
-    @contextlib.contextmanager
-    def transaction(self) -> Generator[None]:
-        """All or nothing, on the disk when the block ends. An inner one belongs to the outer one.
-
-        Of a database that is only read: one view of it, whatever others write meanwhile; nobody is kept waiting.
-
-        Raises:
-            DataFault: DISK_FULL, STATE_CORRUPT, STATE_LOCKED; nothing was written.
-        """
-        with self._lock, _mapped(self.path):
-            if self._depth:
-                yield
-                return
-            self._connection.execute("BEGIN" if self._read_only else "BEGIN IMMEDIATE")
-            self._depth += 1
-            try:
-                yield
-                if self._read_only:
-                    self._connection.execute("ROLLBACK")
-                else:
-                    with commit(self.path):
-                        self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    with contextlib.suppress(OSError):
-                        for undo in reversed(self._undo):  # nobody else writes yet
-                            undo()
-                    self._connection.execute("ROLLBACK")
-                raise
-            finally:
-                self._depth -= 1
-                self._undo.clear()
-
-    def undo_with(self, undo: Callable[[], None]) -> None:
-        """Have `undo` called if the transaction that is under way is rolled back: it takes back what is not in the database."""
-        self._undo.append(undo)
-
-    def write(self, statement: str, values: Sequence[Cell] = ()) -> int:
-        """Run one statement in a transaction; returns the number of rows it changed."""
-        with self.transaction():
-            return self._connection.execute(statement, values).rowcount
-
-    def rows(self, statement: str, values: Sequence[Cell] = ()) -> list[Row]:
-        """All rows of a query."""
-        with self._lock, _mapped(self.path):
-            return self._connection.execute(statement, values).fetchall()
-
-    def changed(self) -> bool:
-        """Whether another process has committed since the last call."""
-        version = self._data_version()
-        changed, self._seen = version != self._seen, version
-        return changed
-
-    def _data_version(self) -> int:
-        (row,) = self.rows("PRAGMA data_version")
-        (version,) = row
-        return version if isinstance(version, int) else 0
+        super().__init__(path, SCHEMA, read_only=read_only)
 
 
 def holds_nothing(directory: Path) -> bool:
@@ -381,20 +225,7 @@ def holds_nothing(directory: Path) -> bool:
     Raises:
         DataFault: STATE_CORRUPT, STATE_READ_ONLY: it cannot be read.
     """
-    return version_of(directory) == 0
-
-
-def version_of(directory: Path) -> int:
-    """Of the state database's schema; 0 as in `holds_nothing`, which raises the same."""
-    path = directory / FILE_NAME
-    try:
-        if not path.exists() or not path.stat().st_size:
-            return 0
-    except OSError as error:
-        raise disk_fault(error, path) from None
-    with _mapped(path), contextlib.closing(sqlite3.connect(looking_uri(path), uri=True, timeout=10.0)) as opened:
-        (version,) = opened.execute("PRAGMA user_version").fetchone()
-    return int(version)
+    return storage.version_of(directory / FILE_NAME) == 0
 
 
 class DaemonLock:
@@ -422,49 +253,3 @@ class DaemonLock:
     def close(self) -> None:
         """Give the lock up."""
         os.close(self._descriptor)
-
-
-def disk_fault(error: OSError, path: Path) -> DataFault:
-    """The error of this program for a failed write to `path`."""
-    if is_disk_full(error):
-        return _disk_full(path)
-    if (exhausted := files_exhausted(error, path)) is not None:
-        return exhausted
-    if (refused := unwritable(error, path)) is not None:
-        return refused
-    problem = f"{path}: cannot be written ({error.strerror})"
-    return DataFault("STATE_CORRUPT", problem, hint="check the folder's owner and permissions")
-
-
-def _disk_full(path: Path) -> DataFault:
-    hint = "make room there; a running daemon then goes on by itself"
-    return DataFault("DISK_FULL", f"{path}: no space left on the device", hint=hint)
-
-
-@contextlib.contextmanager
-def _mapped(path: Path) -> Generator[None]:
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if is_database_full(error):
-            raise _disk_full(path) from None
-        if code in _BUSY:
-            raise DataFault("STATE_LOCKED", f"{path}: another process holds the database", hint="try again") from None
-        if (refused := unwritable(error, path)) is not None:
-            raise refused from None
-        if code in _UNUSABLE:
-            problem = f"{path}: cannot be used ({getattr(error, 'sqlite_errorname', 'damaged')})"
-            raise DataFault("STATE_CORRUPT", problem, hint="restore your backup of the state directory") from None
-        raise
-
-
-def _statements(script: str) -> list[str]:
-    found: list[str] = []
-    pending = ""
-    for line in script.splitlines():
-        pending += line + "\n"
-        if sqlite3.complete_statement(pending):
-            found.append(pending)
-            pending = ""
-    return found

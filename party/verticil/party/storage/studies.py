@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, cast
 
-from verticil.party.storage.database import Database, Row
+from verticil.party.storage.database import Database
 from verticil.shared.errors import Misuse, VerticilError, from_code
+from verticil.shared.storage.rows import Row
 from verticil.shared.study.names import Named, ambiguous, fits
 from verticil.shared.study.states import State, is_final
 

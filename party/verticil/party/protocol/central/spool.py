@@ -12,10 +12,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from verticil.party.storage.database import disk_fault
 from verticil.shared.disk import replace_file
 from verticil.shared.durable import remove
 from verticil.shared.errors import DataFault
+from verticil.shared.storage.database import disk_fault
 
 _PART = ".part"
 _BLOCK = 1 << 20

@@ -17,9 +17,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, cast
 
-from verticil.party.storage.database import Database, disk_fault
+from verticil.party.storage.database import Database
 from verticil.shared.disk import replace_file
 from verticil.shared.durable import remove, remove_tree, sync_directory
+from verticil.shared.storage.database import disk_fault
 from verticil.shared.study.states import State
 
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from verticil.party.protocol.psi.blinding import TOKEN_BYTES, BlindingKey, Pool
-from verticil.party.storage.database import disk_fault
 from verticil.shared.disk import replace_file
 from verticil.shared.durable import remove, remove_tree, rename, sync_directory, sync_file
 from verticil.shared.errors import PeerFault
+from verticil.shared.storage.database import disk_fault
 
 FOLDER: Final = "linkage"
 BLINDING_KEY: Final = "blinding.key"

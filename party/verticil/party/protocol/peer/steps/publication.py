@@ -15,13 +15,13 @@ from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.party.protocol.peer.calls import PeerFailedError, all_of
 from verticil.party.protocol.peer.steps.turn import Turn, Work
 from verticil.party.site import Site
-from verticil.party.storage.database import disk_fault
 from verticil.shared.durable import remove, remove_tree
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.release.bundle import MANIFEST, SIGNATURE, write_release, write_signatures
 from verticil.shared.release.peer_assembly import assemble
+from verticil.shared.storage.database import disk_fault
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 FOLDER: Final = "releases"

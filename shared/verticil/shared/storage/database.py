@@ -1,0 +1,464 @@
+"""A node's one SQLite file: opened, migrated and kept so that SIGKILL at any moment leaves a whole state.
+
+Promises
+- WAL with ``synchronous = FULL``: a transaction that returned is on the disk, through `verticil.shared.durable`.
+- An older file is migrated when it is opened, once and in one transaction, after a copy of it was put beside it
+  (``NAME.version-N``); a file of a newer version is refused by its version, and nothing is changed.
+- A full disk is DISK_FULL, another writer STATE_LOCKED, a place that cannot be written to STATE_READ_ONLY, and a damaged file
+  STATE_CORRUPT; nothing was written then. Other errors of SQLite are mistakes in the program and pass unchanged.
+
+What the tables mean stands with those who use them. Rows are read into values (`Database.read`) and written from them
+(`Database.insert`) by the names of columns, which are those of the values' fields (`verticil.shared.storage.rows`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from verticil.shared.disk import files_exhausted, is_database_full, is_disk_full, looking_uri, unwritable
+from verticil.shared.durable import commit, rename, sync_directory, sync_file
+from verticil.shared.errors import DataFault
+from verticil.shared.storage.rows import Cell, Row, columns_of, reader
+
+R = TypeVar("R")
+K = TypeVar("K")
+
+Step = str | Callable[[sqlite3.Connection], None]
+
+_BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_UNUSABLE: Final = frozenset(
+    {
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """What a kind of database holds.
+
+    Attributes:
+        steps: step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is
+            never changed.
+        what: the database, in words.
+        disk: whose disk it lies on, in words.
+        in_use: its name in messages once it is open, where they may leave the node; empty: its path.
+        upgrade: what to do about an older file that may only be read.
+    """
+
+    steps: Sequence[Step]
+    what: str
+    disk: str = "the disk"
+    in_use: str = ""
+    upgrade: str = "start the node: it upgrades an older state; a newer one needs the version that wrote it"
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return len(self.steps)
+
+
+class Database:
+    """One connection, usable from several threads one after the other.
+
+    Args:
+        path: the file; made when absent, mode 0600.
+        schema: what it holds.
+        read_only: only look. SQLite then refuses to write, a transaction is one consistent view, and a database of an older
+            version is an error. Nothing is made beside it (`verticil.shared.disk.looking_uri`).
+
+    Raises:
+        DataFault: STATE_CORRUPT (not ours, damaged, of a newer version), STATE_READ_ONLY, DISK_FULL.
+    """
+
+    def __init__(self, path: Path, schema: Schema, *, read_only: bool = False) -> None:
+        self.path = path
+        self._schema = schema
+        self._read_only = read_only
+        self._lock = threading.RLock()
+        self._depth = 0
+        self._undo: list[Callable[[], None]] = []
+        self._where = str(path)
+        with self._mapped():
+            self._connection = sqlite3.connect(
+                looking_uri(path) if read_only else path,
+                uri=read_only,
+                isolation_level=None,
+                check_same_thread=False,
+                timeout=10.0,
+            )
+            try:
+                if read_only:
+                    self._look()
+                else:
+                    self._open()
+            except sqlite3.OperationalError as error:
+                self._connection.close()
+                if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_ERROR:
+                    raise
+                raise _damaged(path, f"cannot be used as {schema.what}") from error
+            except BaseException:
+                self._connection.close()
+                raise
+        self._seen = self._data_version()
+        self._where = schema.in_use or str(path)
+
+    def _open(self) -> None:
+        try:
+            os.chmod(self.path, 0o600)
+        except OSError as error:
+            raise disk_fault(error, self.path) from None
+        for pragma in ("journal_mode = WAL", "synchronous = FULL"):
+            self._connection.execute(f"PRAGMA {pragma}").fetchall()
+        if self._version() == self._schema.version:
+            return
+        with self.transaction():
+            version = self._version()  # another process may have been faster
+            refuse_newer(self.path, version, self._schema)
+            if 0 < version < self._schema.version:
+                self._copy(version)
+            for step in self._schema.steps[version:]:
+                _take(step, self._connection)
+            self._connection.execute(f"PRAGMA user_version = {self._schema.version}")
+
+    def _look(self) -> None:
+        self._connection.execute("PRAGMA query_only = ON")
+        if (version := self._version()) != self._schema.version:
+            raise DataFault(
+                "STATE_CORRUPT",
+                f"{self.path}: schema version {version}, expected {self._schema.version}",
+                hint=self._schema.upgrade,
+            )
+
+    def _version(self) -> int:
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+
+    def _copy(self, version: int) -> None:
+        """Put a copy of the file, as it is before a migration, beside it; one of an attempt that was broken off is replaced."""
+        target = self.path.with_name(f"{self.path.name}.version-{version}")
+        part = target.with_name(f"{target.name}.part")
+        try:
+            descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                with (
+                    contextlib.closing(sqlite3.connect(self.path)) as source,
+                    contextlib.closing(sqlite3.connect(part)) as copy,
+                ):
+                    source.backup(copy)
+                sync_file(descriptor, part)
+            finally:
+                os.close(descriptor)
+            rename(part, target)
+            sync_directory(target.parent)
+        except OSError as error:
+            raise disk_fault(error, target) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._connection.close()
+
+    def check(self) -> None:
+        """Check the whole file, and that every table of this version is there. Only reads.
+
+        Raises:
+            DataFault: STATE_CORRUPT.
+        """
+        with self._lock, self._mapped():
+            _check(self._connection, self.path, self._schema)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Generator[None]:
+        """All or nothing, on the disk when the block ends. An inner one belongs to the outer one.
+
+        Of a database that is only read: one view of it, whatever others write meanwhile; nobody is kept waiting.
+
+        Raises:
+            DataFault: DISK_FULL, STATE_CORRUPT, STATE_LOCKED; nothing was written.
+        """
+        with self._lock, self._mapped():
+            if self._depth:
+                yield
+                return
+            self._connection.execute("BEGIN" if self._read_only else "BEGIN IMMEDIATE")
+            self._depth += 1
+            try:
+                yield
+                if self._read_only:
+                    self._connection.execute("ROLLBACK")
+                else:
+                    with commit(self.path):
+                        self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    with contextlib.suppress(OSError):
+                        for undo in reversed(self._undo):  # nobody else writes yet
+                            undo()
+                    self._connection.execute("ROLLBACK")
+                raise
+            finally:
+                self._depth -= 1
+                self._undo.clear()
+
+    @contextlib.contextmanager
+    def view(self) -> Generator[None]:
+        """All reads of the block see the database at one moment; nothing is written by it."""
+        with self._lock, self._mapped():
+            if self._depth or self._connection.in_transaction:
+                yield
+                return
+            self._connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._connection.execute("ROLLBACK")
+
+    def undo_with(self, undo: Callable[[], None]) -> None:
+        """Have `undo` called if the transaction that is under way is rolled back: it takes back what is not in the database."""
+        self._undo.append(undo)
+
+    # -- writing -------------------------------------------------------------------------------------------------------------
+
+    def write(self, statement: str, values: Sequence[Cell] = ()) -> int:
+        """Run one statement in a transaction; returns the number of rows it changed."""
+        with self.transaction():
+            return self._connection.execute(statement, values).rowcount
+
+    def write_each(self, statement: str, rows: Iterable[Sequence[Cell]]) -> int:
+        """Run one statement for each row of values, in one transaction; returns the number of rows that changed."""
+        with self.transaction():
+            return max(self._connection.executemany(statement, rows).rowcount, 0)
+
+    def insert(self, table: str, *values: object, conflict: str = "", **columns: Cell) -> int:
+        """Insert one row in a transaction; returns the number of rows it changed.
+
+        Args:
+            table: a constant of the program.
+            values: whose fields are columns (`verticil.shared.storage.rows.columns_of`).
+            conflict: ``DO NOTHING`` or ``DO UPDATE ...`` where a row with this key is there; ``REPLACE`` for a new one in its
+                place; empty: that is an error.
+            columns: the other columns.
+        """
+        cells = {name: cell for value in values for name, cell in columns_of(value).items()} | columns
+        verb = "REPLACE" if conflict == "REPLACE" else "INSERT"
+        rest = f" ON CONFLICT {conflict}" if conflict and conflict != "REPLACE" else ""
+        statement = f"{verb} INTO {table} ({', '.join(cells)}) VALUES ({', '.join('?' * len(cells))}){rest}"
+        return self.write(statement, tuple(cells.values()))
+
+    # -- reading -------------------------------------------------------------------------------------------------------------
+
+    def rows(self, statement: str, values: Sequence[Cell] = ()) -> list[Row]:
+        """All rows of a query, as they are."""
+        with self._lock, self._mapped():
+            return self._connection.execute(statement, values).fetchall()
+
+    def read(self, kind: type[R], statement: str, values: Sequence[Cell] = (), **given: object) -> list[R]:
+        """All rows of a query as values of `kind`: a data class or named tuple, or the type of a single column.
+
+        Args:
+            kind: what a row is.
+            statement: the query.
+            values: its parameters.
+            given: fields that are not in the row.
+
+        Raises:
+            DataFault: STATE_CORRUPT, a column holds something of another type.
+        """
+        with self._lock, self._mapped():
+            cursor = self._connection.execute(statement, values)
+            made = reader(kind, tuple(column[0] for column in cursor.description), given, self._where)
+            return [made(row) for row in cursor]
+
+    def first(self, kind: type[R], statement: str, values: Sequence[Cell] = (), **given: object) -> R | None:
+        """The first row of a query, as `read` gives it; None: there is none."""
+        return next(iter(self.read(kind, statement, values, **given)), None)
+
+    def only(self, kind: type[R], statement: str, values: Sequence[Cell] = ()) -> R:
+        """The one row of a query that always has one, as `read` gives it."""
+        (row,) = self.read(kind, statement, values)
+        return row
+
+    def has(self, statement: str, values: Sequence[Cell] = ()) -> bool:
+        """Whether a query has a row."""
+        return bool(self.rows(statement, values))
+
+    def by(self, key: type[K], kind: type[R], statement: str, values: Sequence[Cell] = ()) -> dict[K, R]:
+        """The rows of a query, as `read` gives them, by their first column; of a single column's type: the second one."""
+        with self._lock, self._mapped():
+            cursor = self._connection.execute(statement, values)
+            names = tuple(column[0] for column in cursor.description)
+            keys, made = reader(key, names[:1], {}, self._where), reader(kind, names[1:], {}, self._where)
+            return {keys(row[:1]): made(row[1:]) for row in cursor}
+
+    def changed(self) -> bool:
+        """Whether another process has committed since the last call."""
+        version = self._data_version()
+        changed, self._seen = version != self._seen, version
+        return changed
+
+    def _data_version(self) -> int:
+        return self.only(int, "PRAGMA data_version")
+
+    @contextlib.contextmanager
+    def _mapped(self) -> Generator[None]:
+        with mapped(self.path, where=self._where, disk=self._schema.disk):
+            yield
+
+
+def _take(step: Step, connection: sqlite3.Connection) -> None:
+    if not isinstance(step, str):
+        step(connection)
+        return
+    pending = ""
+    for line in step.splitlines():
+        pending += line + "\n"
+        if sqlite3.complete_statement(pending):
+            connection.execute(pending)
+            pending = ""
+
+
+def _check(opened: sqlite3.Connection, path: Path, schema: Schema) -> None:
+    named = "SELECT type, name FROM sqlite_schema"
+    said = opened.execute("PRAGMA integrity_check(1)").fetchone()
+    absent: list[tuple[str, str]] = []
+    if opened.execute("PRAGMA user_version").fetchone() == (schema.version,):
+        with contextlib.closing(sqlite3.connect(":memory:")) as fresh:
+            for step in schema.steps:
+                _take(step, fresh)
+            absent = sorted({*fresh.execute(named)} - {*opened.execute(named)})
+    if said != ("ok",) or absent:
+        raise _damaged(path, f"without {' '.join(absent[0])}" if absent else "its pages or indices are damaged")
+
+
+def _damaged(path: Path, problem: str) -> DataFault:
+    hint = "restore your backup of the state directory"
+    return DataFault("STATE_CORRUPT", f"{path}: {problem}", hint=hint)
+
+
+def refuse_newer(path: Path, version: int, schema: Schema) -> None:
+    """Check that this program knows a database's version.
+
+    Raises:
+        DataFault: STATE_CORRUPT, it does not.
+    """
+    if not 0 <= version <= schema.version:
+        raise DataFault(
+            "STATE_CORRUPT",
+            f"{path}: schema version {version}, expected at most {schema.version}",
+            hint="another version of verticil wrote it; use that version",
+        )
+
+
+@contextlib.contextmanager
+def looking(path: Path) -> Generator[sqlite3.Connection]:
+    """A connection that only looks at a database of any version.
+
+    Raises:
+        DataFault: as `mapped`.
+    """
+    with mapped(path), contextlib.closing(sqlite3.connect(looking_uri(path), uri=True, timeout=10.0)) as opened:
+        yield opened
+
+
+def version_of(path: Path) -> int:
+    """The version of a database's schema; 0: it is missing, of zero length, or without tables (its making was broken off).
+
+    Raises:
+        DataFault: STATE_CORRUPT, STATE_READ_ONLY: it cannot be read.
+    """
+    try:
+        if not path.exists() or not path.stat().st_size:
+            return 0
+    except OSError as error:
+        raise disk_fault(error, path) from None
+    with looking(path) as opened:
+        return int(opened.execute("PRAGMA user_version").fetchone()[0])
+
+
+def inspect(path: Path, schema: Schema) -> int:
+    """Check a whole database, of this version or an older one. Only reads.
+
+    Returns:
+        The version of its schema; 0 as in `version_of`.
+
+    Raises:
+        DataFault: STATE_CORRUPT, damaged or of a newer version; STATE_READ_ONLY, it cannot be opened there.
+    """
+    version = version_of(path)
+    if path.exists() and path.stat().st_size:
+        with looking(path) as opened:
+            _check(opened, path, schema)
+        refuse_newer(path, version, schema)
+    return version
+
+
+def disk_fault(error: OSError, path: Path) -> DataFault:
+    """The error of this program for a failed write to `path`."""
+    if is_disk_full(error):
+        return disk_full(str(path))
+    if (exhausted := files_exhausted(error, path)) is not None:
+        return exhausted
+    if (refused := unwritable(error, path)) is not None:
+        return refused
+    problem = f"{path}: cannot be written ({error.strerror})"
+    return DataFault("STATE_CORRUPT", problem, hint="check the folder's owner and permissions")
+
+
+def disk_full(where: str, *, disk: str = "the disk") -> DataFault:
+    """The error for an exhausted disk.
+
+    Args:
+        where: what could not be written.
+        disk: whose, in words.
+    """
+    hint = "make room there; a running daemon then goes on by itself where it stopped"
+    return DataFault("DISK_FULL", f"{where}: no space left on {disk}", hint=hint)
+
+
+@contextlib.contextmanager
+def mapped(path: Path, *, where: str = "", disk: str = "the disk") -> Generator[None]:
+    """Turn what SQLite says about a file and its disk, inside the block, into errors of this program.
+
+    Args:
+        path: the file.
+        where: its name in messages; empty: the path.
+        disk: whose disk it lies on, in words.
+
+    Raises:
+        DataFault: DISK_FULL, STATE_LOCKED, STATE_READ_ONLY, STATE_CORRUPT.
+    """
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        where = where or str(path)
+        if is_database_full(error):
+            raise disk_full(where, disk=disk) from None
+        if code in _BUSY:
+            raise DataFault("STATE_LOCKED", f"{where}: another process holds the database", hint="try again") from None
+        if (refused := unwritable(error, path)) is not None:
+            raise refused from None
+        if code in _UNUSABLE:
+            problem = f"{where}: cannot be used ({getattr(error, 'sqlite_errorname', 'damaged')})"
+            raise DataFault("STATE_CORRUPT", problem, hint="restore your backup of the state directory") from None
+        raise

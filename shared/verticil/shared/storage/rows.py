@@ -1,0 +1,118 @@
+"""Rows of a database as values: the fields of a data class are the names of columns, and their types are checked.
+
+A field holds text, bytes, a whole number, a number, whether something is so (0 or 1 in the database), a list of text (JSON in
+the database), or None where its type says so. A field that is a data class itself takes its columns from the same row.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Final, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from verticil.shared.errors import DataFault
+
+R = TypeVar("R")
+
+Cell = str | bytes | int | float | None
+Row = tuple[Cell, ...]
+
+_PLAIN: Final = (str, bytes, int, float, bool)
+_TEXTS: Final = tuple[str, ...]
+_WORDS: Final = {str: "text", bytes: "bytes", int: "a whole number", float: "a number", bool: "0 or 1"}
+
+
+_known: Final = dict[object, "Mapping[str, _Column]"]()
+
+
+class _Column(NamedTuple):
+    """How a cell becomes a field's value."""
+
+    kind: object
+    optional: bool
+
+
+def reader(kind: type[R], names: tuple[str, ...], given: Mapping[str, object], where: str) -> Callable[[Row], R]:
+    """A function that makes a value of `kind` from a row.
+
+    Args:
+        kind: a data class, a named tuple, or the type of the first column.
+        names: of the row's columns; those that are no field are left out.
+        given: fields that are not in the row.
+        where: the database, for messages.
+
+    Raises:
+        TypeError: a field that has no default is in neither; a mistake in the program.
+    """
+    if kind in _PLAIN or kind == _TEXTS:
+        return lambda row: cast("R", _value(row[0], _Column(kind, False), names[0], where))
+    places = {name: place for place, name in enumerate(names)}
+    columns: list[tuple[str, int, _Column]] = []
+    nested: list[tuple[str, Callable[[Row], object]]] = []
+    for name, column in _columns(kind).items():
+        if name in given:
+            continue
+        if isinstance(column.kind, type) and is_dataclass(column.kind):
+            if not column.optional:
+                nested.append((name, reader(column.kind, names, {}, where)))
+        elif name in places:
+            columns.append((name, places[name], column))
+
+    def made(row: Row) -> R:
+        values = {name: _value(row[place], column, name, where) for name, place, column in columns}
+        return kind(**values, **{name: of(row) for name, of in nested}, **given)
+
+    return made
+
+
+def _columns(kind: type[object]) -> Mapping[str, _Column]:
+    if (columns := _known.get(kind)) is not None:
+        return columns
+    hints = get_type_hints(kind)
+    names = [field.name for field in fields(kind)] if is_dataclass(kind) else list(hints)
+    return _known.setdefault(kind, {name: _column(hints[name]) for name in names})
+
+
+def _column(hint: object) -> _Column:
+    if get_origin(hint) in {Union, types.UnionType}:
+        kinds = [kind for kind in get_args(hint) if kind is not type(None)]
+        return _Column(kinds[0], len(kinds) < len(get_args(hint)))
+    return _Column(hint, False)
+
+
+def _value(cell: Cell, column: _Column, name: str, where: str) -> object:
+    kind = column.kind
+    if cell is None and column.optional:
+        return None
+    if kind is bool and cell in (0, 1):
+        return bool(cell)
+    if kind is float and isinstance(cell, (int, float)):
+        return float(cell)
+    if kind == _TEXTS and isinstance(cell, str):
+        return tuple(cast("Sequence[str]", json.loads(cell)))
+    if isinstance(kind, type) and isinstance(cell, kind):
+        return cell
+    expected = _WORDS.get(cast("type", kind), "a list of text") + (" or nothing" if column.optional else "")
+    raise DataFault(
+        "STATE_CORRUPT",
+        f"{where}: column {name} holds {'nothing' if cell is None else _WORDS[type(cell)]}, expected {expected}",
+        hint="restore your backup of the state directory",
+    )
+
+
+def columns_of(value: object) -> dict[str, Cell]:
+    """The columns that hold a data class's value; a field that is one itself gives its own columns."""
+    if not is_dataclass(value):
+        raise TypeError(f"{type(value).__name__} is no data class")
+    found: dict[str, Cell] = {}
+    for field in fields(value):
+        inner: object = getattr(value, field.name)
+        if is_dataclass(inner):
+            found |= columns_of(inner)
+        elif isinstance(inner, tuple):
+            found[field.name] = json.dumps(inner)
+        else:
+            found[field.name] = cast("Cell", inner)
+    return found
