@@ -1,7 +1,8 @@
 """Make the Python of the wire contract: ``python protos/generate.py [OUT]``.
 
-Writes messages, stubs and their types for every ``protos/verticil/wire/v1/*.proto`` under ``shared/`` (or `OUT`). The result
-is committed; a test makes it again and compares every byte, so the versions of the generators are pinned in pyproject.toml.
+Writes the messages of every ``protos/verticil/wire/v1/*.proto`` and their types under ``shared/`` (or `OUT`). The result is
+committed; a test makes it again and compares every byte, so the versions of the generators are pinned in pyproject.toml. There is
+no generated code of services: `verticil.shared.transport.methods` reads them from the descriptors.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ def generate(out: Path) -> None:
     sources = sorted(str(path) for path in ROOT.glob("verticil/wire/v1/*.proto"))
     include = str(files("grpc_tools") / "_proto")
     arguments = ["protoc", f"-I{ROOT}", f"-I{include}", f"--python_out={out}", f"--mypy_out=quiet:{out}"]
-    arguments += [f"--grpc_python_out={out}", f"--mypy_grpc_out=quiet:{out}"]
     if protoc.main([*arguments, *sources]) != 0:
         raise SystemExit("protoc failed")
 

@@ -49,8 +49,10 @@ from verticil.shared.study.reading import read_study
 from verticil.shared.transport.access import ROLES
 from verticil.shared.transport.calling.client import Connection, dial_peer
 from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator, GrpcPeer
+from verticil.shared.transport.coordinator import Control, Coordinator
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
-from verticil.shared.transport.serving.binding import bind_control, bind_coordinator, bind_peer
+from verticil.shared.transport.peer import Peer
+from verticil.shared.transport.serving.binding import bind
 from verticil.shared.transport.serving.server import RpcServer
 from verticil.simulation.chaos.drill import charged
 from verticil.simulation.chaos.release_equality import differences, essence
@@ -258,9 +260,9 @@ class Stage:
         return kind(self.services[service], identity, federation="faults")
 
     async def _serve(self) -> None:
-        miner = [bind_coordinator(self.services["Coordinator"]), bind_control(self.services["Control"])]
+        miner = [bind(Coordinator, self.services["Coordinator"]), bind(Control, self.services["Control"])]
         bound = [("miner", self.central, miner)]
-        bound += [(name, self.peers, [bind_peer(self.services[f"Peer of {name}"])]) for name in self.sites]
+        bound += [(name, self.peers, [bind(Peer, self.services[f"Peer of {name}"])]) for name in self.sites]
         for name, made, bindings in bound:
             server = RpcServer("127.0.0.1:0", credentials(made, name), bindings)
             self._ports[name] = await server.start()

@@ -38,7 +38,8 @@ from verticil.shared.study import canonical
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.shared.study.sub_model import SubModel, sub_model_body
-from verticil.shared.transport.serving.binding import bind_coordinator
+from verticil.shared.transport.coordinator import Coordinator
+from verticil.shared.transport.serving.binding import bind
 from verticil.shared.transport.serving.server import RpcServer
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
@@ -431,7 +432,7 @@ async def rogue_miner(root: Path, folder: Path, **options: Any) -> AsyncIterator
     (miner / "federation.toml").write_text((root / "north" / "federation.toml").read_text())
     (miner / "ca.crt").write_bytes((folder / "ca" / "ca.crt").read_bytes())
     own = load_credentials(folder / "miner.crt", folder / "miner.key", load_federation(miner / "federation.toml"))
-    server = RpcServer("127.0.0.1:0", own, [bind_coordinator(rogue)])
+    server = RpcServer("127.0.0.1:0", own, [bind(Coordinator, rogue)])
     port = await server.start()
     path = root / "north" / "federation.toml"
     path.write_text(path.read_text().replace("localhost:1", f"localhost:{port}"))

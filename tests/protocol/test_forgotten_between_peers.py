@@ -22,7 +22,8 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.study.reading import read_study
 from verticil.shared.transport.in_memory import InMemoryPeer
-from verticil.shared.transport.peer import Peer, PeerService
+from verticil.shared.transport.methods import Service
+from verticil.shared.transport.peer import Peer
 from verticil.simulation.in_process_peers import run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, provision
 from verticil.simulation.provision import Site as Place
@@ -111,7 +112,7 @@ class Line(InMemoryPeer):
 class Network:
     """How one party reaches the others, in one process."""
 
-    def __init__(self, services: MutableMapping[str, PeerService], name: str, lie: Lie | None = None) -> None:
+    def __init__(self, services: MutableMapping[str, Service], name: str, lie: Lie | None = None) -> None:
         self._services, self._name, self._lie = services, name, lie
         self.charged = asyncio.Event()
 
@@ -123,7 +124,7 @@ class Network:
         return line
 
     @contextlib.asynccontextmanager
-    async def serve(self, service: PeerService) -> AsyncIterator[None]:
+    async def serve(self, service: Service) -> AsyncIterator[None]:
         self._services[self._name] = service
         yield None
 
@@ -137,7 +138,7 @@ async def start(
     restored: Restored, toml: Path, *, accept_older: bool, lie: Lie | None = None, later: bool = False
 ) -> tuple[LedgerRow, ...]:
     """Run both daemons until the restored one has heard its peer and works; its ledger."""
-    services: dict[str, PeerService] = {}
+    services: dict[str, Service] = {}
     stop, network = asyncio.Event(), Network(services, "clinic", lie)
 
     def insurer() -> asyncio.Task[None]:

@@ -18,7 +18,8 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import Credentials, certificate_sha256, load_credentials, read_certificates
 from verticil.shared.transport.calling.client import REQUEST_ID, Connection
 from verticil.shared.transport.calling.remote import GrpcControl
-from verticil.shared.transport.serving.binding import bind_control
+from verticil.shared.transport.coordinator import Control
+from verticil.shared.transport.serving.binding import bind
 from verticil.shared.transport.serving.metrics import Gauge, Metrics, metrics_address
 from verticil.shared.transport.serving.server import RpcServer
 from verticil.wire.v1 import control_pb2
@@ -71,7 +72,7 @@ async def test_feature_35_calls_are_counted_by_rpc_and_code_and_nothing_else_is_
 ) -> None:
     metrics = Metrics()
     metrics.read(lambda: [Gauge(name="studies", help="Studies by state.", labels=("state",), values={("review",): 2})])
-    server = RpcServer("127.0.0.1:0", credentials["miner"], [bind_control(Desk())], metrics=metrics)  # type: ignore[arg-type]
+    server = RpcServer("127.0.0.1:0", credentials["miner"], [bind(Control, Desk())], metrics=metrics)  # type: ignore[arg-type]
     port = await server.start()
     page = metrics.serve(("127.0.0.1", 0))
     connection = Connection(f"127.0.0.1:{port}", credentials["lee"])
@@ -108,7 +109,7 @@ async def test_every_call_has_a_request_id_in_the_log(
     handler = Keep()
     logging.getLogger("verticil").addHandler(handler)
     caplog.set_level(logging.DEBUG, logger="verticil")
-    server = RpcServer("127.0.0.1:0", credentials["miner"], [bind_control(Desk())])  # type: ignore[arg-type]
+    server = RpcServer("127.0.0.1:0", credentials["miner"], [bind(Control, Desk())])  # type: ignore[arg-type]
     connection = Connection(f"127.0.0.1:{await server.start()}", credentials["lee"])
     try:
         await GrpcControl(connection).list_studies(control_pb2.ListStudiesRequest())

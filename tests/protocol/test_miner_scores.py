@@ -49,7 +49,7 @@ from verticil.shared.transport.calling.client import Connection
 from verticil.shared.transport.calling.remote import GrpcCoordinator
 from verticil.shared.transport.coordinator import Coordinator
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.shared.transport.serving.binding import bind_coordinator
+from verticil.shared.transport.serving.binding import bind
 from verticil.shared.transport.serving.server import RpcServer
 from verticil.wire.v1 import control_pb2, coordinator_pb2
 
@@ -266,7 +266,7 @@ async def test_over_grpc_it_answers_alike(trial: Trial) -> None:
     def credentials(name: str):
         return load_credentials(trial.pki / f"{name}.crt", trial.pki / f"{name}.key", federation)
 
-    server = RpcServer("127.0.0.1:0", credentials("miner"), [bind_coordinator(trial.node.coordinator)])
+    server = RpcServer("127.0.0.1:0", credentials("miner"), [bind(Coordinator, trial.node.coordinator)])
     async with trial.node, contextlib.AsyncExitStack() as stack:
         port = await server.start()
         stack.push_async_callback(server.stop, grace_seconds=1)

@@ -34,7 +34,7 @@ from verticil.shared.transport.chunks import CHUNK_LIMIT, STREAM_LIMIT
 from verticil.shared.transport.in_memory import InMemoryPeer
 from verticil.shared.transport.parts import fetch_bytes, fetch_file, send_parts
 from verticil.shared.transport.peer import Peer
-from verticil.shared.transport.serving.binding import bind_peer
+from verticil.shared.transport.serving.binding import bind
 from verticil.shared.transport.serving.server import RpcServer
 from verticil.wire.v1 import common_pb2, peer_pb2
 
@@ -133,7 +133,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Nodes:
 @contextlib.asynccontextmanager
 async def serving(credentials: Credentials) -> AsyncIterator[tuple[str, Party]]:
     service = Party()
-    server = RpcServer("127.0.0.1:0", credentials, [bind_peer(service)])
+    server = RpcServer("127.0.0.1:0", credentials, [bind(Peer, service)])
     port = await server.start()
     try:
         yield f"127.0.0.1:{port}", service

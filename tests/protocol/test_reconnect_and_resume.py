@@ -33,7 +33,8 @@ from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.transport.calling.client import Connection
 from verticil.shared.transport.calling.remote import GrpcControl
-from verticil.shared.transport.serving.binding import bind_control, bind_coordinator
+from verticil.shared.transport.coordinator import Control, Coordinator
+from verticil.shared.transport.serving.binding import bind
 from verticil.shared.transport.serving.server import RpcServer
 from verticil.simulation.analyst import follow_study
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision, set_endpoint
@@ -176,7 +177,7 @@ async def serving(run: Run) -> AsyncIterator[None]:
 def server(made: Provisioned, node: MinerNode, port: int) -> RpcServer:
     config = load_miner(made.miner / "miner.toml")
     credentials = load_credentials(config.certificate, config.key, config.federation)
-    bindings = [bind_coordinator(node.coordinator), bind_control(node.control)]
+    bindings = [bind(Coordinator, node.coordinator), bind(Control, node.control)]
     return RpcServer(f"127.0.0.1:{port}", credentials, bindings)
 
 

@@ -33,7 +33,7 @@ from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinato
 from verticil.shared.transport.chunks import STREAM_LIMIT, ChunkReader, make_chunks
 from verticil.shared.transport.coordinator import Control, Coordinator
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.shared.transport.serving.binding import bind_control, bind_coordinator
+from verticil.shared.transport.serving.binding import bind
 from verticil.shared.transport.serving.server import SERVER_OPTIONS, RpcServer
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2, peer_pb2
 
@@ -237,7 +237,7 @@ async def serving(
     **options: object,
 ) -> AsyncIterator[tuple[int, Miner]]:
     miner = miner or Miner()
-    server = RpcServer(listen, credentials, [bind_coordinator(miner), bind_control(Desk())], **options)  # type: ignore[arg-type]
+    server = RpcServer(listen, credentials, [bind(Coordinator, miner), bind(Control, Desk())], **options)  # type: ignore[arg-type]
     port = await server.start()
     try:
         yield port, miner
@@ -708,11 +708,13 @@ async def test_giving_up_a_call_cancels_it_at_the_miner(nodes: Federations) -> N
 async def test_a_call_has_a_deadline(nodes: Federations) -> None:
     async with serving(nodes.credentials("miner"), grace=0.1) as (port, miner):
         connection = Connection(f"127.0.0.1:{port}", nodes.credentials("alice"))
-        coordinator = GrpcCoordinator(connection)
+        poll = connection.channel.unary_unary(
+            Coordinator.poll.path,
+            request_serializer=coordinator_pb2.PollRequest.SerializeToString,
+            response_deserializer=coordinator_pb2.PollReply.FromString,
+        )
         with fails("DEADLINE", "no answer in time"):
-            await connection.unary(
-                coordinator._stub.Poll, coordinator_pb2.PollRequest(wait_seconds=60), timeout_seconds=0.3
-            )
+            await connection.unary(poll, coordinator_pb2.PollRequest(wait_seconds=60), timeout_seconds=0.3)
         await asyncio.wait_for(miner.cleaned_up.wait(), 30)
         await connection.close()
 
@@ -782,7 +784,7 @@ async def test_two_servers_cannot_share_a_port(nodes: Federations) -> None:
 @pytest.mark.parametrize("who", ["miner", "party"])
 async def test_a_parked_call_ends_when_either_side_closes(nodes: Federations, who: str) -> None:
     miner = Miner()
-    server = RpcServer("127.0.0.1:0", nodes.credentials("miner"), [bind_coordinator(miner)])
+    server = RpcServer("127.0.0.1:0", nodes.credentials("miner"), [bind(Coordinator, miner)])
     async with party(await server.start(), nodes.credentials("alice")) as alice:
         polling = asyncio.create_task(alice.poll(coordinator_pb2.PollRequest(wait_seconds=60)))
         await asyncio.wait_for(miner.parked.wait(), 30)
@@ -795,7 +797,7 @@ async def test_a_parked_call_ends_when_either_side_closes(nodes: Federations, wh
 
 async def test_a_call_under_way_may_end_while_the_server_stops(nodes: Federations) -> None:
     miner = Miner()
-    server = RpcServer("127.0.0.1:0", nodes.credentials("miner"), [bind_coordinator(miner)])
+    server = RpcServer("127.0.0.1:0", nodes.credentials("miner"), [bind(Coordinator, miner)])
     async with party(await server.start(), nodes.credentials("alice")) as alice:
         polling = asyncio.create_task(alice.poll(coordinator_pb2.PollRequest(wait_seconds=60)))
         await asyncio.wait_for(miner.parked.wait(), 30)
@@ -809,7 +811,7 @@ async def test_a_call_under_way_may_end_while_the_server_stops(nodes: Federation
 
 
 async def test_feature_34_health_is_told_to_any_node_and_ends_with_the_server(nodes: Federations) -> None:
-    server = RpcServer("127.0.0.1:0", nodes.credentials("miner"), [bind_coordinator(Miner())])
+    server = RpcServer("127.0.0.1:0", nodes.credentials("miner"), [bind(Coordinator, Miner())])
     port = await server.start()
     connections = [Connection(f"127.0.0.1:{port}", nodes.credentials(name)) for name in ("alice", "lee", "miner")]
     for connection in connections:

@@ -32,7 +32,8 @@ from verticil.shared.identity.pki import load_credentials
 from verticil.shared.transport.calling.client import Connection
 from verticil.shared.transport.calling.remote import GrpcCoordinator
 from verticil.shared.transport.chunks import ChunkReader
-from verticil.shared.transport.serving.binding import bind_coordinator
+from verticil.shared.transport.coordinator import Coordinator
+from verticil.shared.transport.serving.binding import bind
 from verticil.shared.transport.serving.server import RpcServer
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
@@ -107,7 +108,7 @@ async def serve(folder: Path, rate: int) -> None:
     pki = folder / "miner" / "pki"
     credentials = load_credentials(pki / "miner.crt", pki / "miner.key", federation)
     miner = Miner(folder)
-    server = RpcServer("127.0.0.1:0", credentials, [bind_coordinator(miner)])
+    server = RpcServer("127.0.0.1:0", credentials, [bind(Coordinator, miner)])
     print(await server.start(), flush=True)
     with durable.watched(slow(rate)):
         await miner.done.wait()

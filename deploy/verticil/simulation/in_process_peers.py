@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from verticil.shared.identity.identity import Identity
     from verticil.shared.study.document import Study
     from verticil.shared.transport.coordinator import Coordinator
-    from verticil.shared.transport.peer import Peer, PeerService
+    from verticil.shared.transport.methods import Service
+    from verticil.shared.transport.peer import Peer
     from verticil.simulation.provision import Provisioned
 
 WrapPeer: TypeAlias = "Callable[[str, str, Peer], Peer]"
@@ -33,7 +34,7 @@ _LOOK_SECONDS: Final = 0.02
 class _Memory:
     """`PeerNetwork` of one party, over the services of all."""
 
-    def __init__(self, services: MutableMapping[str, PeerService], identity: Identity, wrap: WrapPeer | None) -> None:
+    def __init__(self, services: MutableMapping[str, Service], identity: Identity, wrap: WrapPeer | None) -> None:
         self._services = services
         self._identity = identity
         self._wrap = wrap
@@ -47,7 +48,7 @@ class _Memory:
         return self._wrap(self._identity.name, name, line) if self._wrap is not None else line
 
     @contextlib.asynccontextmanager
-    async def serve(self, service: PeerService) -> AsyncGenerator[None]:
+    async def serve(self, service: Service) -> AsyncGenerator[None]:
         self._services[self._identity.name] = service
         try:
             yield None
@@ -161,7 +162,7 @@ def _parties(
     from verticil.shared.identity.pki import load_credentials
     from verticil.shared.transport.in_memory import InMemoryCoordinator
 
-    services: dict[str, PeerService] = {}
+    services: dict[str, Service] = {}
     tasks: list[asyncio.Task[None]] = []
     for name, folder in made.parties.items():
         party = load_party(folder / "party.toml")

@@ -39,7 +39,8 @@ from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.current import FollowedCredentials
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.transport.access import check_revoked
-from verticil.shared.transport.serving.binding import bind_control, bind_coordinator
+from verticil.shared.transport.coordinator import Control, Coordinator
+from verticil.shared.transport.serving.binding import bind
 from verticil.shared.transport.serving.metrics import Metrics
 from verticil.shared.transport.serving.server import RpcServer
 from verticil.shared.vitals import Vitals, require_room
@@ -156,7 +157,7 @@ async def run_miner(
     server = RpcServer(
         config.listen,
         followed,
-        [bind_coordinator(node.coordinator), bind_control(node.control)],
+        [bind(Coordinator, node.coordinator), bind(Control, node.control)],
         revocations=revocations,
         idle_timeout_seconds=config.federation.idle_timeout_seconds,
         metrics=metrics,

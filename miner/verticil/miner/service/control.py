@@ -42,7 +42,7 @@ def _wire_state(state: State) -> common_pb2.StudyState.ValueType:
 
 
 class Control:
-    """Implements ``ControlService`` of `verticil.shared.transport.coordinator`.
+    """Answers `verticil.shared.transport.coordinator.Control`.
 
     Args:
         session: the rules.

@@ -51,7 +51,7 @@ def _signed(signature: StoredSignature) -> common_pb2.Signed:
 
 
 class Coordinator:
-    """Implements ``CoordinatorService`` of `verticil.shared.transport.coordinator`.
+    """Answers `verticil.shared.transport.coordinator.Coordinator`.
 
     Args:
         session: the rules.

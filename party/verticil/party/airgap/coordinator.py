@@ -10,25 +10,30 @@ Progress is not carried: it would be old when it arrives. Studies between peers 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable
 from pathlib import Path
 from typing import Final, TypeVar
+
+from google.protobuf.message import Message
 
 from verticil.shared.airgap.bundle_entries import Pouch
 from verticil.shared.disk import write_fault
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.transport.chunks import make_chunks, plain_data
-from verticil.shared.transport.coordinator import AnsweredLater, BlindedSource, Source
+from verticil.shared.transport.coordinator import AnsweredLater, Coordinator
+from verticil.shared.transport.methods import Download, Messages, Unary
 from verticil.shared.transport.parts import send_parts
 from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
 
-M = TypeVar("M")
+Q = TypeVar("Q", bound=Message)
+R = TypeVar("R", bound=Message)
+L = TypeVar("L", coordinator_pb2.PutPseudonymsRequest, coordinator_pb2.PutBlindedRequest)
 
 _TELLS: Final = frozenset({"denial", "failure", "withdrawal", "countersign"})
 """Reports that this party remembers to have told."""
 
 
-class CarriedCoordinator:
+class CarriedCoordinator(Coordinator):
     """One export's, or one import's, `Coordinator`.
 
     Attributes:
@@ -117,25 +122,29 @@ class CarriedCoordinator:
             self.told.append((what, request.study_digest))
         raise AnsweredLater(what)
 
-    async def put_pseudonyms(self, requests: Source) -> coordinator_pb2.PutPseudonymsReply:
+    async def put_pseudonyms(
+        self, requests: Messages[coordinator_pb2.PutPseudonymsRequest]
+    ) -> coordinator_pb2.PutPseudonymsReply:
         """See `Coordinator.put_pseudonyms`."""
-        head: coordinator_pb2.PutPseudonymsRequest | None = None
-        path = self._pouch().payload()
-        async for request in _each(requests):
-            if head is None:
-                head = request
-            elif request.HasField("chunk"):
-                _append(path, request.chunk)
-        if head is None:
-            raise PeerFault("MESSAGE_INVALID", "pseudonym list: an empty stream")
+        head, path = await self._list(requests, what="pseudonym list")
         committed = _size(path)
         if committed == head.size:
             self._send(carried_pb2.CarriedEntry(pseudonyms=head), path if head.size else None)
         return coordinator_pb2.PutPseudonymsReply(committed_offset=committed, complete=committed == head.size)
 
-    async def put_blinded(self, requests: BlindedSource) -> coordinator_pb2.PutBlindedReply:
+    async def put_blinded(
+        self, requests: Messages[coordinator_pb2.PutBlindedRequest]
+    ) -> coordinator_pb2.PutBlindedReply:
         """See `Coordinator.put_blinded`."""
-        head: coordinator_pb2.PutBlindedRequest | None = None
+        head, path = await self._list(requests, what="blinded list")
+        committed = _size(path)
+        if committed == head.size:
+            self._send(carried_pb2.CarriedEntry(blinded=head), path if head.size else None)
+        return coordinator_pb2.PutBlindedReply(committed_offset=committed, complete=committed == head.size)
+
+    async def _list(self, requests: Messages[L], *, what: str) -> tuple[L, Path]:
+        """The first message of a stream, and the file that the chunks of the others are put into."""
+        head: L | None = None
         path = self._pouch().payload()
         async for request in _each(requests):
             if head is None:
@@ -143,11 +152,8 @@ class CarriedCoordinator:
             elif request.HasField("chunk"):
                 _append(path, request.chunk)
         if head is None:
-            raise PeerFault("MESSAGE_INVALID", "blinded list: an empty stream")
-        committed = _size(path)
-        if committed == head.size:
-            self._send(carried_pb2.CarriedEntry(blinded=head), path if head.size else None)
-        return coordinator_pb2.PutBlindedReply(committed_offset=committed, complete=committed == head.size)
+            raise PeerFault("MESSAGE_INVALID", f"{what}: an empty stream")
+        return head, path
 
     async def begin_upload(self, request: coordinator_pb2.BeginUploadRequest) -> coordinator_pb2.BeginUploadReply:
         """See `Coordinator.begin_upload`."""
@@ -159,9 +165,7 @@ class CarriedCoordinator:
         self._uploads[upload_id] = (request, path)
         return coordinator_pb2.BeginUploadReply(upload_id=upload_id)
 
-    async def put_chunks(
-        self, chunks: Iterable[common_pb2.Chunk] | AsyncIterable[common_pb2.Chunk]
-    ) -> common_pb2.ChunkAck:
+    async def put_chunks(self, chunks: Messages[common_pb2.Chunk]) -> common_pb2.ChunkAck:
         """See `Coordinator.put_chunks`."""
         path: Path | None = None
         async for chunk in _each(chunks):
@@ -177,19 +181,12 @@ class CarriedCoordinator:
 
     # ---- not carried
 
-    async def put_scores(self, request: coordinator_pb2.PutScoresRequest) -> coordinator_pb2.PutScoresReply:
-        """See `Coordinator.put_scores`."""
-        del request
+    async def unary(self, method: Unary[Q, R], request: Q) -> R:
+        """Refuse what is asked between peers."""
         raise _between_peers()
 
-    async def put_relay(self, request: coordinator_pb2.PutRelayRequest) -> coordinator_pb2.PutRelayReply:
-        """See `Coordinator.put_relay`."""
-        del request
-        raise _between_peers()
-
-    async def take_relay(self, request: coordinator_pb2.TakeRelayRequest) -> coordinator_pb2.TakeRelayReply:
-        """See `Coordinator.take_relay`."""
-        del request
+    def receive(self, method: Download[Q, R], request: Q) -> AsyncGenerator[R, None]:
+        """Refuse what is asked between peers."""
         raise _between_peers()
 
     async def close(self) -> None:
@@ -213,7 +210,7 @@ class CarriedCoordinator:
         return PeerFault("NOT_READY", f"{what}: the miner's last bundle does not tell it", hint="import a newer one")
 
 
-async def _each(messages: Iterable[M] | AsyncIterable[M]) -> AsyncGenerator[M, None]:
+async def _each(messages: Messages[Q]) -> AsyncGenerator[Q, None]:
     if isinstance(messages, AsyncIterable):
         async for message in messages:
             yield message

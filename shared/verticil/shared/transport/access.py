@@ -15,40 +15,13 @@ from typing import Final, Protocol
 
 from verticil.shared.errors import PeerFault
 from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.transport.coordinator import Control, Coordinator
+from verticil.shared.transport.peer import Peer
 
-_PARTY: Final = frozenset({Role.PARTY})
-_ANALYST: Final = frozenset({Role.ANALYST})
-_READERS: Final = frozenset({Role.ANALYST, Role.CONSUMER, Role.AUDITOR})
-_TAKERS: Final = frozenset({Role.ANALYST, Role.CONSUMER})
 _ANYONE: Final = frozenset(Role)
 
 ROLES: Final[Mapping[str, frozenset[Role]]] = {
-    "/verticil.wire.v1.Coordinator/Hello": _PARTY,
-    "/verticil.wire.v1.Coordinator/Poll": _PARTY,
-    "/verticil.wire.v1.Coordinator/Report": _PARTY,
-    "/verticil.wire.v1.Coordinator/PutPseudonyms": _PARTY,
-    "/verticil.wire.v1.Coordinator/GetAlignment": _PARTY,
-    "/verticil.wire.v1.Coordinator/PutBlinded": _PARTY,
-    "/verticil.wire.v1.Coordinator/GetBlinded": _PARTY,
-    "/verticil.wire.v1.Coordinator/BeginUpload": _PARTY,
-    "/verticil.wire.v1.Coordinator/PutChunks": _PARTY,
-    "/verticil.wire.v1.Coordinator/FinishUpload": _PARTY,
-    "/verticil.wire.v1.Coordinator/GetRelease": _PARTY,
-    "/verticil.wire.v1.Coordinator/PutScores": _PARTY,
-    "/verticil.wire.v1.Coordinator/PutRelay": _PARTY,
-    "/verticil.wire.v1.Coordinator/TakeRelay": _PARTY,
-    "/verticil.wire.v1.Control/SubmitStudy": _ANALYST,
-    "/verticil.wire.v1.Control/GetStudy": _READERS,
-    "/verticil.wire.v1.Control/ListStudies": _READERS,
-    "/verticil.wire.v1.Control/CancelStudy": _ANALYST,
-    "/verticil.wire.v1.Control/GetRelease": _TAKERS,
-    "/verticil.wire.v1.Peer/Hello": _PARTY,
-    "/verticil.wire.v1.Peer/GetStudyDigest": _PARTY,
-    "/verticil.wire.v1.Peer/GetPseudonyms": _PARTY,
-    "/verticil.wire.v1.Peer/GetColumn": _PARTY,
-    "/verticil.wire.v1.Peer/GetParameters": _PARTY,
-    "/verticil.wire.v1.Peer/GetSignature": _PARTY,
-    "/verticil.wire.v1.Peer/GetDeletion": _PARTY,
+    **{method.path: method.roles for calls in (Coordinator, Control, Peer) for method in calls.methods()},
     "/grpc.health.v1.Health/Check": _ANYONE,
     "/grpc.health.v1.Health/Watch": _ANYONE,
 }

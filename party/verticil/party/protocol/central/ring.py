@@ -21,7 +21,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,8 +167,7 @@ class Ring:
             request = coordinator_pb2.GetBlindedRequest(
                 study_digest=turn.record.digest, owner=owner, hop=hop, offset=offset
             )
-            answer = cast("AsyncGenerator[coordinator_pb2.BlindedPart]", turn.coordinator.get_blinded(request))
-            async with aclosing(answer) as stream:
+            async with aclosing(turn.coordinator.get_blinded(request)) as stream:
                 async for item in stream:
                     statements[:] = [item.statement]
                     yield item.part

@@ -15,8 +15,9 @@ from verticil.shared.identity.pki import CredentialSource, check_serves
 from verticil.shared.transport.access import EMPTY_DENY_LIST, RefusedCall, Revocations
 from verticil.shared.transport.calling.client import dial_peer
 from verticil.shared.transport.calling.remote import GrpcPeer
-from verticil.shared.transport.peer import Peer, PeerService
-from verticil.shared.transport.serving.binding import bind_peer
+from verticil.shared.transport.methods import Service
+from verticil.shared.transport.peer import Peer
+from verticil.shared.transport.serving.binding import bind
 from verticil.shared.transport.serving.metrics import Metrics
 from verticil.shared.transport.serving.server import RpcServer
 
@@ -36,7 +37,7 @@ class PeerNetwork(Protocol):
         """
         ...
 
-    def serve(self, service: PeerService) -> AbstractAsyncContextManager[int | None]:
+    def serve(self, service: Service) -> AbstractAsyncContextManager[int | None]:
         """Answer peers with `service` while the context lasts; it gives the port, if there is one."""
         ...
 
@@ -96,7 +97,7 @@ class GrpcNetwork:
         )
 
     @contextlib.asynccontextmanager
-    async def serve(self, service: PeerService) -> AsyncGenerator[int]:
+    async def serve(self, service: Service) -> AsyncGenerator[int]:
         """See `PeerNetwork.serve`.
 
         Raises:
@@ -107,7 +108,7 @@ class GrpcNetwork:
         server = RpcServer(
             self._rule.listen,
             self._credentials,
-            [bind_peer(service)],
+            [bind(Peer, service)],
             revocations=self._revocations,
             idle_timeout_seconds=self._federation.idle_timeout_seconds,
             metrics=self._metrics,

@@ -82,7 +82,7 @@ _ENDED: Final[Mapping[State, Ended]] = {
 
 
 class Answers:
-    """Implements ``PeerService`` of `verticil.shared.transport.peer`.
+    """Answers `verticil.shared.transport.peer.Peer`.
 
     Args:
         node: this party.

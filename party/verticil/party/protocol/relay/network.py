@@ -22,7 +22,8 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.relay.sealing import Seals, load_sealing_key
 from verticil.shared.transport.access import RefusedCall
 from verticil.shared.transport.coordinator import Coordinator
-from verticil.shared.transport.peer import Peer, PeerService
+from verticil.shared.transport.methods import Service
+from verticil.shared.transport.peer import Peer
 
 
 def open_seals(config: PartyConfig) -> Seals:
@@ -87,7 +88,7 @@ class RelayNetwork:
         return RelayPeer(self._post, name, self._challenges, idle_timeout_seconds=idle)
 
     @contextlib.asynccontextmanager
-    async def serve(self, service: PeerService) -> AsyncGenerator[int | None]:
+    async def serve(self, service: Service) -> AsyncGenerator[int | None]:
         """See `PeerNetwork.serve`; gives no port for a party that listens nowhere.
 
         Raises:

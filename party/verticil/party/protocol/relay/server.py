@@ -20,9 +20,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Final, cast
 
-from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError, Message
-from google.protobuf.message_factory import GetMessageClass
 
 from verticil.party.protocol.relay.client import Post
 from verticil.shared.errors import PeerFault, VerticilError
@@ -31,14 +29,14 @@ from verticil.shared.relay.replay_protection import Freshness, Verdict
 from verticil.shared.relay.sealing import PIECE_LIMIT
 from verticil.shared.transport.access import NOT_LET_IN, RefusedCall, check_access
 from verticil.shared.transport.errors_on_wire import to_detail, without_text
-from verticil.shared.transport.peer import PeerService
-from verticil.wire.v1 import peer_pb2, relay_pb2
+from verticil.shared.transport.methods import AnyMethod, Download, Service
+from verticil.shared.transport.peer import Peer
+from verticil.wire.v1 import relay_pb2
 
 MESSAGES_IN_FLIGHT: Final = 8
 CALLS_AT_A_TIME: Final = 8
 
-_SERVICE: Final = peer_pb2.DESCRIPTOR.services_by_name["Peer"]
-_METHODS: Final[dict[str, MethodDescriptor]] = {method.name: method for method in _SERVICE.methods}
+_METHODS: Final[dict[str, AnyMethod]] = {method.name: method for method in Peer.methods()}
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +53,7 @@ class Answering:
 
     def __init__(
         self,
-        service: PeerService | None,
+        service: Service | None,
         federation: str,
         post: Post,
         on_refusal: Callable[[RefusedCall], None] | None = None,
@@ -129,7 +127,7 @@ class Answering:
     def _note(self, source: str, method: str, failure: VerticilError) -> None:
         """As a server does: who is refused is logged, and written down."""
         identity = Identity(federation=self._federation, role=Role.PARTY, name=source)
-        name = f"/{_SERVICE.full_name}/{method if method in _METHODS else '?'}"
+        name = f"/{Peer.contract.full_name}/{method if method in _METHODS else '?'}"
         _log.warning("%s by %s through the relay: %s", name, identity, failure)
         if self._on_refusal is not None:
             self._on_refusal(
@@ -147,17 +145,19 @@ class Answering:
                 hint="the same federation.toml belongs at every site",
             )
         identity = Identity(federation=self._federation, role=Role.PARTY, name=source)
-        name = f"/{_SERVICE.full_name}/{request.method[:40]}"
+        name = f"/{Peer.contract.full_name}/{request.method[:40]}"
         check_access(identity, name, federation=self._federation)
         method = _METHODS[request.method]
         try:
-            question = GetMessageClass(method.input_type).FromString(request.message)
+            question = method.request.FromString(request.message)
         except DecodeError:
             raise PeerFault(
-                "MESSAGE_INVALID", f"not a {method.input_type.name}", hint="use the same version on both sides"
+                "MESSAGE_INVALID",
+                f"not a {method.request.DESCRIPTOR.name}",
+                hint="use the same version on both sides",
             ) from None
         behaviour = getattr(self._service, method.name)
-        if not method.server_streaming:
+        if not isinstance(method, Download):
             yield await cast("Awaitable[Message]", behaviour(identity, question))
             return
         replies = cast("AsyncIterator[Message]", behaviour(identity, question))

@@ -18,11 +18,13 @@ from verticil.party.protocol.relay.client import BrokenOffError, Call, Post
 from verticil.shared.errors import PeerFault
 from verticil.shared.transport.calling.client import MESSAGE_LIMIT
 from verticil.shared.transport.errors_on_wire import from_detail
-from verticil.wire.v1 import common_pb2, peer_pb2, relay_pb2
+from verticil.shared.transport.methods import Download, Method, Unary
+from verticil.shared.transport.peer import Peer
+from verticil.wire.v1 import relay_pb2
 
-M = TypeVar("M", bound=Message)
+Q = TypeVar("Q", bound=Message)
+R = TypeVar("R", bound=Message)
 
-_CALL_SECONDS: Final = 30.0
 _ATTEMPTS: Final = 8
 """Once without the present challenge, once with it; and again, should somebody have been started anew meanwhile."""
 
@@ -31,7 +33,7 @@ class _AgainError(Exception):
     """Nothing was told yet, and the same request, asked again, will be answered."""
 
 
-class RelayPeer:
+class RelayPeer(Peer):
     """Another party, asked through the miner.
 
     Args:
@@ -50,70 +52,44 @@ class RelayPeer:
         self._idle = idle_timeout_seconds
         self._closed = False
 
-    async def hello(self, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
-        """See `Peer.hello`."""
-        return await self._one("Hello", request, common_pb2.HelloReply)
+    async def unary(self, method: Unary[Q, R], request: Q) -> R:
+        """See `Calls.unary`."""
+        patience = min(method.deadline(request), self._idle)
+        async with contextlib.aclosing(self._replies(method, request, patience)) as replies:
+            async for reply in replies:
+                return reply
+        raise PeerFault("MESSAGE_INVALID", f"{method.name}: ended without a reply")
 
-    async def get_study_digest(self, request: peer_pb2.GetStudyDigestRequest) -> peer_pb2.GetStudyDigestReply:
-        """See `Peer.get_study_digest`."""
-        return await self._one("GetStudyDigest", request, peer_pb2.GetStudyDigestReply)
-
-    async def get_pseudonyms(self, request: peer_pb2.GetPseudonymsRequest) -> AsyncGenerator[peer_pb2.Part, None]:
-        """See `Peer.get_pseudonyms`."""
-        async with contextlib.aclosing(self._many("GetPseudonyms", request, peer_pb2.Part, self._idle)) as parts:
-            async for part in parts:
-                yield part
-
-    async def get_column(self, request: peer_pb2.GetColumnRequest) -> AsyncGenerator[peer_pb2.Part, None]:
-        """See `Peer.get_column`."""
-        async with contextlib.aclosing(self._many("GetColumn", request, peer_pb2.Part, self._idle)) as parts:
-            async for part in parts:
-                yield part
-
-    async def get_parameters(self, request: peer_pb2.GetParametersRequest) -> AsyncGenerator[peer_pb2.Part, None]:
-        """See `Peer.get_parameters`."""
-        async with contextlib.aclosing(self._many("GetParameters", request, peer_pb2.Part, self._idle)) as parts:
-            async for part in parts:
-                yield part
-
-    async def get_signature(self, request: peer_pb2.GetSignatureRequest) -> peer_pb2.GetSignatureReply:
-        """See `Peer.get_signature`."""
-        return await self._one("GetSignature", request, peer_pb2.GetSignatureReply)
-
-    async def get_deletion(self, request: peer_pb2.GetDeletionRequest) -> peer_pb2.GetDeletionReply:
-        """See `Peer.get_deletion`."""
-        return await self._one("GetDeletion", request, peer_pb2.GetDeletionReply)
+    async def receive(self, method: Download[Q, R], request: Q) -> AsyncGenerator[R, None]:
+        """See `Calls.receive`."""
+        async with contextlib.aclosing(self._replies(method, request, self._idle)) as replies:
+            async for reply in replies:
+                yield reply
 
     async def close(self) -> None:
         """Refuse further calls. Repeatable."""
         self._closed = True
 
-    async def _one(self, method: str, request: Message, kind: type[M]) -> M:
-        async with contextlib.aclosing(self._many(method, request, kind, min(_CALL_SECONDS, self._idle))) as replies:
-            async for reply in replies:
-                return reply
-        raise PeerFault("MESSAGE_INVALID", f"{method}: ended without a reply")
-
-    async def _many(
-        self, method: str, request: Message, kind: type[M], patience_seconds: float
-    ) -> AsyncGenerator[M, None]:
+    async def _replies(self, method: Method[Q, R], request: Q, patience_seconds: float) -> AsyncGenerator[R, None]:
         if self._closed:
-            raise PeerFault("UNREACHABLE", f"{method}: the connection is closed")
+            raise PeerFault("UNREACHABLE", f"{method.name}: the connection is closed")
         for _ in range(_ATTEMPTS):
             try:
-                async with contextlib.aclosing(self._answers(method, request, patience_seconds)) as answers:
+                async with contextlib.aclosing(self._answers(method.name, request, patience_seconds)) as answers:
                     async for raw in answers:
                         try:
-                            reply = kind.FromString(raw)
+                            reply = method.reply.FromString(raw)
                         except DecodeError:
                             raise PeerFault(
-                                "MESSAGE_INVALID", f"not a {kind.DESCRIPTOR.name}", hint="use the same version there"
+                                "MESSAGE_INVALID",
+                                f"not a {method.reply.DESCRIPTOR.name}",
+                                hint="use the same version there",
                             ) from None
                         yield reply
                 return
             except _AgainError:
                 continue
-        raise PeerFault("DEADLINE", f"{method}: asked {_ATTEMPTS} times and answered never", hint="try again")
+        raise PeerFault("DEADLINE", f"{method.name}: asked {_ATTEMPTS} times and answered never", hint="try again")
 
     async def _answers(self, method: str, request: Message, patience_seconds: float) -> AsyncGenerator[bytes, None]:
         asked = relay_pb2.RelayRequest(

@@ -33,8 +33,11 @@ from verticil.shared.identity.pki import Credentials, CredentialSource
 from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
 from verticil.shared.transport.calling.diagnosis import diagnose, served_certificate, split_endpoint
 from verticil.shared.transport.calling.reloading_channel import Line
+from verticil.shared.transport.coordinator import Control, Coordinator
 from verticil.shared.transport.errors_on_wire import from_detail
-from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2, peer_pb2
+from verticil.shared.transport.methods import Unary
+from verticil.shared.transport.peer import Peer
+from verticil.wire.v1 import common_pb2
 
 MESSAGE_LIMIT: Final = 4_194_304
 """Most bytes in one message, either way."""
@@ -99,11 +102,10 @@ def retriable(error: VerticilError) -> bool:
 
 def _service_config() -> str:
     unary = [
-        {"service": service.full_name, "method": method.name}
-        for file in (coordinator_pb2, control_pb2, peer_pb2)
-        for service in file.DESCRIPTOR.services_by_name.values()
-        for method in service.methods
-        if not method.client_streaming and not method.server_streaming
+        {"service": calls.contract.full_name, "method": method.name}
+        for calls in (Coordinator, Control, Peer)
+        for method in calls.methods()
+        if isinstance(method, Unary)
     ]
     policy = {
         "maxAttempts": 3,  # the callers of this have loops of their own
@@ -173,7 +175,7 @@ class Connection:
         expected: who must be there, for messages (`dial_peer`); that it is, `server_name` ensures.
 
     Attributes:
-        channel: for the stubs of the generated code, and for nothing else.
+        channel: for making calls of the wire contract, and for nothing else.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ gRPC reads certificates once, when a channel is made, and does not tell a client
   the tests show). What was checked is then what is spoken to. When the server gets a new certificate, such a channel cannot
   connect again; `forget` makes the next call look anew. Calls to a server that was revoked meanwhile are cut off.
 
-Stubs of the generated code are made with a `Line` in place of a channel: it only remembers their methods until they are called.
+Calls are made with a `Line` in place of a channel: it only remembers their methods until they are called.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Channel:
 
 
 class _Method:
-    """A method of a stub; its call goes over the channel that is in use by then."""
+    """A method of a service; its call goes over the channel that is in use by then."""
 
     def __init__(self, line: Line, kind: str, path: str, options: dict[str, object]) -> None:
         self._line = line
@@ -138,7 +138,7 @@ class Line:
         return _Method(self, "stream_unary", path, options)
 
     def as_channel(self) -> grpc.aio.Channel:
-        """For stubs, whose type wants a channel; they use nothing else of it."""
+        """For callers, whose types want a channel; they use nothing else of it."""
         return cast("grpc.aio.Channel", self)
 
     def present(self) -> _Channel:

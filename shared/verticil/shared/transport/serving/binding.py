@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from google.protobuf.descriptor import ServiceDescriptor
 
-from verticil.shared.transport.coordinator import ControlService, CoordinatorService
-from verticil.shared.transport.peer import PeerService
-from verticil.wire.v1 import control_pb2, coordinator_pb2, peer_pb2
+from verticil.shared.transport.methods import Calls, Service
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,20 +20,17 @@ class Binding:
     """
 
     descriptor: ServiceDescriptor
-    service: object
+    service: Service
     omitted: frozenset[str] = frozenset()
 
 
-def bind_coordinator(service: CoordinatorService) -> Binding:
-    """Serve `Coordinator` with `service`."""
-    return Binding(descriptor=coordinator_pb2.DESCRIPTOR.services_by_name["Coordinator"], service=service)
+def bind(calls: type[Calls], service: Service) -> Binding:
+    """Answer what `calls` describes with `service`.
 
-
-def bind_control(service: ControlService) -> Binding:
-    """Serve `Control` with `service`."""
-    return Binding(descriptor=control_pb2.DESCRIPTOR.services_by_name["Control"], service=service)
-
-
-def bind_peer(service: PeerService) -> Binding:
-    """Serve `Peer` with `service`."""
-    return Binding(descriptor=peer_pb2.DESCRIPTOR.services_by_name["Peer"], service=service)
+    Raises:
+        TypeError: the service lacks a method.
+    """
+    missing = [method.name for method in calls.methods() if not hasattr(service, method.name)]
+    if missing:
+        raise TypeError(f"{type(service).__name__} does not answer {', '.join(missing)} of {calls.contract.name}")
+    return Binding(descriptor=calls.contract, service=service)
