@@ -28,11 +28,11 @@ from verticil.party.protocol.peer.steps.publication import release_folder
 from verticil.party.protocol.psi import blinding
 from verticil.party.protocol.psi.blinding import TOKEN_BYTES, BlindingKey
 from verticil.shared import durable
-from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.alignment.statements import blinded_body
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.study.canonical import from_bytes
+from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.states import State
 from verticil.shared.transport.parts import fetch_bytes, send_parts
 from verticil.wire.v1 import peer_pb2
@@ -252,7 +252,7 @@ def test_feature_14_dh_psi_between_peers_publishes_what_keyed_hash_does(publishe
     for name in ("synthetic.csv", "network.bif", "network.bifxml"):
         assert (folders["dh-psi"] / name).read_bytes() == (folders["keyed-hash"] / name).read_bytes(), name
     told = psi["privacy"]["alignment"]
-    assert told == disclosure("dh-psi", "peer").document()
+    assert told == PROTOCOLS.named("peer").linkage["dh-psi"].document()
     assert "miner" not in told
     different = {key for key in psi if psi[key] != hashed[key]}
     assert different <= {"study_digest", "study", "privacy", "ledger"}, different

@@ -22,7 +22,8 @@ from verticil.party.protocol.peer.learner import learn_families
 from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.document import ParameterRule, Unit
-from verticil.shared.study.recipients import given_dag, reads, sent_units
+from verticil.shared.study.protocols import sent_units
+from verticil.shared.study.recipients import given_dag, reads
 
 RUNS = 300
 TOLERANCE = 0.25

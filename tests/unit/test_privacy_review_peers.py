@@ -27,7 +27,7 @@ from verticil.shared.release.report.page import render
 from verticil.shared.release.statement import statement_body
 from verticil.shared.study import canonical
 from verticil.shared.study.document import ShareRule
-from verticil.shared.study.recipients import sent_units
+from verticil.shared.study.protocols import sent_units
 from verticil.shared.study.structure_document import parse_structure, structure_body
 from verticil.simulation.summary import parameters_text
 from verticil.wire.v1 import common_pb2

@@ -15,7 +15,7 @@ from verticil.shared.model.network import Family, Marginal, Network
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.release.report.page import render
 from verticil.shared.release.report.warnings import remarks
-from verticil.shared.study.recipients import family_records
+from verticil.shared.study.study_table import family_records
 
 
 def marginal(variable: int, low: list[float]) -> Marginal:

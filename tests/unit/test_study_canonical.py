@@ -160,7 +160,10 @@ def put(*path: str | int, to: object) -> Callable[[Document], object]:
         (edit(put("expires", to="2030-02-30")), "expires: expected a date"),
         (edit(put("expires", to="20300102")), "expires: expected a date"),
         (edit(put("model", to="peer")), "share: missing, expected what is done before"),
-        (edit(put("share", to={"delta": None, "epsilon": None, "minimum_count": 0})), "[share] goes with the model"),
+        (
+            edit(put("share", to={"delta": None, "epsilon": None, "minimum_count": 0})),
+            "share: does not go with the model 'central'",
+        ),
         (edit(put("structure", "parents", to=[["x", []]])), "'parents' go with the method 'given'"),
         (edit(put("structure", "parents", to=["x"])), "expected a list of lists"),
         (edit(put("structure", "parents", to=[["x", [1]]])), "expected lists, each"),

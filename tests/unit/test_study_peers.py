@@ -12,7 +12,7 @@ import pytest
 import rfc8785
 from typer.testing import CliRunner
 
-from verticil.analyst.lint import Finding, lint
+from verticil.analyst.lint import lint
 from verticil.cli.main import app
 from verticil.party.policy.policy import Column, Policy, objections
 from verticil.shared.channels.privacy import Breach
@@ -20,9 +20,12 @@ from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.model.graph import Dag
-from verticil.shared.study import canonical, recipients, structure_document
+from verticil.shared.study import canonical, structure_document
 from verticil.shared.study.document import ShareRule, Study
+from verticil.shared.study.protocol import Finding
+from verticil.shared.study.protocols import sent_units
 from verticil.shared.study.reading import read_declarations, read_study
+from verticil.shared.study.recipients import read_by
 from verticil.shared.study.study_table import study_table
 
 # clinic: age, smoker; bank: income, debt; town: district. income has the parents age (remote) and debt; smoker has income
@@ -104,7 +107,7 @@ def test_it_may_be_an_inline_table_and_the_model_central(tmp_path: Path):
     study = read(tmp_path, HEAD.replace('model = "peer"', 'model = "central"') + inline)
     assert study.share is None
     assert dict(study.structure.parents or ())["debt"] == ("income",)
-    assert recipients.sent_units(study) == (0, 1, 2, 3, 4)
+    assert sent_units(study) == (0, 1, 2, 3, 4)
     assert canonical.from_bytes(canonical.to_bytes(study)) == study
 
 
@@ -234,26 +237,20 @@ def test_foreign_peer_studies_are_checked(study: Study, change, words: str):
 
 def test_only_cross_parents_are_sent_and_only_to_those_who_need_them(study: Study):
     # Ma & Sivakumar, section 4: age is a parent of income (bank), income of smoker (clinic), district of debt (bank).
-    assert [recipients.read_by(study, index) for index in range(5)] == [
-        ("bank",),
-        (),
-        ("clinic",),
-        (),
-        ("bank",),
-    ]
-    assert recipients.sent_units(study) == (0, 2, 4)
+    assert [read_by(study, index) for index in range(5)] == [("bank",), (), ("clinic",), (), ("bank",)]
+    assert sent_units(study) == (0, 2, 4)
 
 
 def test_while_the_structure_is_unknown_everything_may_be_read(tmp_path: Path):
     study = read(tmp_path, HEAD + LEARNED + NOISE)
-    assert recipients.read_by(study, 0) == ("bank", "town")
-    assert recipients.sent_units(study) == (0, 1, 2, 3, 4)
+    assert read_by(study, 0) == ("bank", "town")
+    assert sent_units(study) == (0, 1, 2, 3, 4)
     dag = Dag(parents=((), (2,), (0, 3), (4,), ()))
     # Scored by the parties before the owner, and read by those that need it: smoker, of the first party, is never sent.
-    assert [recipients.read_by(study, index, dag) for index in range(5)] == [
+    assert [read_by(study, index, dag) for index in range(5)] == [
         ("bank",), (), ("clinic",), ("clinic",), ("clinic", "bank"),
     ]  # fmt: skip
-    assert recipients.sent_units(study, dag) == (0, 2, 3, 4)
+    assert sent_units(study, dag) == (0, 2, 3, 4)
 
 
 def test_the_totals_count_what_is_sent(study: Study, tmp_path: Path):

@@ -11,9 +11,9 @@ import pytest
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import check_own_part
-from verticil.shared.study.document import LeftOut, QuorumRule
-from verticil.shared.study.quorum import check_quorum
+from verticil.shared.study.document import LeftOut, QuorumRule, ShareRule
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.rules import check
 from verticil.shared.study.sub_model import narrowed
 
 STUDY = """schema = 1
@@ -77,7 +77,7 @@ def test_feature_32_between_peers_a_minimum_is_refused_with_the_reason(tmp_path)
     study = read(tmp_path, 'quorum = { deadline = "72h", min = 2 }')
     assert study.quorum == QuorumRule(deadline_seconds=72 * 3600, minimum=2)
     with pytest.raises(Misuse, match="between peers every party is needed, because there is no miner") as caught:
-        check_quorum(dataclasses.replace(study, model="peer"), source="study.toml")
+        check(dataclasses.replace(study, model="peer", share=ShareRule()), source="study.toml")
     assert caught.value.code == "STUDY_UNSUPPORTED"
     assert "a deadline alone" in caught.value.hint
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.channels import privacy
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import disclosure
 from verticil.shared.study.reading import read_declarations, read_study
 
 EXAMPLE = Path(__file__).parents[1] / "vectors" / "study_example.toml"
@@ -405,7 +405,7 @@ def test_every_mode_of_linkage_serves_both_models(tmp_path: Path, mode: str):
     for model in ("central", "peer"):
         study = read(tmp_path, f'model = "{model}"\n{SMALL}[linkage]\nmode = "{mode}"\n')
         assert (study.model, study.linkage.mode) == (model, mode)
-        assert disclosure(mode, model).mode == mode
+        assert disclosure(study).mode == mode
 
 
 @pytest.mark.parametrize("label", ["=1+1", "@SUM(A1)", "+x", "-", "-1-2", "--3"])

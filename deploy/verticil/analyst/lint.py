@@ -19,9 +19,8 @@ import datetime as dt
 import math
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
@@ -29,10 +28,11 @@ from verticil.shared.channels import privacy
 from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Variable
 from verticil.shared.study.document import Study, Unit
-from verticil.shared.study.recipients import family_records, given_dag, readers
-from verticil.shared.study.study_table import RECORDS_PER_CELL, ColumnRow, StudyTable, study_table
+from verticil.shared.study.protocol import Finding
+from verticil.shared.study.protocols import protocol_of
+from verticil.shared.study.recipients import given_dag
+from verticil.shared.study.study_table import RECORDS_PER_CELL, ColumnRow, StudyTable, family_records, study_table
 from verticil.shared.study.sub_model import obstacle
-from verticil.shared.study.unit_rules import column_text
 
 _LARGE_EPSILON: Final = 5.0  # one column; odds x148
 _LARGE_PARTY_TOTAL: Final = 20.0
@@ -42,26 +42,6 @@ _MANY_STATES: Final = 50
 _SMALL_MINIMUM: Final = 100
 _SOON_DAYS: Final = 7
 _SEVERITIES: Final = ("error", "warning", "note")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that the analyst should know.
-
-    Attributes:
-        severity: ``error``: the study cannot succeed as it stands; ``warning``: it can, and may disappoint; ``note``: good to
-            know, nothing to mend.
-        code: stable name of the kind of finding.
-        where: the part of the study, as in ``column 'race'``.
-        message: what was found.
-        hint: what can be done.
-    """
-
-    severity: Literal["error", "warning", "note"]
-    code: str
-    where: str
-    message: str
-    hint: str
 
 
 def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) -> list[Finding]:
@@ -80,7 +60,7 @@ def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) ->
         *_labels(study),
         *_structure(study),
         *_families(study, n),
-        *_peers(study, table),
+        *protocol_of(study).findings(study),
     ]
     return sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity))
 
@@ -138,7 +118,7 @@ def _head(study: Study, n: int | None, today: dt.date | None) -> Iterator[Findin
 
 def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
     for row, unit in zip(table.rows, study.units, strict=True):
-        where = column_text(unit)
+        where = unit.text
         yield from _domain(study, unit, where)
         if not row.sent:
             continue
@@ -346,7 +326,7 @@ def _families(study: Study, n: int | None) -> Iterator[Finding]:
         if parents and cells > n:
             worth = family_records(study, child, parents, n)
             exact = "" if math.isclose(worth, n) else f", worth {worth:,.0f} unrandomized ones"
-            cut = dag is None and study.model == "central" and study.parameters.prior_count is None
+            cut = dag is None and protocol_of(study).counts_families and study.parameters.prior_count is None
             so = "parents are left out of such a table" if cut else "most of its probabilities would be guesses"
             yield _warning(
                 "few-records",
@@ -359,57 +339,6 @@ def _families(study: Study, n: int | None) -> Iterator[Finding]:
 
 def _names(variables: Iterable[Variable]) -> str:
     return ", ".join(f"'{variable.name}'" for variable in variables)
-
-
-def _peers(study: Study, table: StudyTable) -> Iterator[Finding]:
-    """What model ``peer`` makes worth saying: who gets what, and what is shared without noise."""
-    if study.model != "peer":
-        return
-    dag = given_dag(study)
-    if study.share is not None and study.share.epsilon is None:
-        what = "the parameters" if dag is not None else "the parameters and the scores of pairs"
-        yield _warning(
-            "exact-parameters",
-            "share",
-            f"there is no noise: {what} that a party shares about its own columns are exact functions of its raw data, and no "
-            "epsilon bounds what they tell about a person",
-            'add [share] with noise = "gaussian", epsilon and delta; else every party must set policy.allow_exact_parameters',
-        )
-    if dag is None:
-        yield _note(
-            "read-while-learning",
-            "structure.method",
-            "the structure is learned, so each column goes to every party before its owner, to be scored, and then to those that "
-            "need it; the totals count every column",
-            "list the parties with the most sensitive columns first, or give the structure",
-        )
-        return
-    for index, unit in enumerate(study.units):
-        if not unit.is_compound:
-            continue
-        members = {study.schema.index(name): name for name in unit.variables}
-        for reader in readers(study, index, dag):
-            children = [child for child, variable in enumerate(study.schema.variables) if variable.owner == reader]
-            needed = {parent for child in children for parent in dag.parents[child]} & members.keys()
-            if len(needed) < len(members):
-                names = ", ".join(f"'{members[position]}'" for position in sorted(needed))
-                yield _warning(
-                    "compound-read-in-part",
-                    column_text(unit),
-                    f"'{reader}' needs {names} only and gets the whole compound",
-                    "randomize what it needs by itself, unless the other columns may go there too",
-                )
-    unread = [
-        name for row, unit in zip(table.rows, study.units, strict=True) if not row.sent for name in unit.variables
-    ]
-    if unread:
-        yield _note(
-            "unread",
-            "structure.parents",
-            f"no other party reads {', '.join(unread)}: {'it is' if len(unread) == 1 else 'they are'} not sent, and how "
-            f"{'it is' if len(unread) == 1 else 'they are'} randomized is not used",
-            "nothing to mend; they count in no total",
-        )
 
 
 def _note(code: str, where: str, message: str, hint: str) -> Finding:

@@ -19,7 +19,7 @@ def print_alignment(document: Mapping[str, object]) -> None:
     """Say what finding the common people reveals, to whom.
 
     Args:
-        document: `verticil.shared.alignment.disclosure.Disclosure.document`.
+        document: `verticil.shared.study.protocol.Disclosure.document`.
     """
     console = text_console()
     console.print(f"finding the common people ({document['mode']}) shows, besides what epsilon counts:")

@@ -18,13 +18,13 @@ from verticil.cli.connection import CertificateOption, FederationOption, StudyNa
 from verticil.cli.linkage import print_alignment
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
 from verticil.cli.study_status import called, print_summary, revocations, summary_payload, watch
-from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.errors import Misuse
+from verticil.shared.study.protocols import disclosure
 from verticil.shared.study.states import State, is_final
 
 if TYPE_CHECKING:
-    from verticil.analyst.lint import Finding
     from verticil.shared.study.document import Study
+    from verticil.shared.study.protocol import Finding
     from verticil.shared.study.study_table import ColumnRow, StudyTable
     from verticil.wire.v1.control_pb2 import StudySummary
 
@@ -88,7 +88,7 @@ def check(
         "columns": [dataclasses.asdict(row) for row in table.rows],
         "breach": None if document.breach is None else dataclasses.asdict(document.breach),
         "share": None if document.share is None else dataclasses.asdict(document.share),
-        "alignment": disclosure(document.linkage.mode, document.model).document(),
+        "alignment": disclosure(document).document(),
         "epsilon_per_party": dict(table.party_totals),
         "epsilon_per_person": table.total_epsilon,
         "bytes_sent": table.bytes_sent,
@@ -102,10 +102,10 @@ def check(
 
 def _broken_limits(study: Study, files: Sequence[Path], federation: Path, n: int | None) -> Iterator[Finding]:
     """Every limit that parties have published and the study breaks."""
-    from verticil.analyst.lint import Finding
     from verticil.party.operator.limits import read_limits
     from verticil.shared.config import load_federation
     from verticil.shared.identity.pki import utc_now
+    from verticil.shared.study.protocol import Finding
 
     authority = load_federation(federation).ca_certificate.read_bytes() if files else b""
     for path in files:
@@ -145,7 +145,7 @@ def _print_check(study: Study, table: StudyTable, findings: list[Finding], diges
         for line in _row_notes(row):
             console.print(f"{row.variable}: {line}", markup=False)
     _print_peers(study)
-    print_alignment(disclosure(study.linkage.mode, study.model).document())
+    print_alignment(disclosure(study).document())
     if study.breach is not None:
         console.print(
             f"every column keeps the breach rule: by what is sent of it, no belief of {study.breach.prior:g} becomes"

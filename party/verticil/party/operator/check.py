@@ -18,13 +18,13 @@ from verticil.party.operator.view_model import COUNTS_TELL, Facts, asked, column
 from verticil.party.policy import approval, policy
 from verticil.party.site import Site
 from verticil.party.storage.studies import stamp
-from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import disclosure
 
 
 def check(
@@ -166,6 +166,6 @@ def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> Fa
         "epsilon": number(total(found)),
         "epsilon_charged_now": policy.finite_total(list(charges.values())),
         "cost": cost(config, site, found.study),
-        "alignment": disclosure(found.study.linkage.mode, found.study.model).document(),
+        "alignment": disclosure(found.study).document(),
         **share(found.study),
     }

@@ -25,14 +25,13 @@ from verticil.party.site import Site, Verdict, init_state
 from verticil.party.storage.database import holds_nothing
 from verticil.party.storage.studies import Heartbeat, StudyRecord, stamp
 from verticil.shared.airgap.journal import CARRIED_FOLDER, last_crossing
-from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.channels import privacy
 from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.identity.identity import is_name
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.study.document import Study
-from verticil.shared.study.recipients import sent_units
+from verticil.shared.study.protocols import disclosure, sent_units
 from verticil.shared.study.states import State
 from verticil.shared.vitals import judge
 
@@ -279,7 +278,7 @@ def _approved(config: PartyConfig, verdict: Verdict) -> Facts:
         "epsilon": number(total(found)),
         "epsilon_charged_now": policy.finite_total(list(charges.values())),
         "expires": found.study.expires.isoformat(),
-        "alignment": disclosure(found.study.linkage.mode, found.study.model).document(),
+        "alignment": disclosure(found.study).document(),
         **share(found.study),
     }
 

@@ -20,7 +20,7 @@ from verticil.shared.channels.subset import Subset
 from verticil.shared.channels.transition import SCALE
 from verticil.shared.model.schema import Variable
 from verticil.shared.study.document import Study, Unit
-from verticil.shared.study.recipients import read_by
+from verticil.shared.study.protocols import recipients_of
 
 _MOST_CELLS: Final = 12
 """Changed cells of one matrix that are said one by one; the rest is counted."""
@@ -56,11 +56,6 @@ def labels_of(study: Study, index: int) -> tuple[str, ...]:
         " & ".join(names[code] for names, code in zip(labels, combination, strict=True))
         for combination in study.domain_of(index)
     )
-
-
-def recipients_of(study: Study, index: int) -> tuple[str, ...]:
-    """Who gets a unit's randomized values."""
-    return ("miner",) if study.model == "central" else read_by(study, index)
 
 
 def changes(before: Study, after: Study) -> tuple[str, ...]:

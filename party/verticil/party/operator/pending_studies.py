@@ -11,7 +11,7 @@ import datetime as dt
 
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.local_dataset import columns_of
-from verticil.party.operator.comparison import labels_of, recipients_of
+from verticil.party.operator.comparison import labels_of
 from verticil.party.operator.missing_parties import quorum_words
 from verticil.party.operator.plain_language import PRIOR, belief_words, column_words, ratio_of, total_words
 from verticil.party.operator.view_model import COUNTS_TELL, Facts, asked, columns, cost, named, share
@@ -19,12 +19,11 @@ from verticil.party.policy import approval, policy
 from verticil.party.policy.by_rule import ruling
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.alignment.disclosure import disclosure
 from verticil.shared.channels import privacy
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.study.document import Study
-from verticil.shared.study.recipients import sent_units
+from verticil.shared.study.protocols import disclosure, recipients_of, sent_units
 from verticil.shared.study.states import State, is_final
 
 _UNDECIDED = (State.SUBMITTED, State.AWAITING_APPROVAL)
@@ -134,7 +133,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> Facts:
         "model": study.model,
         "parties": list(study.parties),
         "expires": study.expires.isoformat(),
-        "alignment": disclosure(study.linkage.mode, study.model).document(),
+        "alignment": disclosure(study).document(),
         "minimum_common_records": max(study.linkage.minimum_common_records, config.policy.minimum_common_records),
         **asked(config, study),
         "columns": shown,

@@ -15,7 +15,7 @@ from verticil.party.storage.studies import StudyRecord
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.study.document import Study
-from verticil.shared.study.recipients import read_by, sent_units
+from verticil.shared.study.protocols import protocol_of, sent_units
 
 Facts = dict[str, object]
 
@@ -60,8 +60,8 @@ def columns(config: PartyConfig, study: Study, charges: Mapping[int, float]) -> 
             row["impossible_combinations"] = len(unit.impossible)
         if isinstance(unit.transition, Subset):
             row["subset_size"] = unit.transition.size
-        if study.model == "peer":
-            row["read_by"] = list(read_by(study, index))
+        if (readers := protocol_of(study).read_by(study, index)) is not None:
+            row["read_by"] = list(readers)
         if index in charges:
             row["charge_now"] = number(charges[index])
         rows.append(row)

@@ -35,8 +35,8 @@ from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.study.approval import Approval, approval_body, check_own_part, parse_approval
 from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import sent_units
 from verticil.shared.study.reading import read_declarations
-from verticil.shared.study.recipients import sent_units
 
 _NOBODY: Final = "-"
 _NEVER: Final = datetime(2000, 1, 1, tzinfo=UTC)

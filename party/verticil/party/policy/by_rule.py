@@ -34,7 +34,7 @@ from verticil.shared.audit.chain import DAEMON
 from verticil.shared.errors import Refusal, VerticilError
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
-from verticil.shared.study.recipients import sent_units
+from verticil.shared.study.protocols import sent_units
 
 _DAY: Final = timedelta(hours=24)
 _MOST_REASONS: Final = 5

@@ -26,7 +26,7 @@ from verticil.party.policy.rules import Rule
 from verticil.shared.channels import privacy
 from verticil.shared.errors import Refusal
 from verticil.shared.study.document import Study
-from verticil.shared.study.recipients import sent_units
+from verticil.shared.study.protocols import protocol_of, sent_units
 
 SHARE_DELTA: Final = 1e-6
 """The limit of delta in one study where party.toml states none."""
@@ -221,15 +221,8 @@ def _of_study(policy: Policy, study: Study, party: str, today: date | None) -> l
     days = 0 if today is None else (study.expires - today).days
     if policy.max_days is not None and days > policy.max_days:
         found.append(_refused(f"valid for {days} more days, expected at most {policy.max_days}", "max_days"))
-    if study.model == "central" and "miner" not in policy.recipients:
-        found.append(_refused("model 'central' sends to the miner, which is not in policy.recipients", "recipients"))
-    if study.model == "peer":
-        strangers = [name for name in study.parties if name not in (party, *policy.recipients)]
-        if strangers:
-            found.append(_refused(f"model 'peer': {', '.join(strangers)} not in policy.recipients", "recipients"))
-        if study.structure.parents is None and "miner" not in policy.recipients:
-            problem = "the structure is learned from scores that the miner gets, and it is not in policy.recipients"
-            found.append(_refused(f"model 'peer': {problem}", "recipients"))
+    strangers = protocol_of(study).not_permitted(study, party, policy.recipients)
+    found.extend(_refused(problem, "recipients") for problem in strangers)
     if len(study.parties) < policy.minimum_parties:
         found.append(
             _refused(f"{len(study.parties)} parties, expected at least {policy.minimum_parties}", "minimum_parties")
@@ -245,9 +238,8 @@ def _of_share(policy: Policy, study: Study) -> list[Objection]:
     if epsilon is None and not policy.allow_exact_parameters:
         what = "parameters" if study.structure.parents is not None else "parameters and scores"
         hint = "ask for [share] noise in the study, or set policy.allow_exact_parameters = true in party.toml"
-        message = (
-            f"model 'peer' without share noise: the {what} that are shared are exact functions of this party's raw data"
-        )
+        exact = f"the {what} that are shared are exact functions of this party's raw data"
+        message = f"model '{study.model}' without share noise: {exact}"
         return [Objection(code="POLICY_REFUSED", message=message, hint=hint)]
     found: list[Objection] = []
     if epsilon is not None and epsilon > limit + privacy.EPSILON_TOLERANCE:

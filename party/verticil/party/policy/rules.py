@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from verticil.party.operator.comparison import recipients_of
 from verticil.shared.channels import privacy
 from verticil.shared.study.document import Study
-from verticil.shared.study.recipients import sent_units
+from verticil.shared.study.protocols import recipients_of, sent_units
 
 RULE_PREFIX: Final = "by rule "
 """How the approver of a rule's approval begins; no person may be called so."""

@@ -18,6 +18,7 @@ from typing import Any
 from verticil.shared.formats.json_document import Json
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import protocol_of
 
 _PROFILE = "https://datapackage.org/profiles/2.0"
 
@@ -69,12 +70,7 @@ def datapackage(
         "title": f"SYNTHETIC: {study.title}",
         "description": (
             f"{study.purpose}. Synthetic records drawn from a Bayesian network that was estimated from "
-            + (
-                "each party's own columns and randomized ones of the others"
-                if study.model == "peer"
-                else "randomized columns"
-            )
-            + "; no record is a real person's."
+            f"{protocol_of(study).sources}; no record is a real person's."
         ),
         **({"created": created} if created is not None else {}),
         "contributors": [{"title": party, "roles": ["contributor"]} for party in study.parties],

@@ -17,7 +17,8 @@ from verticil.shared.channels.gaussian import share_sigma
 from verticil.shared.formats.json_document import Json
 from verticil.shared.model.graph import Dag
 from verticil.shared.study.document import Study
-from verticil.shared.study.recipients import readers, sent_units, shared_tables
+from verticil.shared.study.protocols import sent_units
+from verticil.shared.study.recipients import readers, shared_tables
 
 EXACT_STATEMENT: Final = (
     "The parameters of local variables are exact functions of the raw data of their owner. "

@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from verticil.shared.alignment.disclosure import Disclosure, disclosure
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.formats.json_document import Json
 from verticil.shared.model.graph import Dag
 from verticil.shared.study.document import Study
-from verticil.shared.study.recipients import read_by
+from verticil.shared.study.protocol import Disclosure
+from verticil.shared.study.protocols import disclosure, protocol_of
 
 PRIOR = 0.15
 """The suspicion that the examples in the documents start from."""
@@ -121,12 +121,14 @@ class PrivacyStatement:
         epsilon_per_person: the sum over all columns that are sent; infinite when one of them has no bound.
         posterior_per_person: what a suspicion of `PRIOR` can become at most when all columns are taken together.
         alignment: what finding the common people revealed, to whom.
+        note: what the protocol says besides.
     """
 
     columns: tuple[ColumnStatement, ...]
     epsilon_per_person: float
     posterior_per_person: float
     alignment: Disclosure
+    note: str
 
     @property
     def bounded(self) -> bool:
@@ -149,18 +151,12 @@ class PrivacyStatement:
 
     def document(self) -> Json:
         """The figures for a document."""
-        between_peers = any(column.read_by is not None for column in self.columns)
         return {
             "statement": (
                 "epsilon = ln gamma; gamma bounds, for every person, the ratio of anybody's odds about that person's "
                 "true value after and before seeing the released one. epsilon_per_person is the sum over all columns "
                 "and bounds what they tell together. null means that there is no bound."
-                + (
-                    " A column with an empty read_by never left its site and is not in the sum. All of this is about the columns "
-                    "that were read and holds against those in read_by; the parameters come from raw values, see peer."
-                    if between_peers
-                    else ""
-                )
+                f"{self.note}"
             ),
             "epsilon_per_person": self.epsilon_per_person if self.bounded else None,
             "bounded": self.bounded,
@@ -181,7 +177,7 @@ def _column(study: Study, index: int, dag: Dag | None) -> ColumnStatement:
         two_level=None if unit.two_level is None else unit.two_level.text,
         subset_size=unit.transition.size if isinstance(unit.transition, Subset) else None,
         impossible=len(unit.impossible),
-        read_by=read_by(study, index, dag) if study.model == "peer" else None,
+        read_by=protocol_of(study).read_by(study, index, dag),
         n_states=measures.n_states,
         k_measure=measures.k_measure,
         gamma=measures.gamma,
@@ -207,5 +203,6 @@ def privacy_statement(study: Study, dag: Dag | None = None) -> PrivacyStatement:
         columns=columns,
         epsilon_per_person=total,
         posterior_per_person=privacy.max_posterior(PRIOR, epsilon=total),
-        alignment=disclosure(study.linkage.mode, study.model),
+        alignment=disclosure(study),
+        note=protocol_of(study).privacy_note,
     )

@@ -29,7 +29,7 @@ from verticil.shared.channels import privacy
 from verticil.shared.channels.gaussian import share_sigma
 from verticil.shared.errors import Refusal
 from verticil.shared.study.document import Study
-from verticil.shared.study.recipients import read_by, sent_units, shared_tables
+from verticil.shared.study.protocols import protocol_of, recipients_of, sent_units
 
 REPLACE_ONE: Final = "replace one person"
 """Tables are neighbours when the columns of one person are others; how many people there are is the same."""
@@ -268,7 +268,7 @@ def _columns(study: Study, party: str) -> Iterable[PlannedEvent]:
             yield PlannedEvent(
                 event=RandomizedColumn(epsilon=privacy.epsilon(unit.transition)),
                 variables=unit.variables,
-                readers=("miner",) if study.model == "central" else read_by(study, index),
+                readers=recipients_of(study, index),
                 unit=index,
             )
 
@@ -278,19 +278,19 @@ def share_event(study: Study, party: str) -> GaussianCounts | ExactStatistics:
     rule = study.share
     if rule is None or rule.epsilon is None or rule.delta is None:
         return ExactStatistics()
-    tables = shared_tables(study, party)
+    tables = protocol_of(study).shared_tables(study, party)
     return GaussianCounts(epsilon=rule.epsilon, delta=rule.delta, tables=tables, sensitivity=math.sqrt(2 * tables))
 
 
 def _shared(study: Study, party: str) -> Iterable[PlannedEvent]:
-    if study.share is None:
+    if not protocol_of(study).shared_tables(study, party):
         return
     names = tuple(study.schema[position].name for position in study.schema.owned_by(party))
     readers = tuple(name for name in study.parties if name != party)
     yield PlannedEvent(
         event=share_event(study, party),
         variables=names,
-        readers=readers if study.structure.parents is not None else (*readers, "miner"),
+        readers=(*readers, "miner") if protocol_of(study).searches_scores(study) else readers,
     )
 
 

@@ -41,7 +41,6 @@ from verticil.shared.study.canonical import (
 from verticil.shared.study.document import LeftOut, Study, Unit
 from verticil.shared.study.reading import check_not_weaker
 from verticil.shared.study.sub_model import narrowed
-from verticil.shared.study.unit_rules import column_text
 
 _FORM: Final = "verticil/approval/v1"
 _HEX_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -247,7 +246,7 @@ def check_own_part(approved: Study, effective: Study, party: str) -> None:
             "STUDY_MISMATCH", f"{where}: {len(effective.units)} units, expected {len(approved.units)}", hint=hint
         )
     for index, (told, mine) in enumerate(zip(effective.units, approved.units, strict=True)):
-        column = f"{where}: {column_text(mine)}"
+        column = f"{where}: {mine.text}"
         if _holds(told) != _holds(mine):
             raise PeerFault("STUDY_MISMATCH", f"{column}: unit {index} holds something else than approved", hint=hint)
         if mine.owner == party and told != mine:

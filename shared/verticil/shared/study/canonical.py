@@ -33,6 +33,7 @@ from verticil.shared.study.document import (
 )
 from verticil.shared.study.json_value import Json
 from verticil.shared.study.prior import prior_from, prior_to_json
+from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.publication import publish_from, publish_to_json
 from verticil.shared.study.quorum import left_out_from, left_out_to_json, quorum_from_json, quorum_to_json
 from verticil.shared.study.structure_json import is_null, optional, structure_from, structure_to_json
@@ -254,7 +255,7 @@ def _study(table: Table) -> Study:
         id=table.value(str, "id"),
         title=table.value(str, "title"),
         purpose=table.value(str, "purpose"),
-        model=cast("Literal['central', 'peer']", table.choice("model", vocabulary.MODELS)),
+        model=table.choice("model", PROTOCOLS.names),
         expires=date_from(table, "expires"),
         parties=table.strings("parties"),
         linkage=LinkageRule(

@@ -28,7 +28,7 @@ class LinkageRule:
 
     Attributes:
         mode: ``keyed-hash``, ``order-commitment`` or ``dh-psi``; what each reveals to whom is said in
-            `verticil.shared.alignment.disclosure`.
+            `study.protocol.Disclosure`.
         normalise: steps applied to an id, in order: nfkc, trim, casefold, digits-only.
         minimum_common_records: with fewer, nothing is randomized.
     """
@@ -87,6 +87,11 @@ class Unit:
     def is_compound(self) -> bool:
         """Whether several columns are randomized in one draw."""
         return len(self.variables) > 1
+
+    @property
+    def text(self) -> str:
+        """The unit in messages, as in ``column 'race'``."""
+        return f"column{'s' if self.is_compound else ''} '{', '.join(self.variables)}'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +268,8 @@ class Study:
     Attributes:
         id: names the study for people; the digest names it for programs.
         title, purpose: for people.
-        model: ``central`` (Model II: a miner gets the randomized columns) or ``peer`` (Model I: the parties learn).
+        model: the protocol's name: ``central`` (Model II: a miner gets the randomized columns), ``peer`` (Model I: the parties
+            learn), or another one that is registered (`study.protocols`).
         expires: valid to the end of that day, UTC.
         parties: names in the declared order.
         linkage: how common people are found.
@@ -281,7 +287,7 @@ class Study:
     id: str
     title: str
     purpose: str
-    model: Literal["central", "peer"]
+    model: str
     expires: dt.date
     parties: tuple[str, ...]
     linkage: LinkageRule

@@ -47,12 +47,6 @@ def check_publish(study: Study, *, source: str) -> None:
     if study.publish is None:
         return
     where = f"{source}: publish"
-    if study.model == "peer":
-        fail(
-            where,
-            "goes with the model 'central', got 'peer': between peers every party signs the release anyway",
-            hint="remove the table",
-        )
     quorum, n_parties = study.publish.quorum, len(study.parties)
     if quorum is not None and not 1 <= quorum <= n_parties:
         fail(f"{where}.quorum", f"got {quorum}, expected 1 to {n_parties}, the number of parties")

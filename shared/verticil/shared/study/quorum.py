@@ -16,7 +16,6 @@ import re
 from typing import Final, cast, get_args
 
 from verticil.shared.config import Table
-from verticil.shared.errors import Misuse
 from verticil.shared.study.document import Absence, LeftOut, QuorumRule, Study
 from verticil.shared.study.json_value import Json
 from verticil.shared.study.vocabulary import fail
@@ -90,7 +89,7 @@ def check_quorum(study: Study, *, source: str) -> None:
     """Check that the rule can be kept, and that a sub-model keeps it.
 
     Raises:
-        Misuse: STUDY_INVALID; STUDY_UNSUPPORTED, fewer parties than all between peers.
+        Misuse: STUDY_INVALID.
     """
     rule, where = study.quorum, f"{source}: quorum"
     names = [item.party for item in study.left_out]
@@ -104,13 +103,6 @@ def check_quorum(study: Study, *, source: str) -> None:
         fail(f"{where}.deadline in seconds", f"got {rule.deadline_seconds}, expected {_DEADLINE[0]} to {_DEADLINE[1]}")
     if rule.minimum is None:
         return
-    if study.model == "peer":
-        raise Misuse(
-            "STUDY_UNSUPPORTED",
-            f"{where}.min: goes with the model 'central', got 'peer': between peers every party is needed, because there is"
-            " no miner that could fix for all of them who is left out",
-            hint="give a deadline alone; without a party that stays away, load a study of the others' columns under a new id",
-        )
     n_declared = len(study.parties) + len(study.left_out)
     if not LEAST_PARTIES <= rule.minimum <= n_declared:
         fail(f"{where}.min", f"got {rule.minimum}, expected {LEAST_PARTIES} to {n_declared}, the number of parties")

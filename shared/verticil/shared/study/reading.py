@@ -12,7 +12,7 @@ import difflib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import Final, cast
 
 from verticil.shared.channels import privacy
 from verticil.shared.config import Table, read_toml
@@ -36,10 +36,10 @@ from verticil.shared.study.document import (
 )
 from verticil.shared.study.domain import Domain, compound, compound_of, single
 from verticil.shared.study.prior import prior_from
+from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.publication import publish_from
 from verticil.shared.study.quorum import quorum_from
 from verticil.shared.study.structure_rules import near_hint
-from verticil.shared.study.unit_rules import column_text, subset_in_peer_study
 
 _EXAMPLES: Final = {"epsilon": "epsilon = 1.0", "delta": "delta = 1e-9"}
 
@@ -64,15 +64,14 @@ def read_study(path: Path) -> Study:
         "publish", "simulation",
     )  # fmt: skip
     rules.simulation_seed_from(table, "simulation")
-    model = table.choice("model", vocabulary.MODELS, "central")
-    vocabulary.check_supported(vocabulary.MODELS, model, where=f"{table.source}: model")
+    model = table.choice("model", PROTOCOLS.names, PROTOCOLS.names[0])
     schema = _schema(table)
     study_id = table.value(str, "id")
     study = Study(
         id=study_id,
         title=table.value(str, "title", study_id),
         purpose=table.value(str, "purpose"),
-        model=cast("Literal['central', 'peer']", model),
+        model=model,
         expires=_expires(table),
         parties=_parties(table),
         linkage=_linkage(table.table("linkage", optional=True)),
@@ -134,8 +133,7 @@ def read_declarations(tables: Sequence[Table], study: Study, party: str) -> dict
         if domain.is_compound:
             domain = _agreed(table, domain, study.units[index])
         unit = schemes.unit_for(table, domain)
-        if study.model == "peer" and unit.scheme == "subset":
-            raise subset_in_peer_study(f"{table.source}: {table.path('scheme')}")
+        protocol_of(study).check_unit(unit, where=f"{table.source}: {table.path('scheme')}")
         check_not_weaker(unit, study.units[index])
         units[index] = unit
     return units
@@ -194,7 +192,7 @@ def check_not_weaker(declared: Unit, proposed: Unit) -> None:
         got = "infinite" if ours is None else f"{float(ours):.6g}"
         raise Refusal(
             "DECLARATION_WEAKER",
-            f"{column_text(declared)}: declared gamma {got}, expected at most the study's {float(theirs):.6g}",
+            f"{declared.text}: declared gamma {got}, expected at most the study's {float(theirs):.6g}",
             hint="declare stronger noise, or remove the declaration",
         )
 
@@ -409,10 +407,11 @@ def _parents(table: Table, schema: Schema) -> tuple[tuple[str, tuple[str, ...]],
 
 
 def _share(table: Table, model: str) -> ShareRule | None:
-    """``[share]``: Gaussian noise on a party's own counts, and the least count of a parameter; with model ``peer`` only."""
-    if model != "peer":
+    """``[share]``: Gaussian noise on a party's own counts, and the least count of a parameter, where parties share them."""
+    if not PROTOCOLS.named(model).shares:
         if table.has("share"):
-            table.fail("share", f"goes with the model 'peer', got '{model}'", hint='remove it, or set model = "peer"')
+            those = " or ".join(f"'{protocol.name}'" for protocol in PROTOCOLS if protocol.shares)
+            table.fail("share", f"goes with the model {those}, got '{model}'", hint="remove it, or set the model")
         return None
     share = table.table("share", optional=True)
     share.only("noise", "epsilon", "delta", "minimum_count")

@@ -10,9 +10,6 @@ Everything here follows from the study alone, so that all nodes agree without ta
 
 from __future__ import annotations
 
-import math
-
-from verticil.shared.channels import privacy
 from verticil.shared.model.graph import Dag
 from verticil.shared.study.document import Study
 
@@ -83,34 +80,7 @@ def read_by(study: Study, index: int, dag: Dag | None = None) -> tuple[str, ...]
     return tuple(party for party in study.parties if party in reading)
 
 
-def sent_units(study: Study, dag: Dag | None = None) -> tuple[int, ...]:
-    """The units that leave their owner, ascending: what each person is charged for.
-
-    Args:
-        study: a study of either model; with model ``central`` all units go to the miner.
-        dag: see `read_by`.
-    """
-    every = range(len(study.units))
-    return tuple(index for index in every if study.model == "central" or read_by(study, index, dag))
-
-
 def shared_tables(study: Study, party: str) -> int:
     """How many tables of its own raw data a party shares something of: one for each own variable and for each scored pair."""
     scored = 0 if study.structure.parents is not None else len(scored_pairs(study, party))
     return len(study.schema.owned_by(party)) + scored
-
-
-def family_records(study: Study, child: int, parents: tuple[int, ...], n: float) -> float:
-    """How many unrandomized records n records are worth to whoever learns a family: n prod a^2 over its randomized columns.
-
-    a is a column's `contrast_factor`, so this is `privacy.effective_records` for more than two columns. With the model ``peer``
-    the owner of the child learns it, and has its own columns raw.
-    """
-    members = {study.schema.names[v] for v in (*parents, child)}
-    owner = study.schema.variables[child].owner
-    factors = [
-        privacy.contrast_factor(unit.transition)
-        for unit in study.units
-        if members & set(unit.variables) and (study.model == "central" or unit.owner != owner)
-    ]
-    return n * math.prod(factor**2 for factor in factors)

@@ -20,9 +20,10 @@ from verticil.shared.config import Table
 from verticil.shared.model.schema import MAX_STATES, Missing, Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import check_prior
+from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.publication import check_publish
 from verticil.shared.study.quorum import check_quorum
-from verticil.shared.study.structure_rules import check_share, check_structure, near_hint
+from verticil.shared.study.structure_rules import check_structure, near_hint
 from verticil.shared.study.unit_rules import check_breach, check_units
 from verticil.shared.study.vocabulary import (
     ESTIMATORS,
@@ -31,7 +32,6 @@ from verticil.shared.study.vocabulary import (
     MAX_SAFE,
     MAX_TEXT,
     MAX_VARIABLES,
-    MODELS,
     NORMALISE_STEPS,
     SAMPLING,
     check_supported,
@@ -69,11 +69,11 @@ def check(study: Study, *, source: str) -> None:
     rules.owners(study)
     check_units(study, source=source)
     check_structure(study, source=source)
-    check_share(study, source=source)
     check_breach(study, source=source)
     check_publish(study, source=source)
     rules.numbers(study)
     check_quorum(study, source=source)
+    protocol_of(study).check(study, source=source)
 
 
 def bin_labels(edges: Sequence[float]) -> tuple[str, ...]:
@@ -303,7 +303,7 @@ class _Rules:
             self.fail("id", f"got '{study.id[:MAX_TEXT]}', expected 1 to 63 of a-z 0-9 -, not starting with -")
         _check_text(f"{self.source}: title", study.title)
         _check_text(f"{self.source}: purpose", study.purpose, limit=MAX_PURPOSE, lines=True)
-        check_supported(MODELS, study.model, where=f"{self.source}: model")
+        protocol_of(study)
         if not study.parties:
             self.fail("party", "there is no [[party]], expected at least one")
         for party in (*study.parties, *(item.party for item in study.left_out)):
@@ -386,10 +386,6 @@ class _Rules:
 
     def pairs(self, study: Study) -> None:
         pairs = study.release.pairs
-        if pairs and study.model == "peer":
-            self.fail(
-                "release.pairs", "nobody has tables of pairs with the model 'peer', expected none", hint="remove it"
-            )
         if len(pairs) > MAX_VARIABLES:
             self.fail("release.pairs", f"{len(pairs)} pairs, expected at most {MAX_VARIABLES}")
         for name in dict.fromkeys(name for pair in pairs for name in pair):

@@ -1,4 +1,4 @@
-"""Model I: the structure as a document that all nodes agree on. Who reads what by it is in `readers`, named here too."""
+"""Model I: the structure as a document that all nodes agree on. Who reads what by it is in `readers`."""
 
 from __future__ import annotations
 

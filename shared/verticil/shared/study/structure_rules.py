@@ -1,4 +1,4 @@
-"""What holds for the structure of every resolved study, and for what parties do before they share parameters (Model I).
+"""What holds for the structure of every resolved study.
 
 A structure that is given is checked as a searched one would be: a directed acyclic graph within the study's limits, that keeps
 what a custom network promises.
@@ -10,27 +10,21 @@ import difflib
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NoReturn
+from typing import NoReturn
 
-from verticil.shared.channels.gaussian import share_sigma
-from verticil.shared.errors import Misuse
 from verticil.shared.study.document import HillClimbRule, OrderRule, Study
-from verticil.shared.study.recipients import given_dag, shared_tables
+from verticil.shared.study.recipients import given_dag
 from verticil.shared.study.vocabulary import (
     MAX_EXACT,
     MAX_SAFE,
     MAX_TEXT,
     METHOD_SCORES,
     METHODS,
-    PAIR_METHODS,
     PREFERENCES,
     SCORES,
     check_supported,
     fail,
 )
-
-LARGEST_DELTA: Final = 1e-2
-"""Of Gaussian noise; delta is the chance that the promise of epsilon fails altogether."""
 
 
 def edge_text(edge: tuple[str, str]) -> str:
@@ -71,43 +65,6 @@ def check_structure(study: Study, *, source: str) -> None:
         rules.fail("parents", f"'parents' go with the method 'given' and with no other, got '{rule.method}'")
     if rule.parents is not None:
         rules.given(rule.parents)
-
-
-def check_share(study: Study, *, source: str) -> None:
-    """Check what Model I needs besides, and that Model II has nothing of it.
-
-    Raises:
-        Misuse: STUDY_INVALID.
-    """
-    rule, where = study.share, f"{source}: share"
-    if rule is None:
-        if study.model == "peer":
-            fail(where, "missing, expected what is done before parameters are shared with the model 'peer'")
-        return
-    if study.model != "peer":
-        fail(where, f"[share] goes with the model 'peer' only, got '{study.model}'")
-    if len(study.parties) < 2:
-        fail(f"{source}: party", "there is one [[party]], expected at least two with model 'peer'")
-    if not 0 <= rule.minimum_count <= MAX_SAFE:
-        fail(f"{where}.minimum_count", f"got {rule.minimum_count}, expected 0 to {MAX_SAFE}")
-    if (rule.epsilon is None) != (rule.delta is None):
-        missing, other = ("epsilon", "delta") if rule.epsilon is None else ("delta", "epsilon")
-        fail(f"{where}.{missing}", f"missing, expected a number beside {other}: Gaussian noise needs both")
-    if rule.epsilon is None or rule.delta is None:
-        return
-    if not 0 < rule.epsilon < math.inf:
-        fail(f"{where}.epsilon", f"got {rule.epsilon:g}, expected a finite number > 0")
-    if not 0 < rule.delta <= LARGEST_DELTA:
-        fail(
-            f"{where}.delta",
-            f"got {rule.delta:g}, expected more than 0 and at most {LARGEST_DELTA:g}",
-            hint="delta is the chance that the promise fails: take far less than 1 in the number of people",
-        )
-    for party in study.parties:
-        try:
-            share_sigma(rule.epsilon, rule.delta, shared_tables(study, party))
-        except ValueError as error:
-            fail(where, f"party '{party}': {error}", hint="choose a larger epsilon or delta, or fewer columns")
 
 
 class _Structure:
@@ -169,19 +126,8 @@ class _Structure:
         ):
             if used and rule.method != method:
                 self.fail(key, f"goes with the method '{method}', got '{rule.method}'", hint="remove it")
-        if study.model == "peer" and rule.method not in (*PAIR_METHODS, "given"):
-            raise Misuse(
-                "STUDY_UNSUPPORTED",
-                f"{self.source}: structure.method: '{rule.method}' needs tables of whole families, and with the model 'peer' the "
-                "parties send scores of pairs only",
-                hint=f"use one of: {', '.join(PAIR_METHODS)}, given",
-            )
-        if rule.minimum_strength is not None and (study.model == "peer" or rule.method == "given"):
-            self.fail(
-                "minimum_strength",
-                "is about edges that the miner finds in tables of whole families: it goes with the model 'central' and a search",
-                hint="remove it",
-            )
+        if rule.minimum_strength is not None and rule.method == "given":
+            self.fail("minimum_strength", "is about edges that are found: it goes with a search", hint="remove it")
         if rule.score == "bdeu":
             randomized = [name for unit in study.units if not unit.transition.is_identity for name in unit.variables]
             if randomized:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,7 +10,7 @@ from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.formats.artifact import packed_size
 from verticil.shared.study.document import Study, TwoLevel
-from verticil.shared.study.recipients import read_by
+from verticil.shared.study.protocols import protocol_of
 
 RECORDS_PER_CELL: Final = 5
 
@@ -91,6 +92,7 @@ def study_table(study: Study, n: int | None = None) -> StudyTable:
         ValueError: `n` is below 1.
     """
     n = study.linkage.minimum_common_records if n is None else n
+    protocol = protocol_of(study)
     rows: list[ColumnRow] = []
     for index, unit in enumerate(study.units):
         column = privacy.column_privacy(unit)
@@ -104,7 +106,7 @@ def study_table(study: Study, n: int | None = None) -> StudyTable:
                 two_level=unit.two_level,
                 subset_size=unit.transition.size if isinstance(unit.transition, Subset) else None,
                 impossible=len(unit.impossible),
-                read_by=read_by(study, index) if study.model == "peer" else None,
+                read_by=protocol.read_by(study, index),
                 n_states=column.n_states,
                 gamma=column.gamma,
                 epsilon=column.epsilon,
@@ -127,3 +129,19 @@ def study_table(study: Study, n: int | None = None) -> StudyTable:
         for row in rows
     )
     return StudyTable(n=n, rows=tuple(rows), party_totals=totals, total_epsilon=total, bytes_sent=size)
+
+
+def family_records(study: Study, child: int, parents: tuple[int, ...], n: float) -> float:
+    """How many unrandomized records n records are worth to whoever learns a family: n prod a^2 over its randomized columns.
+
+    a is a column's `contrast_factor`, so this is `privacy.effective_records` for more than two columns. A party that learns the
+    family has its own columns raw.
+    """
+    members = {study.schema.names[v] for v in (*parents, child)}
+    learner = protocol_of(study).learner(study, child)
+    factors = [
+        privacy.contrast_factor(unit.transition)
+        for unit in study.units
+        if members & set(unit.variables) and unit.owner != learner
+    ]
+    return n * math.prod(factor**2 for factor in factors)

@@ -16,9 +16,8 @@ import numpy as np
 from verticil.shared.channels.privacy import EPSILON_TOLERANCE, epsilon, gamma
 from verticil.shared.channels.subset import LARGEST_EPSILON, LEAST_STATES, Subset
 from verticil.shared.channels.transition import SCALE, Transition, two_level, validate_matrix
-from verticil.shared.errors import Misuse
 from verticil.shared.study.document import Study, Unit
-from verticil.shared.study.recipients import sent_units
+from verticil.shared.study.protocols import protocol_of, sent_units
 from verticil.shared.study.vocabulary import (
     MAX_CELLS,
     MAX_COMBINATIONS,
@@ -30,16 +29,6 @@ from verticil.shared.study.vocabulary import (
 
 _LISTED: Final = 5
 """Columns named in one message."""
-
-
-def column_text(unit: Unit) -> str:
-    """A unit for messages.
-
-    >>> from verticil.shared.channels.transition import identity, quantize
-    >>> column_text(Unit(variables=("x",), owner="a", scheme="none", transition=quantize(identity(2))))
-    "column 'x'"
-    """
-    return f"column{'s' if unit.is_compound else ''} '{', '.join(unit.variables)}'"
 
 
 def check_units(study: Study, *, source: str) -> None:
@@ -62,7 +51,7 @@ def check_units(study: Study, *, source: str) -> None:
     if (cells := sum(unit.transition.n_states**2 for unit in study.units)) > MAX_CELLS:
         fail(f"{source}: randomization", f"the matrices have {cells} cells, expected at most {MAX_CELLS} in all")
     for index, unit in enumerate(study.units):
-        where = f"{source}: {column_text(unit)}"
+        where = f"{source}: {unit.text}"
         _check_owner(study, unit, where)
         _check_domain(study, index, where)
         _check_scheme(study, unit, where)
@@ -84,7 +73,7 @@ def check_breach(study: Study, *, source: str) -> None:
         ratio = gamma(unit.transition)
         if rule.possible(ratio):
             level = "infinite" if ratio is None else f"{float(ratio):.6g}"
-            found.append(f"{column_text(unit)} has gamma {level}")
+            found.append(f"{unit.text} has gamma {level}")
     if found:
         more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
         fail(
@@ -93,16 +82,6 @@ def check_breach(study: Study, *, source: str) -> None:
             f"so that no belief of {rule.prior:g} becomes {rule.posterior:g}",
             hint=f"randomize more strongly (epsilon below {math.log(rule.gamma_limit):.4g}), or change the rule",
         )
-
-
-def subset_in_peer_study(where: str) -> Misuse:
-    """Subset selection in Model I is no study, in any version: a peer joins the column that it gets to its own table."""
-    return Misuse(
-        "STUDY_INVALID",
-        f"{where}: 'subset' releases a set of categories for each person; with model 'peer' a received column is joined "
-        "to a table, expected one category for each person",
-        hint="use 'symmetric'",
-    )
 
 
 def _check_owner(study: Study, unit: Unit, where: str) -> None:
@@ -144,8 +123,7 @@ def _check_scheme(study: Study, unit: Unit, where: str) -> None:
     if (unit.scheme == "subset") != isinstance(unit.transition, Subset):
         fail(where, f"subset selection goes with the scheme 'subset' and with no other, got '{unit.scheme}'")
     if isinstance(unit.transition, Subset):
-        if study.model == "peer":
-            raise subset_in_peer_study(where)
+        protocol_of(study).check_unit(unit, where=where)
         _check_subset(unit.transition, where)
     elif not _is_of_scheme(unit, unit.transition, where=where):
         fail(where, f"the matrix is not one of the scheme '{unit.scheme}'")

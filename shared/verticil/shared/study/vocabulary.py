@@ -24,7 +24,6 @@ MAX_SAFE: Final = 2**53 - 1
 """The largest whole number that RFC 8785 can write."""
 
 # What a study may name -> whether this version does it.
-MODELS: Final = {"central": True, "peer": True}
 LINKAGE_MODES: Final = {"keyed-hash": True, "order-commitment": True, "dh-psi": True}
 SCHEMES: Final = {
     "symmetric": True,

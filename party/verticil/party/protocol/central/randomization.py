@@ -28,7 +28,7 @@ from verticil.shared.errors import Refusal
 from verticil.shared.formats import artifact
 from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.document import Study
-from verticil.shared.study.recipients import sent_units
+from verticil.shared.study.protocols import sent_units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

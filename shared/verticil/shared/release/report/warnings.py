@@ -24,7 +24,7 @@ import numpy as np
 from verticil.shared.formats.json_document import Json
 from verticil.shared.model.network import Marginal, Network
 from verticil.shared.study.document import Study
-from verticil.shared.study.recipients import family_records
+from verticil.shared.study.study_table import family_records
 
 _SHOWN: Final = 5
 

@@ -1,0 +1,224 @@
+"""The protocol ``peer`` (Model I): the parties send randomized columns to each other, each learns its own variables' families.
+
+Ma & Sivakumar, section 4. Who reads which column is in `recipients`. Where the structure is learned, a miner searches it from
+scores of pairs and has nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from verticil.shared.channels.gaussian import share_sigma
+from verticil.shared.errors import Misuse
+from verticil.shared.model.graph import Dag
+from verticil.shared.study.central import MEMBERS
+from verticil.shared.study.document import ShareRule, Study, Unit
+from verticil.shared.study.protocol import Disclosure, Finding, Protocol
+from verticil.shared.study.recipients import given_dag, read_by, readers, shared_tables
+from verticil.shared.study.vocabulary import MAX_SAFE, PAIR_METHODS, fail
+
+LARGEST_DELTA: Final = 1e-2
+"""Of Gaussian noise; delta is the chance that the promise of epsilon fails altogether."""
+_LINKAGE: Final = {
+    "keyed-hash": Disclosure(
+        mode="keyed-hash",
+        miner=None,
+        parties=f"{MEMBERS}; and which of its own people are at all parties before it in the study's order",
+        together="every party has the linkage key: it can look up every id that it can guess in the lists that it gets",
+    ),
+    "order-commitment": Disclosure(
+        mode="order-commitment",
+        miner=None,
+        parties="that all tables hold the same people in the same order; where they do not, which blocks of 1024 rows are equal,"
+        " and how many rows each table has",
+        together="every party has the linkage key: where tables differ, it can test a guess of a whole block of 1024 ids in their"
+        " order",
+    ),
+    "dh-psi": Disclosure(
+        mode="dh-psi",
+        miner=None,
+        parties=f"{MEMBERS}; how many people every other party has, and how many any of them share, but of none of its own"
+        " people that they are at some of the others only",
+        together="a party can learn whether the people whom it puts into its list are at all the others, and all the others"
+        " together at which of them such a person is, during the study only and not by guessing afterwards; a peer that does"
+        " not follow the protocol can have other people taken for common ones, and does not learn who they are",
+    ),
+}
+
+
+class Peer(Protocol):
+    """Model I."""
+
+    name = "peer"
+    summary = "between the organisations, without a miner that sees columns"
+    coordinated = False
+    shares = True
+    counts_families = False
+    sources = "each party's own columns and randomized ones of the others"
+    privacy_note = (
+        " A column with an empty read_by never left its site and is not in the sum. All of this is about the columns "
+        "that were read and holds against those in read_by; the parameters come from raw values, see peer."
+    )
+    linkage = _LINKAGE
+
+    def read_by(self, study: Study, index: int, dag: Dag | None = None) -> tuple[str, ...]:
+        """The peers that score or learn with the unit."""
+        return read_by(study, index, dag)
+
+    def learner(self, study: Study, child: int) -> str:
+        """The variable's owner."""
+        return study.schema.variables[child].owner
+
+    def searches_scores(self, study: Study) -> bool:
+        """Where the study gives no structure."""
+        return study.structure.parents is None
+
+    def shared_tables(self, study: Study, party: str) -> int:
+        """One for each own variable, and one for each pair that it scores."""
+        return shared_tables(study, party)
+
+    def not_permitted(self, study: Study, party: str, recipients: Collection[str]) -> Iterator[str]:
+        """Every other party receives, and the miner where it gets scores."""
+        strangers = [name for name in study.parties if name != party and name not in recipients]
+        if strangers:
+            yield f"model 'peer': {', '.join(strangers)} not in policy.recipients"
+        if self.searches_scores(study) and "miner" not in recipients:
+            problem = "the structure is learned from scores that the miner gets, and it is not in policy.recipients"
+            yield f"model 'peer': {problem}"
+
+    def check(self, study: Study, *, source: str) -> None:
+        """Check the structure, what is shared, and that nothing is asked for that takes a miner.
+
+        Raises:
+            Misuse: STUDY_INVALID; STUDY_UNSUPPORTED.
+        """
+        structure = study.structure
+        if structure.method not in (*PAIR_METHODS, "given"):
+            raise Misuse(
+                "STUDY_UNSUPPORTED",
+                f"{source}: structure.method: '{structure.method}' needs tables of whole families, and with the model 'peer' the "
+                "parties send scores of pairs only",
+                hint=f"use one of: {', '.join(PAIR_METHODS)}, given",
+            )
+        if structure.minimum_strength is not None:
+            fail(
+                f"{source}: structure.minimum_strength",
+                "is about edges that the miner finds in tables of whole families: it goes with the model 'central' and a search",
+                hint="remove it",
+            )
+        super().check(study, source=source)
+        if study.share is not None:
+            _check_share(study, study.share, source=source)
+        if study.publish is not None:
+            fail(
+                f"{source}: publish",
+                "goes with the model 'central', got 'peer': between peers every party signs the release anyway",
+                hint="remove the table",
+            )
+        if study.release.pairs:
+            problem = "nobody has tables of pairs with the model 'peer', expected none"
+            fail(f"{source}: release.pairs", problem, hint="remove it")
+        if study.quorum is not None and study.quorum.minimum is not None:
+            raise Misuse(
+                "STUDY_UNSUPPORTED",
+                f"{source}: quorum.min: goes with the model 'central', got 'peer': between peers every party is needed, because "
+                "there is no miner that could fix for all of them who is left out",
+                hint="give a deadline alone; without a party that stays away, load a study of the others' columns under a new id",
+            )
+
+    def check_unit(self, unit: Unit, *, where: str) -> None:
+        """Subset selection is no study of Model I, in any version: a peer joins the column that it gets to its own table."""
+        if unit.scheme == "subset":
+            raise Misuse(
+                "STUDY_INVALID",
+                f"{where}: 'subset' releases a set of categories for each person; with model 'peer' a received column is joined "
+                "to a table, expected one category for each person",
+                hint="use 'symmetric'",
+            )
+
+    def findings(self, study: Study) -> Iterator[Finding]:
+        """Who gets what, and what is shared without noise."""
+        dag = given_dag(study)
+        if study.share is not None and study.share.epsilon is None:
+            what = "the parameters" if dag is not None else "the parameters and the scores of pairs"
+            yield Finding(
+                severity="warning",
+                code="exact-parameters",
+                where="share",
+                message=f"there is no noise: {what} that a party shares about its own columns are exact functions of its raw "
+                "data, and no epsilon bounds what they tell about a person",
+                hint='add [share] with noise = "gaussian", epsilon and delta; else every party must set '
+                "policy.allow_exact_parameters",
+            )
+        if dag is None:
+            yield Finding(
+                severity="note",
+                code="read-while-learning",
+                where="structure.method",
+                message="the structure is learned, so each column goes to every party before its owner, to be scored, and then "
+                "to those that need it; the totals count every column",
+                hint="list the parties with the most sensitive columns first, or give the structure",
+            )
+            return
+        yield from _read_in_part(study, dag)
+        unread = [
+            name for index, unit in enumerate(study.units) if not readers(study, index, dag) for name in unit.variables
+        ]
+        if unread:
+            they = "it is" if len(unread) == 1 else "they are"
+            yield Finding(
+                severity="note",
+                code="unread",
+                where="structure.parents",
+                message=f"no other party reads {', '.join(unread)}: {they} not sent, and how {they} randomized is not used",
+                hint="nothing to mend; they count in no total",
+            )
+
+
+def _read_in_part(study: Study, dag: Dag) -> Iterator[Finding]:
+    """Compounds of which a reader needs some of the columns only."""
+    for index, unit in enumerate(study.units):
+        if not unit.is_compound:
+            continue
+        members = {study.schema.index(name): name for name in unit.variables}
+        for reader in readers(study, index, dag):
+            needed = {
+                parent for child in study.schema.owned_by(reader) for parent in dag.parents[child]
+            } & members.keys()
+            if len(needed) < len(members):
+                names = ", ".join(f"'{members[position]}'" for position in sorted(needed))
+                yield Finding(
+                    severity="warning",
+                    code="compound-read-in-part",
+                    where=unit.text,
+                    message=f"'{reader}' needs {names} only and gets the whole compound",
+                    hint="randomize what it needs by itself, unless the other columns may go there too",
+                )
+
+
+def _check_share(study: Study, rule: ShareRule, *, source: str) -> None:
+    where = f"{source}: share"
+    if len(study.parties) < 2:
+        fail(f"{source}: party", "there is one [[party]], expected at least two with model 'peer'")
+    if not 0 <= rule.minimum_count <= MAX_SAFE:
+        fail(f"{where}.minimum_count", f"got {rule.minimum_count}, expected 0 to {MAX_SAFE}")
+    if (rule.epsilon is None) != (rule.delta is None):
+        missing, other = ("epsilon", "delta") if rule.epsilon is None else ("delta", "epsilon")
+        fail(f"{where}.{missing}", f"missing, expected a number beside {other}: Gaussian noise needs both")
+    if rule.epsilon is None or rule.delta is None:
+        return
+    if not 0 < rule.epsilon < math.inf:
+        fail(f"{where}.epsilon", f"got {rule.epsilon:g}, expected a finite number > 0")
+    if not 0 < rule.delta <= LARGEST_DELTA:
+        fail(
+            f"{where}.delta",
+            f"got {rule.delta:g}, expected more than 0 and at most {LARGEST_DELTA:g}",
+            hint="delta is the chance that the promise fails: take far less than 1 in the number of people",
+        )
+    for party in study.parties:
+        try:
+            share_sigma(rule.epsilon, rule.delta, shared_tables(study, party))
+        except ValueError as error:
+            fail(where, f"party '{party}': {error}", hint="choose a larger epsilon or delta, or fewer columns")

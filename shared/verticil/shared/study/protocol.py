@@ -1,0 +1,155 @@
+"""What a protocol is: everything in which the ways of carrying a study out differ, before anybody works.
+
+A study names its protocol by its key ``model``. Nothing outside of the registries asks which one it is: code that differs asks
+the `Protocol` (here: who reads what, which rules a study keeps, how it is worded), the release's part (`release.protocols`), the
+party's and the simulation's. Everything here follows from the study alone, so that all nodes agree without talking about it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from verticil.shared.model.graph import Dag
+from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.vocabulary import fail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disclosure:
+    """What one mode of linkage reveals.
+
+    Finding the common people costs privacy before a single value is randomized, and epsilon does not count it. So each mode of
+    linkage says what it shows to whom; the words are the same in ``study check``, in the review before an approval, and in a
+    release. They hold for nodes that follow the protocol; what one that does not can gain stands in the row ``together``.
+
+    Attributes:
+        mode: of linkage.
+        miner: what the miner learns; None where there is none.
+        parties: what each party learns about the others' people.
+        together: what the miner (between peers: a peer) can gain that works with a party, or that does not follow the protocol.
+    """
+
+    mode: str
+    miner: str | None
+    parties: str
+    together: str
+
+    @property
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """(to whom, what)."""
+        first = () if self.miner is None else (("to the miner", self.miner),)
+        return (*first, ("to each party", self.parties), ("beyond the protocol", self.together))
+
+    def document(self) -> dict[str, str]:
+        """For a document."""
+        return {
+            "mode": self.mode,
+            **({} if self.miner is None else {"miner": self.miner}),
+            "parties": self.parties,
+            "beyond_the_protocol": self.together,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that the analyst should know.
+
+    Attributes:
+        severity: ``error``: the study cannot succeed as it stands; ``warning``: it can, and may disappoint; ``note``: good to
+            know, nothing to mend.
+        code: stable name of the kind of finding.
+        where: the part of the study, as in ``column 'race'``.
+        message: what was found.
+        hint: what can be done.
+    """
+
+    severity: Literal["error", "warning", "note"]
+    code: str
+    where: str
+    message: str
+    hint: str
+
+
+class Protocol(ABC):
+    """One way of carrying a study out.
+
+    Attributes:
+        name: as a study's key ``model`` has it.
+        summary: what happens, for those who approve.
+        linkage: the modes of linkage that a study may ask for, and what each reveals.
+        coordinated: an analyst submits the study to a miner, which carries it out; else the operator of every party loads it.
+        shares: the parties share statistics of their own raw data: the study has a ``share`` table.
+        counts_families: the miner has tables of whole families, so it leaves parents out of those that are too large.
+        sources: what the network is estimated from, for the description of the synthetic records.
+        privacy_note: what the statement on the randomized columns says besides; it begins with a blank, or is empty.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    linkage: ClassVar[Mapping[str, Disclosure]]
+    coordinated: ClassVar[bool]
+    shares: ClassVar[bool]
+    counts_families: ClassVar[bool]
+    sources: ClassVar[str]
+    privacy_note: ClassVar[str]
+
+    @abstractmethod
+    def read_by(self, study: Study, index: int, dag: Dag | None = None) -> tuple[str, ...] | None:
+        """The parties that unit `index` goes to in the whole of a study, in the study's order; None: it goes to the miner.
+
+        Args:
+            study: the effective study.
+            index: of the unit.
+            dag: the structure, where it is learned; None: it is not yet known, and then every party that may read it counts.
+        """
+
+    @abstractmethod
+    def learner(self, study: Study, child: int) -> str | None:
+        """The party that learns the family of a variable, with its own columns raw; None: the miner, with none."""
+
+    @abstractmethod
+    def searches_scores(self, study: Study) -> bool:
+        """Whether a miner searches the structure from scores of pairs that the parties send, and has nothing else of them."""
+
+    @abstractmethod
+    def not_permitted(self, study: Study, party: str, recipients: Collection[str]) -> Iterator[str]:
+        """Say which receivers of what `party` would send are not among those that its policy permits."""
+
+    def shared_tables(self, study: Study, party: str) -> int:
+        """How many tables of its own raw data a party shares something of; all of them carry the noise that `share` asks for."""
+        return 0
+
+    def check(self, study: Study, *, source: str) -> None:
+        """Check what this protocol asks of a study, which keeps the rules of all protocols already.
+
+        Args:
+            study: the study.
+            source: name of the document, for messages.
+
+        Raises:
+            Misuse: STUDY_INVALID or STUDY_UNSUPPORTED.
+        """
+        if study.linkage.mode not in self.linkage:
+            fail(
+                f"{source}: linkage.mode",
+                f"'{study.linkage.mode}' does not go with the model '{self.name}', expected one of {', '.join(self.linkage)}",
+            )
+        if self.shares and study.share is None:
+            what = f"expected what is done before parameters are shared with the model '{self.name}'"
+            fail(f"{source}: share", f"missing, {what}")
+        if not self.shares and study.share is not None:
+            fail(f"{source}: share", f"does not go with the model '{self.name}'", hint="remove it")
+
+    def check_unit(self, unit: Unit, *, where: str) -> None:  # noqa: B027 - most protocols take every scheme
+        """Check what this protocol asks of one draw, a study's or one that a party declares.
+
+        Raises:
+            Misuse: STUDY_INVALID.
+        """
+
+    def findings(self, study: Study) -> Iterator[Finding]:
+        """Say what the analyst should know of a study besides what is said of every one."""
+        yield from ()

@@ -1,0 +1,58 @@
+"""The protocols that a study may name by its key ``model``: one line each, and what is asked of whichever it is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from verticil.shared.model.graph import Dag
+from verticil.shared.registry import Registry
+from verticil.shared.study.central import Central
+from verticil.shared.study.document import Study
+from verticil.shared.study.peer import Peer
+from verticil.shared.study.protocol import Disclosure, Protocol
+
+PROTOCOLS: Final = Registry[Protocol]("model")
+
+
+def register(protocol: Protocol) -> None:
+    """Let studies name a protocol.
+
+    Raises:
+        ValueError: one of this name is registered already.
+    """
+    PROTOCOLS.register(protocol.name, protocol)
+
+
+register(Central())
+register(Peer())
+
+
+def protocol_of(study: Study) -> Protocol:
+    """The protocol by which a study is carried out.
+
+    Raises:
+        Misuse: STUDY_UNSUPPORTED, this program does not have it.
+    """
+    return PROTOCOLS.named(study.model)
+
+
+def disclosure(study: Study) -> Disclosure:
+    """What finding the common people reveals in a study, to whom."""
+    return protocol_of(study).linkage[study.linkage.mode]
+
+
+def sent_units(study: Study, dag: Dag | None = None) -> tuple[int, ...]:
+    """The units that leave their owner, ascending: what each person is charged for.
+
+    Args:
+        study: a study of any protocol.
+        dag: see `Protocol.read_by`.
+    """
+    protocol, every = protocol_of(study), range(len(study.units))
+    return tuple(index for index in every if protocol.read_by(study, index, dag) != ())
+
+
+def recipients_of(study: Study, index: int, dag: Dag | None = None) -> tuple[str, ...]:
+    """Who gets the randomized values of unit `index`: ``miner``, or names of parties; see `Protocol.read_by`."""
+    readers = protocol_of(study).read_by(study, index, dag)
+    return ("miner",) if readers is None else readers
