@@ -58,22 +58,19 @@ from verticil.shared.airgap.journal import Journal, load_journal, store_journal
 from verticil.shared.airgap.statement import Reference
 from verticil.shared.airgap.statement import Statement as CarriedStatement
 from verticil.shared.airgap.statement import parse_statement as parse_carried_statement
-from verticil.shared.airgap.statement import statement_body as carried_statement_body
 from verticil.shared.audit.chain import entries
 from verticil.shared.audit.chain import verify as verify_audit
 from verticil.shared.config import load_federation, read_toml
 from verticil.shared.errors import VerticilError
 from verticil.shared.formats import json_document, model_json
 from verticil.shared.formats.artifact import pack, unpack
-from verticil.shared.formats.deletion import Deletion, deletion_body, parse_deletion
+from verticil.shared.formats.deletion import Deletion, parse_deletion
 from verticil.shared.formats.peer_deletion import (
     Deleted,
     PeerDeletion,
     PeerHolding,
     parse_peer_deletion,
     parse_peer_holding,
-    peer_deletion_body,
-    peer_holding_body,
 )
 from verticil.shared.identity.authority import create_authority, issue, open_authority
 from verticil.shared.identity.identity import Identity, Role
@@ -81,11 +78,11 @@ from verticil.shared.identity.pki import load_credentials, load_private_key, rea
 from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.membership.installation import install, read_fingerprint
 from verticil.shared.membership.revocation import make_list, parse_list
+from verticil.shared.record import encode, parse
 from verticil.shared.relay import hpke
 from verticil.shared.release.bundle import sign_release, write_release
 from verticil.shared.release.countersignature import (
     Countersignature,
-    countersignature_body,
     read_countersignature,
 )
 from verticil.shared.release.statement import parse_statement, statement_body
@@ -96,7 +93,7 @@ from verticil.shared.study.approval import approval_body, parse_approval
 from verticil.shared.study.document import LeftOut
 from verticil.shared.study.reading import read_declarations, read_study
 from verticil.shared.study.structure_document import parse_structure, structure_body
-from verticil.shared.study.sub_model import SubModel, parse_sub_model, sub_model_body
+from verticil.shared.study.sub_model import SubModel, parse_sub_model
 from verticil.shared.transport.chunks import ChunkReader, make_chunks, plain_data
 from verticil.shared.transport.errors_on_wire import from_detail
 from verticil.simulation.provision import OPEN_LIMITS, Site, provision
@@ -104,13 +101,14 @@ from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
 
 EXEMPT: Mapping[str, str] = {
     "shared.errors.from_code": "takes a code, not a document; from_detail is fuzzed",
-    "party.control.releases.Release.from_json": "reads the site's own database, written by itself",
-    "party.peer.shelf.Shelf.read": "reads files whose SHA-256 stands in the site's own database",
-    "miner.work.job.LearningJob.from_json": "reads a line that the miner itself wrote to its child",
-    "miner.work.structure_job.StructureJob.from_json": "the same",
+    "party.policy.releases.Release.from_json": "reads the site's own database, written by itself",
+    "shared.privacy.events.from_json": "reads the site's own ledger, written by itself",
+    "party.protocol.peer.artifact_store.Shelf.read": "reads files whose SHA-256 stands in the site's own database",
+    "miner.scheduler.job.LearningJob.from_json": "reads a line that the miner itself wrote to its child",
+    "miner.scheduler.structure_job.StructureJob.from_json": "the same",
     "miner.storage.alignment.read_list": "maps a file whose size and SHA-256 were checked before",
     "shared.identity.authority.open_authority": "the authority's own folder; reads with read_certificates and load_private_key",
-    "shared.membership.register.entries": "the authority's own register, whose certificates it verifies",
+    "pki.register.entries": "the authority's own register, whose certificates it verifies",
     "simulation.peers.load_everywhere": "reads with read_study",
     "cli.party.load": "reads with read_study",
     "shared.disk.read_only_fault": "makes an error, and reads nothing",
@@ -223,11 +221,11 @@ def make_decoders(
     peers = peer_study()
     case = peer_case(peers, n=300)
     effective = canonical.digest(peers)
-    deletion = deletion_body(
+    deletion = encode(
         Deletion(study_digest=bytes(32), study_id="hearts", party="clinic", artifacts={0: bytes(32)}, why="revoked",
                  miner="miner", deleted_at=now)
     )  # fmt: skip
-    held_at_peer = peer_holding_body(
+    held_at_peer = encode(
         PeerHolding(
             study_digest=bytes(32),
             party="clinic",
@@ -236,19 +234,19 @@ def make_decoders(
             peer="insurer",
         )
     )
-    deleted_at_peer = peer_deletion_body(
+    deleted_at_peer = encode(
         PeerDeletion(study_digest=bytes(32), study_id="hearts", party="clinic", columns={0: Deleted(sha256=bytes(32), size=9)},
                      parameters=None, ended="withdrawn", peer="insurer", deleted_at=now)
     )  # fmt: skip
 
-    countersignature = countersignature_body(
+    countersignature = encode(
         Countersignature(
             study_digest=bytes(32), manifest_sha256=bytes(32), party="clinic", approver="a person", signed_at=now
         )
     )
 
     left_out = (LeftOut(party="bank", missing="linkage"),)
-    sub_model = sub_model_body(
+    sub_model = encode(
         SubModel(proposal_digest=bytes(32), effective_digest=bytes(32), left_out=left_out, decided_at=now)
     )
 
@@ -290,7 +288,7 @@ def make_decoders(
 
     to, of = X25519PrivateKey.generate(), X25519PrivateKey.generate()
     return {
-        "party.custody.sealing.read_head": Decoder(
+        "party.backup.sealing.read_head": Decoder(
             lambda data: read_head(io.BytesIO(data), "backup"),
             b"".join(custody.seal([b"state"], "a passphrase", {"party": "clinic"}, cost=2)),
         ),
@@ -319,12 +317,12 @@ def make_decoders(
         "shared.study.approval.parse_approval": Decoder(parse_approval, approval),
         "shared.study.canonical.from_bytes": Decoder(canonical.from_bytes, canonical.to_bytes(release_study)),
         "shared.study.canonical.from_bytes between peers": Decoder(canonical.from_bytes, canonical.to_bytes(peers)),
-        "shared.study.canonical.parse": Decoder(
-            lambda data: canonical.parse(data, source="x", limit=10**6), canonical.to_bytes(release_study)
+        "shared.record.parse": Decoder(
+            lambda data: parse(data, source="x", limit=10**6), canonical.to_bytes(release_study)
         ),
-        "party.control.approval.parsed": Decoder(parsed, canonical.to_bytes(release_study)),
+        "party.policy.approval.parsed": Decoder(parsed, canonical.to_bytes(release_study)),
         "shared.study.sub_model.parse_sub_model": Decoder(parse_sub_model, sub_model),
-        "shared.study.pairs.parse_structure": Decoder(
+        "shared.study.structure_document.parse_structure": Decoder(
             lambda data: parse_structure(data, peers, effective),
             structure_body(effective, case.structure.dag.parents, {"method": "genetic"}),
         ),
@@ -342,7 +340,7 @@ def make_decoders(
             _file(node, "federation.toml", load_federation), (node / "federation.toml").read_bytes()
         ),
         "party.config.load_party": Decoder(_file(node, "party.toml", load_party), (node / "party.toml").read_bytes()),
-        "party.front.limits.read_limits": Decoder(
+        "party.operator.limits.read_limits": Decoder(
             _file(
                 folder,
                 "limits.json",
@@ -353,8 +351,8 @@ def make_decoders(
         "miner.config.load_miner": Decoder(
             _file(made.miner, "miner.toml", load_miner), (made.miner / "miner.toml").read_bytes()
         ),
-        "shared.membership.request.parse_request": Decoder(parse_request, request_path.read_bytes()),
-        "shared.membership.request.read_request": Decoder(
+        "pki.request.parse_request": Decoder(parse_request, request_path.read_bytes()),
+        "pki.request.read_request": Decoder(
             _file(request_path.parent, request_path.name, read_request), request_path.read_bytes()
         ),
         "shared.membership.installation.install": Decoder(
@@ -421,22 +419,22 @@ def make_decoders(
                 body=signed.body, signature=signed.signature, certificate=signed.certificate
             ).SerializeToString(),
         ),
-        "party.control.secret.read_secret": Decoder(
+        "party.storage.secret.read_secret": Decoder(
             _file(secret.parent, secret.name, lambda path: read_secret(path.parent)), secret.read_bytes()
         ),
-        "party.records.keyfile.read_key": Decoder(
+        "party.dataset.keyfile.read_key": Decoder(
             _file(linkage_key.parent, linkage_key.name, read_key), linkage_key.read_bytes()
         ),
-        "shared.evidence.chain.verify": Decoder(
+        "shared.audit.chain.verify": Decoder(
             lambda data: verify_audit(data, anchor_number=0, anchor_hash=bytes(32), name="audit.jsonl"), audit
         ),
-        "party.decision.approvers.ApproverKey.load": Decoder(
+        "party.policy.votes.ApproverKey.load": Decoder(
             _file(node / "pki", "clinic.sign", ApproverKey.load), (node / "pki" / "clinic.sign").read_bytes()
         ),
         "shared.release.countersignature.read_countersignature": Decoder(read_countersignature, countersignature),
-        "shared.evidence.chain.entries": Decoder(lambda data: list(entries(data)), audit),
-        "party.control.approval.content_of": Decoder(content_of, approval),
-        "party.records.linkage.common_from_bitmap": Decoder(
+        "shared.audit.chain.entries": Decoder(lambda data: list(entries(data)), audit),
+        "party.policy.approval.content_of": Decoder(content_of, approval),
+        "party.dataset.linkage.common_from_bitmap": Decoder(
             lambda data: common_from_bitmap(
                 listed, np.arange(64), data, expected_sha256=sha256_of_common, n_common=32, minimum=1
             ),
@@ -470,26 +468,26 @@ def _of_carried(folder: Path, key: SigningKey, now: dt.datetime) -> dict[str, De
             return unpack_bundle(path, Path(fresh) / "in", cover=None)
 
     return {
-        "shared.carried.bundle.unpack": Decoder(_file(folder, bundle.name, unpacked), bundle.read_bytes()),
-        "shared.carried.journal.load_journal": Decoder(
+        "shared.airgap.bundle.unpack": Decoder(_file(folder, bundle.name, unpacked), bundle.read_bytes()),
+        "shared.airgap.journal.load_journal": Decoder(
             _file(journal, kept.name, lambda path: load_journal(path.parent)), kept.read_bytes()
         ),
-        "shared.carried.pouch.Pouch.read": Decoder(
+        "shared.airgap.bundle_entries.Pouch.read": Decoder(
             _file(place, "entries", lambda path: Pouch.read(path.parent)), (place / "entries").read_bytes()
         ),
-        "shared.carried.pouch.parse_entry": Decoder(parse_entry, next(iter(pouch)).entry.SerializeToString()),
-        "shared.carried.statement.parse_statement": Decoder(parse_carried_statement, carried_statement_body(statement)),
+        "shared.airgap.bundle_entries.parse_entry": Decoder(parse_entry, next(iter(pouch)).entry.SerializeToString()),
+        "shared.airgap.statement.parse_statement": Decoder(parse_carried_statement, encode(statement)),
     }
 
 
 NAMES = (
-    "party.custody.sealing.read_head",
+    "party.backup.sealing.read_head",
     "shared.relay.hpke.open_sealed",
-    "shared.carried.bundle.unpack",
-    "shared.carried.journal.load_journal",
-    "shared.carried.pouch.Pouch.read",
-    "shared.carried.pouch.parse_entry",
-    "shared.carried.statement.parse_statement",
+    "shared.airgap.bundle.unpack",
+    "shared.airgap.journal.load_journal",
+    "shared.airgap.bundle_entries.Pouch.read",
+    "shared.airgap.bundle_entries.parse_entry",
+    "shared.airgap.statement.parse_statement",
     "shared.formats.artifact.unpack",
     "shared.formats.deletion.parse_deletion",
     "shared.formats.peer_deletion.parse_peer_deletion",
@@ -504,19 +502,19 @@ NAMES = (
     "shared.study.approval.parse_approval",
     "shared.study.canonical.from_bytes",
     "shared.study.canonical.from_bytes between peers",
-    "shared.study.canonical.parse",
-    "party.control.approval.parsed",
+    "shared.record.parse",
+    "party.policy.approval.parsed",
     "shared.study.sub_model.parse_sub_model",
-    "shared.study.pairs.parse_structure",
+    "shared.study.structure_document.parse_structure",
     "shared.study.reading.read_study",
     "shared.study.reading.read_declarations",
     "shared.config.read_toml",
     "shared.config.load_federation",
     "party.config.load_party",
-    "party.front.limits.read_limits",
+    "party.operator.limits.read_limits",
     "miner.config.load_miner",
-    "shared.membership.request.parse_request",
-    "shared.membership.request.read_request",
+    "pki.request.parse_request",
+    "pki.request.read_request",
     "shared.membership.installation.install",
     "shared.membership.installation.read_fingerprint",
     "shared.membership.revocation.parse_list",
@@ -531,14 +529,14 @@ NAMES = (
     "shared.identity.pki.load_credentials",
     "shared.identity.signing.SigningKey.load",
     "shared.identity.signing.verify_signed",
-    "party.control.secret.read_secret",
-    "party.records.keyfile.read_key",
-    "shared.evidence.chain.verify",
-    "party.decision.approvers.ApproverKey.load",
+    "party.storage.secret.read_secret",
+    "party.dataset.keyfile.read_key",
+    "shared.audit.chain.verify",
+    "party.policy.votes.ApproverKey.load",
     "shared.release.countersignature.read_countersignature",
-    "shared.evidence.chain.entries",
-    "party.control.approval.content_of",
-    "party.records.linkage.common_from_bitmap",
+    "shared.audit.chain.entries",
+    "party.policy.approval.content_of",
+    "party.dataset.linkage.common_from_bitmap",
 )
 
 
@@ -744,7 +742,7 @@ def test_what_fuzzing_has_found(name: str, damage: Callable[[bytes], bytes], dec
 
 def test_what_fuzzing_has_found_in_an_audit_log(decoders: dict[str, Decoder]) -> None:
     """A line that is nested too deeply is no event, and hides none."""
-    log = decoders["shared.evidence.chain.entries"]
+    log = decoders["shared.audit.chain.entries"]
     assert log.decode(b"[" * 2000 + b"\n" + log.example) == log.decode(log.example)
 
 

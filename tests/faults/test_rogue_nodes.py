@@ -34,10 +34,11 @@ from verticil.shared.config import load_federation
 from verticil.shared.errors import from_code
 from verticil.shared.identity.pki import load_credentials
 from verticil.shared.identity.signing import SigningKey
+from verticil.shared.record import canonical_json, encode
 from verticil.shared.study import canonical
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.study.sub_model import SubModel, sub_model_body
+from verticil.shared.study.sub_model import SubModel
 from verticil.shared.transport.coordinator import Coordinator
 from verticil.shared.transport.serving.binding import bind
 from verticil.shared.transport.serving.server import RpcServer
@@ -239,7 +240,7 @@ def receipt(change: Callable[[dict[str, Any]], None]) -> Callable[[RogueMiner, A
     def lie(rogue: RogueMiner, message: Any) -> Any:
         body = json.loads(message.receipt.body)
         change(body)
-        message.receipt.CopyFrom(signed_by("miner", canonical.canonical_json(body))(rogue))
+        message.receipt.CopyFrom(signed_by("miner", canonical_json(body))(rogue))
         return message
 
     return lie
@@ -276,7 +277,7 @@ def sub_model(make: Callable[[RogueMiner, Any], Any]) -> Callable[[RogueMiner, A
 
 
 def left_out_nobody(rogue: RogueMiner, item: Any) -> Any:
-    body = sub_model_body(
+    body = encode(
         SubModel(
             proposal_digest=item.study_digest,
             effective_digest=item.effective_digest,

@@ -22,8 +22,8 @@ import pytest
 from verticil.party.protocol.central import upload
 from verticil.party.site import Site
 from verticil.shared.errors import PeerFault
+from verticil.shared.record import canonical_json
 from verticil.shared.release import bundle, synthesis
-from verticil.shared.study import canonical
 from verticil.shared.study.states import State
 from verticil.shared.transport.calling import fetch
 from verticil.shared.transport.chunks import make_chunks, plain_data
@@ -211,13 +211,13 @@ def claims(make: Callable[[Any, bytes], Any]) -> Callable[[Any, Any], Any]:
 
 
 def signed(by: str, **other: Any) -> Callable[[Any, dict[str, Any]], Any]:
-    return lambda rogue, shown: nodes.signed_by(by, canonical.canonical_json({**shown, **other}))(rogue)
+    return lambda rogue, shown: nodes.signed_by(by, canonical_json({**shown, **other}))(rogue)
 
 
 SHOWN = {
     f"a receipt {name}": Lie(rpc="Poll", change=claims(make), says="shows no approval and receipt")
     for name, make in {
-        "that nobody signed": lambda _, shown: common_pb2.Signed(body=canonical.canonical_json(shown)),
+        "that nobody signed": lambda _, shown: common_pb2.Signed(body=canonical_json(shown)),
         "of what nobody approved": signed("miner"),
         "that south signed": signed("south"),
         "of another unit": signed("miner", unit=1),

@@ -32,7 +32,8 @@ from verticil.shared.formats.artifact import pack, unpack
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.identity.signing import SigningKey
-from verticil.shared.release.countersignature import Countersignature, countersignature_body
+from verticil.shared.record import encode
+from verticil.shared.release.countersignature import Countersignature
 from verticil.shared.release.shares import model_shares
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.approval import parse_approval
@@ -291,7 +292,7 @@ async def publishing(tmp_path, pki):
 
 
 def statement(digest: bytes, manifest_sha256: bytes, party: str, *, early: bool = False) -> bytes:
-    return countersignature_body(
+    return encode(
         Countersignature(
             study_digest=digest,
             manifest_sha256=manifest_sha256,

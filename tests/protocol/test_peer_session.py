@@ -51,12 +51,13 @@ from verticil.pki.register import revoke
 from verticil.shared import durable
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.formats import artifact
-from verticil.shared.formats.peer_deletion import parse_peer_deletion, peer_deletion_body
+from verticil.shared.formats.peer_deletion import parse_peer_deletion
 from verticil.shared.identity.authority import create_authority, issue, open_authority
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import read_certificates
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.revocation import DenyList
+from verticil.shared.record import encode
 from verticil.shared.release.statement import software_text
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.approval import parse_approval
@@ -987,7 +988,7 @@ async def test_feature_24_a_receipt_that_does_not_hold_is_refused(make):
     wrong = [
         keys["west"].sign(signed.body),
         keys["miner"].sign(signed.body),
-        *(keys["south"].sign(peer_deletion_body(said)) for said in lies),
+        *(keys["south"].sign(encode(said)) for said in lies),
         keys["south"].sign(b"{}"),
         common_pb2.Signed(body=signed.body, signature=bytes(64), certificate=signed.certificate),
         common_pb2.Signed(),

@@ -29,10 +29,11 @@ from verticil.party.operator import commands, reports
 from verticil.party.protocol.central.intersection_check import accept_common_people
 from verticil.party.site import Site
 from verticil.shared.errors import DataFault, PeerFault, Refusal
-from verticil.shared.formats.deletion import deletion_body, parse_deletion
+from verticil.shared.formats.deletion import parse_deletion
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
+from verticil.shared.record import encode
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
@@ -466,8 +467,8 @@ async def test_a_statement_of_a_deletion_that_does_not_hold_is_refused_and_writt
     with Site.open(config) as site:
         for signed in (
             north.sign(body),
-            miner.sign(deletion_body(dataclasses.replace(said, party="north"))),
-            miner.sign(deletion_body(dataclasses.replace(said, artifacts={}))),
+            miner.sign(encode(dataclasses.replace(said, party="north"))),
+            miner.sign(encode(dataclasses.replace(said, artifacts={}))),
             miner.sign(b"{}"),
             common_pb2.Signed(body=body, signature=b"x" * 64, certificate=miner.certificate),
         ):

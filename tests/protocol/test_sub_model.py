@@ -20,6 +20,7 @@ from verticil.shared import durable
 from verticil.shared.alignment.statements import common_body
 from verticil.shared.errors import DataFault, GateFailed, VerticilError
 from verticil.shared.model.schema import Schema
+from verticil.shared.record import canonical_json
 from verticil.shared.release.bundle import sign_release
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
@@ -192,7 +193,7 @@ def _check_that_meddling_is_seen(release: Path, keys, folder: Path) -> None:
     def other_proposal(manifest) -> None:
         proposal = json.loads((folder / "proposal.json").read_bytes())
         del proposal["quorum"]["min"]
-        data = canonical.canonical_json(proposal)
+        data = canonical_json(proposal)
         (folder / "proposal.json").write_bytes(data)
         manifest["files"]["proposal.json"] |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 

@@ -15,6 +15,7 @@ import rfc8785
 from verticil.shared.channels.transition import binary, quantize
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.record import MAX_BYTES
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
     GeneticRule,
@@ -120,13 +121,13 @@ def put(*path: str | int, to: object) -> Callable[[Document], object]:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "not UTF-8 JSON"),
-        (b"\xff", "not UTF-8 JSON"),
+        (b"", "not a JSON document"),
+        (b"\xff", "not a JSON document"),
         (b"[]", "expected a JSON object"),
         (b"[" * 100_000, "nested too deep"),
-        (b'{"a":1,"a":2}', "a key stands twice"),
-        (b'{"a":NaN}', "NaN is not a JSON number"),
-        (b"9" * 5000, "not UTF-8 JSON"),
+        (b'{"a":1,"a":2}', "a key is repeated"),
+        (b'{"a":NaN}', "NaN is not JSON"),
+        (b"9" * 5000, "not a JSON document"),
         (TINY_BYTES + b" ", "not in canonical form"),
         (TINY_BYTES.replace(b'"id":"tiny",', b'"id": "tiny",'), "not in canonical form"),
         (TINY_BYTES.replace(b"0.95", b"0.950"), "not in canonical form"),
@@ -185,7 +186,7 @@ def test_foreign_bytes_are_refused_cleanly(data: bytes, words: str):
 
 def test_sizes_are_limited():
     with pytest.raises(PeerFault, match="expected at most 16777216"):
-        canonical.from_bytes(b" " * (canonical.MAX_BYTES + 1))
+        canonical.from_bytes(b" " * (MAX_BYTES + 1))
     with pytest.raises(PeerFault, match="expected at most 1000"):
         canonical.from_bytes(edit(put("variables", to=[{}] * 1001)))
 

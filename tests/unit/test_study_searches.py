@@ -10,6 +10,7 @@ import pytest
 
 from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.errors import Misuse, PeerFault
+from verticil.shared.record import canonical_json
 from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule, HillClimbRule, OrderRule, Study
 from verticil.shared.study.reading import read_study
@@ -100,7 +101,7 @@ def test_keys_that_are_not_used_are_not_in_the_bytes(tmp_path: Path):
     assert document["structure"]["custom"] == {"target": "x", "sensitive": ["s"], "hide_from": None}
     document["structure"]["prefer"] = "synthesis"  # the default, written out: not the one form
     with pytest.raises(PeerFault, match="not in canonical form"):
-        canonical.from_bytes(canonical.canonical_json(document))
+        canonical.from_bytes(canonical_json(document))
 
 
 def test_bdeu_is_for_columns_that_are_not_randomized(tmp_path: Path):

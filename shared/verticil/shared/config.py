@@ -67,19 +67,26 @@ class Table:
 
     def value(self, kind: type[T], key: str, default: T | object = _ABSENT) -> T:
         """The value of `key`, which must be of `kind`; a whole number is accepted where a number is expected."""
-        raw = self._raw(key, default)
+        return self.typed(kind, self._raw(key, default), key)
+
+    def typed(self, kind: type[T], raw: object, key: str) -> T:
+        """`raw`, found at `key`, as `value` has it."""
         if kind is float and isinstance(raw, int) and not isinstance(raw, bool):
             raw = self._float(key, raw)
         if not isinstance(raw, kind) or (kind is int and isinstance(raw, bool)):
-            self.fail(key, f"got {_kind_of(raw)}, expected {_NAMES[kind]}")
+            self.fail(key, f"got {kind_of(raw)}, expected {_NAMES[kind]}")
         if type(raw) is int and abs(raw) >= _LARGEST:  # such a number cannot even be shown as others are
             self.fail(key, "got a whole number of 2^64 or more, expected a smaller one")
         return raw
 
     def choice(self, key: str, allowed: Iterable[str], default: str | object = _ABSENT) -> str:
         """A string that must be one of `allowed`."""
+        return self.one_of(self._raw(key, default), key, allowed)
+
+    def one_of(self, raw: object, key: str, allowed: Iterable[str]) -> str:
+        """`raw`, found at `key`, as `choice` has it."""
         options = list(allowed)
-        text = self.value(str, key, default)
+        text = self.typed(str, raw, key)
         if text not in options:
             near = difflib.get_close_matches(text, options, 1)
             self.fail(
@@ -95,17 +102,23 @@ class Table:
 
     def strings(self, key: str, default: list[str] | object = _ABSENT) -> tuple[str, ...]:
         """A list of strings."""
-        raw = self._raw(key, default)
+        return self.strings_in(self._raw(key, default), key)
+
+    def strings_in(self, raw: object, key: str) -> tuple[str, ...]:
+        """`raw`, found at `key`, as `strings` has it."""
         if not isinstance(raw, list) or not all(isinstance(item, str) for item in cast("list[object]", raw)):
-            self.fail(key, f"got {_kind_of(raw)}, expected a list of strings")
+            self.fail(key, f"got {kind_of(raw)}, expected a list of strings")
         return tuple(cast("list[str]", raw))
 
     def numbers(self, key: str) -> tuple[float, ...]:
         """A list of numbers."""
-        raw = self._raw(key, _ABSENT)
+        return self.numbers_in(self._raw(key, _ABSENT), key)
+
+    def numbers_in(self, raw: object, key: str) -> tuple[float, ...]:
+        """`raw`, found at `key`, as `numbers` has it."""
         items = cast("list[object]", raw) if isinstance(raw, list) else [None]
         if not all(isinstance(item, int | float) and not isinstance(item, bool) for item in items):
-            self.fail(key, f"got {_kind_of(raw)}, expected a list of numbers")
+            self.fail(key, f"got {kind_of(raw)}, expected a list of numbers")
         return tuple(self._float(key, cast("float", item)) for item in items)
 
     def _float(self, key: str, number: float) -> float:
@@ -118,7 +131,7 @@ class Table:
         """A list of lists, unchecked inside."""
         raw = self._raw(key, default)
         if not isinstance(raw, list) or not all(isinstance(item, list) for item in cast("list[object]", raw)):
-            self.fail(key, f"got {_kind_of(raw)}, expected a list of lists")
+            self.fail(key, f"got {kind_of(raw)}, expected a list of lists")
         return tuple(tuple(item) for item in cast("list[list[object]]", raw))
 
     def raw(self, key: str) -> object:
@@ -129,14 +142,14 @@ class Table:
         """The table under `key`; when `optional` and absent, an empty one."""
         raw = self._raw(key, {} if optional else _ABSENT)
         if not isinstance(raw, dict):
-            self.fail(key, f"got {_kind_of(raw)}, expected a table")
+            self.fail(key, f"got {kind_of(raw)}, expected a table")
         return Table(cast("dict[str, object]", raw), where=self.path(key), source=self.source, code=self.code)
 
     def tables(self, key: str, *, optional: bool = False) -> tuple[Table, ...]:
         """The array of tables under `key`, each with its number in its path (counted from 1)."""
         raw = self._raw(key, [] if optional else _ABSENT)
         if not isinstance(raw, list) or not all(isinstance(item, dict) for item in cast("list[object]", raw)):
-            self.fail(key, f"got {_kind_of(raw)}, expected [[{key}]] tables")
+            self.fail(key, f"got {kind_of(raw)}, expected [[{key}]] tables")
         return tuple(
             Table(item, where=f"{self.path(key)}[{number}]", source=self.source, code=self.code)
             for number, item in enumerate(cast("list[dict[str, object]]", raw), 1)
@@ -146,7 +159,7 @@ class Table:
         """The tables under ``[key.NAME]``, by name; empty when absent."""
         raw = self._raw(key, {})
         if not isinstance(raw, dict) or not all(isinstance(v, dict) for v in cast("dict[str, object]", raw).values()):
-            self.fail(key, f"got {_kind_of(raw)}, expected [{key}.NAME] tables")
+            self.fail(key, f"got {kind_of(raw)}, expected [{key}.NAME] tables")
         return {
             name: Table(item, where=f"{self.path(key)}.{name}", source=self.source, code=self.code)
             for name, item in cast("dict[str, dict[str, object]]", raw).items()
@@ -174,7 +187,8 @@ class Table:
                 )
 
 
-def _kind_of(raw: object) -> str:
+def kind_of(raw: object) -> str:
+    """What kind of value a document holds somewhere, for a message."""
     if isinstance(raw, bool):
         return "true/false"
     kinds: dict[type, str] = {

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, cast
 from verticil.miner.rules import blocking_parties
 from verticil.miner.storage.records import StudyRecord
 from verticil.shared.errors import Misuse, Refusal
+from verticil.shared.record import encode
 from verticil.shared.study import approval, canonical
 from verticil.shared.study.document import Absence, LeftOut, Study
 from verticil.shared.study.states import State
-from verticil.shared.study.sub_model import SubModel, left_out_words, obstacle, parse_sub_model, sub_model_body
+from verticil.shared.study.sub_model import SubModel, left_out_words, obstacle, parse_sub_model
 
 if TYPE_CHECKING:
     from verticil.miner.rules.session import Session
@@ -106,6 +107,6 @@ def _decide(session: Session, record: StudyRecord, absent: Mapping[str, str]) ->
         version=record.version,
         effective=canonical.to_bytes(effective),
         digest=statement.effective_digest,
-        statement=session.sign(sub_model_body(statement)),
+        statement=session.sign(encode(statement)),
         at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
     )

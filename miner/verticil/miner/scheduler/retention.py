@@ -30,10 +30,11 @@ from verticil.miner.storage.memory import check_memory
 from verticil.miner.storage.records import StoredColumn, StoredSignature, StudyRecord
 from verticil.miner.storage.store import Store, remove_durably
 from verticil.shared.errors import Misuse
-from verticil.shared.formats.deletion import Deletion, Why, deletion_body
+from verticil.shared.formats.deletion import Deletion, Why
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
+from verticil.shared.record import encode
 from verticil.shared.study.document import Unit
 from verticil.shared.study.states import is_final
 
@@ -115,7 +116,7 @@ class Retention:
     def _statement(self, record: StudyRecord, party: str) -> StoredSignature:
         session = self._session
         reasons: dict[bool, Why] = {True: "ended", False: "retention"}
-        body = deletion_body(
+        body = encode(
             Deletion(
                 study_digest=record.digest,
                 study_id=record.study_id,

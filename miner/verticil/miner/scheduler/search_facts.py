@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from verticil.shared.model.network import CONFIRMED
+from verticil.shared.record import Json
 from verticil.shared.study.document import Study
-from verticil.shared.study.json_value import Json
 
 if TYPE_CHECKING:
     from verticil.miner.learning.pair_check import PairCheck

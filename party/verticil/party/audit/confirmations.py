@@ -21,9 +21,10 @@ from verticil.party.audit.log import Audit, Event, What
 from verticil.party.policy.approval import parsed
 from verticil.party.storage.database import Database
 from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.formats.peer_deletion import PeerDeletion, parse_peer_deletion, peer_deletion_body
+from verticil.shared.formats.peer_deletion import PeerDeletion, parse_peer_deletion
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
+from verticil.shared.record import encode
 from verticil.wire.v1 import common_pb2
 
 _log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class Confirmations:
         with self._database.transaction():
             if (known := self.given(said.study_digest, said.party)) is not None:
                 return known
-            body = peer_deletion_body(said)
+            body = encode(said)
             self._write(said, body, common_pb2.Signed())
             event = Event(
                 what=What.DELETION,

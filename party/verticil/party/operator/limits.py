@@ -24,7 +24,7 @@ from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, VerticilError, from_code
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey, verify_signed
-from verticil.shared.study.canonical import parse
+from verticil.shared.record import parse
 from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2
 

@@ -34,7 +34,7 @@ from cryptography.hazmat.primitives.serialization import (
 from verticil.shared.disk import create_file
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.identity.pki import UNREADABLE
-from verticil.shared.study.canonical import canonical_json
+from verticil.shared.record import canonical_json
 
 _FORM: Final = "verticil/vote/v1"
 _PUBLIC_BYTES: Final = 32

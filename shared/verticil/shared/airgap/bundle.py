@@ -23,17 +23,17 @@ from google.protobuf.message import DecodeError
 
 from verticil.shared.airgap.bundle_encryption import Cover
 from verticil.shared.airgap.bundle_entries import ENTRY_LIMIT, Pouch, parse_entry
-from verticil.shared.airgap.statement import Statement, parse_statement, statement_body
+from verticil.shared.airgap.statement import STATEMENT_LIMIT, Statement, parse_statement
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import rename, sync_directory, sync_file
 from verticil.shared.errors import GateFailed, Misuse
+from verticil.shared.record import encode
 from verticil.shared.relay.hpke import OVERHEAD
 from verticil.wire.v1 import common_pb2
 
 PIECE_BYTES: Final = 524_288
 _MAGIC: Final = b"VERTICIL-CARRIED-1\n"
 _LENGTH_BYTES: Final = 4
-_STATEMENT_LIMIT: Final = 64 * 2**20
 _BLOCK: Final = 1 << 20
 
 Sign = Callable[[bytes], common_pb2.Signed]
@@ -79,8 +79,9 @@ def pack(
                 file.write(stored)
                 digests.append(hashlib.sha256(stored).digest())
         said = replace(statement, sealed=cover is not None, size=size, pieces=tuple(digests))
-        signed = sign(statement_body(said)).SerializeToString()
-        before(statement_body(said))
+        body_of_it = encode(said)
+        signed = sign(body_of_it).SerializeToString()
+        before(body_of_it)
         _write(target, signed, body)
     except OSError as error:
         raise write_fault(error, target) from None
@@ -189,7 +190,7 @@ def _head(file: BinaryIO, path: Path) -> tuple[Statement, common_pb2.Signed]:
         raise GateFailed("BUNDLE_INVALID", f"{path.name}: is not a bundle of this program", hint="name another file")
     length = int.from_bytes(begin[len(_MAGIC) :], "big")
     left = os.fstat(file.fileno()).st_size - file.tell()
-    if len(begin) < len(_MAGIC) + _LENGTH_BYTES or length > min(left, _STATEMENT_LIMIT):
+    if len(begin) < len(_MAGIC) + _LENGTH_BYTES or length > min(left, STATEMENT_LIMIT):
         raise _cut_off(path, "in the statement at its beginning")
     try:
         signed = common_pb2.Signed.FromString(file.read(length))

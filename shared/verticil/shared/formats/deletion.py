@@ -13,23 +13,16 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, cast, get_args
+from typing import Annotated, ClassVar, Literal
 
-import rfc8785
-
-from verticil.shared.errors import GateFailed, PeerFault
-from verticil.shared.formats.json_document import Node, parse
+from verticil.shared.record import Key, Sha256, decode
 
 Why = Literal["revoked", "ended", "retention"]
-
-_FORM: Final = "verticil/deletion/v1"
-_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
-_SHA256_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """What the miner deleted.
+    """What the miner deleted; `record.encode` makes the bytes that are signed.
 
     Attributes:
         study_digest: of the proposal.
@@ -41,72 +34,28 @@ class Deletion:
         deleted_at: UTC, whole seconds.
     """
 
-    study_digest: bytes
+    MARK: ClassVar = {"form": "verticil/deletion/v1"}
+
+    study_digest: Sha256
     study_id: str
     party: str
-    artifacts: Mapping[int, bytes]
+    artifacts: Annotated[Mapping[int, Sha256], Key(by=("unit", "sha256"))]
     why: Why
     miner: str
     deleted_at: dt.datetime
 
 
-def deletion_body(deletion: Deletion) -> bytes:
-    """The canonical JSON (RFC 8785) that is signed.
+def parse_deletion(body: bytes) -> Deletion:
+    """Read a statement; the signature is checked by the caller.
 
+    >>> from verticil.shared.record import encode
     >>> at = dt.datetime(2026, 11, 21, 10, tzinfo=dt.UTC)
     >>> said = Deletion(study_digest=bytes(32), study_id="hearts", party="clinic", artifacts={0: bytes(32)}, why="revoked",
     ...     miner="miner", deleted_at=at)
-    >>> parse_deletion(deletion_body(said)) == said
+    >>> parse_deletion(encode(said)) == said
     True
-    """
-    return rfc8785.dumps(
-        {
-            "form": _FORM,
-            "study_digest": deletion.study_digest.hex(),
-            "study_id": deletion.study_id,
-            "party": deletion.party,
-            "artifacts": [
-                {"unit": unit, "sha256": sha256.hex()} for unit, sha256 in sorted(deletion.artifacts.items())
-            ],
-            "why": deletion.why,
-            "miner": deletion.miner,
-            "deleted_at": deletion.deleted_at.astimezone(dt.UTC).strftime(_TIME),
-        }
-    )
-
-
-def parse_deletion(body: bytes) -> Deletion:
-    """Read what `deletion_body` wrote; the signature is checked by the caller.
 
     Raises:
         PeerFault: MESSAGE_INVALID.
     """
-    try:
-        return _read(parse(body, source="deletion"))
-    except (GateFailed, ValueError) as error:
-        problem = error.message if isinstance(error, GateFailed) else "a digest or a time is not one"
-        raise PeerFault("MESSAGE_INVALID", f"statement of a deletion: {problem}") from None
-
-
-def _read(node: Node) -> Deletion:
-    if (form := node["form"].text()) != _FORM:
-        node["form"].fail(f"got '{form[:80]}', expected '{_FORM}'")
-    why, reasons = node["why"].text(), get_args(Why)
-    if why not in reasons:
-        node["why"].fail(f"expected one of {', '.join(reasons)}")
-    return Deletion(
-        study_digest=_sha256(node["study_digest"]),
-        study_id=node["study_id"].text(),
-        party=node["party"].text(),
-        artifacts={item["unit"].integer(): _sha256(item["sha256"]) for item in node["artifacts"].items()},
-        why=cast("Why", why),
-        miner=node["miner"].text(),
-        deleted_at=dt.datetime.strptime(node["deleted_at"].text(), _TIME).replace(tzinfo=dt.UTC),
-    )
-
-
-def _sha256(node: Node) -> bytes:
-    value = bytes.fromhex(node.text())
-    if len(value) != _SHA256_BYTES:
-        node.fail("expected the 64 hexadecimal digits of a SHA-256")
-    return value
+    return decode(Deletion, body, source="statement of a deletion")

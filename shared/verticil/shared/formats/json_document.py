@@ -12,35 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn, TypeAlias, cast
 
 from verticil.shared.errors import GateFailed
+from verticil.shared.record import strict_json
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 """What a JSON document can hold."""
-
-
-class _NotStrictError(ValueError):
-    """What JSON leaves open and we refuse; the text is ours."""
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise _NotStrictError("a key is repeated")
-    return values
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise _NotStrictError(f"{name} is not JSON")
-
-
-def _reason(error: Exception) -> str:
-    """In our own words: a parser's text quotes what it reads, and changes with its version."""
-    if isinstance(error, json.JSONDecodeError):
-        return f"it breaks off or is wrong at line {error.lineno}, column {error.colno}"
-    if isinstance(error, UnicodeDecodeError):
-        return f"not UTF-8 at byte {error.start}"
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
-    return str(error) if isinstance(error, _NotStrictError) else "a number has too many digits"
 
 
 def parse(data: bytes, *, source: str) -> Node:
@@ -54,9 +29,9 @@ def parse(data: bytes, *, source: str) -> Node:
         GateFailed: RELEASE_INVALID.
     """
     try:
-        root: object = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
-        raise GateFailed("RELEASE_INVALID", f"{source}: not a JSON document: {_reason(error)}") from None
+        root = strict_json(data)
+    except ValueError as error:
+        raise GateFailed("RELEASE_INVALID", f"{source}: not a JSON document: {error}") from None
     return Node(root, where=source).object()
 
 

@@ -10,22 +10,19 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, ClassVar
 
-from verticil.shared.errors import GateFailed, PeerFault, VerticilError
-from verticil.shared.formats.json_document import Node, parse
+from verticil.shared.errors import GateFailed
+from verticil.shared.formats.json_document import Node
 from verticil.shared.identity.identity import Role
-from verticil.shared.release.evidence import Denied, expect, signed_statement, signer, utc_time
-from verticil.shared.study.canonical import canonical_json
+from verticil.shared.record import Key, Sha256, decode, tame
+from verticil.shared.release.evidence import Denied, signed_statement, signer
 from verticil.shared.study.document import Study
-
-_FORM: Final = "verticil/countersignature/v1"
-_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Countersignature:
-    """What a countersignature says.
+    """What a countersignature says; `record.encode` makes the bytes that a party signs.
 
     Attributes:
         study_digest: SHA-256 of the proposal.
@@ -35,25 +32,13 @@ class Countersignature:
         signed_at: UTC, to the second.
     """
 
-    study_digest: bytes
-    manifest_sha256: bytes
+    MARK: ClassVar = {"form": "verticil/countersignature/v1"}
+
+    study_digest: Annotated[Sha256, Key(name="study_sha256")]
+    manifest_sha256: Sha256
     party: str
     approver: str
     signed_at: dt.datetime
-
-
-def countersignature_body(statement: Countersignature) -> bytes:
-    """The canonical bytes that a party signs."""
-    return canonical_json(
-        {
-            "form": _FORM,
-            "study_sha256": statement.study_digest.hex(),
-            "manifest_sha256": statement.manifest_sha256.hex(),
-            "party": statement.party,
-            "approver": statement.approver,
-            "signed_at": statement.signed_at.astimezone(dt.UTC).strftime(_TIME),
-        }
-    )
 
 
 def read_countersignature(body: bytes) -> Countersignature:
@@ -62,33 +47,7 @@ def read_countersignature(body: bytes) -> Countersignature:
     Raises:
         PeerFault: MESSAGE_INVALID.
     """
-    try:
-        return _read(parse(body, source="countersignature"), body)
-    except VerticilError as error:
-        raise PeerFault(
-            "MESSAGE_INVALID", "".join(c if c.isprintable() else "?" for c in error.message[:300])
-        ) from None
-
-
-def _read(document: Node, body: bytes) -> Countersignature:
-    expect(document["form"], _FORM)
-    statement = Countersignature(
-        study_digest=_digest(document["study_sha256"]),
-        manifest_sha256=_digest(document["manifest_sha256"]),
-        party=document["party"].text(),
-        approver=document["approver"].text(),
-        signed_at=utc_time(document["signed_at"]),
-    )
-    if countersignature_body(statement) != body:
-        raise GateFailed("RELEASE_INVALID", f"{document.where}: not in canonical form")
-    return statement
-
-
-def _digest(node: Node) -> bytes:
-    text = node.text()
-    if len(text) != 64 or set(text) - set("0123456789abcdef"):
-        node.fail("expected 64 lower-case hexadecimal digits")
-    return bytes.fromhex(text)
+    return decode(Countersignature, body, source="countersignature")
 
 
 def check_countersignatures(
@@ -123,7 +82,12 @@ def check_countersignatures(
     found: list[str] = []
     for entry in entries:
         signed = signed_statement(entry)
-        statement = _read(parse(signed.body, source=f"{entry.where}: body"), signed.body)
+        statement = decode(
+            Countersignature,
+            signed.body,
+            source=f"{entry.where}: body",
+            fault=lambda error: GateFailed("RELEASE_INVALID", tame(error.message)),
+        )
         signer(
             signed,
             authority,

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from verticil.shared.config import Table
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.model.network import Family, Marginal, Projection
+from verticil.shared.record import Json, canonical_json, parse, peer_fault
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.study.json_value import Json
 
 MAX_STATEMENT_BYTES: Final = 32 * 2**20
 """About 250,000 parameters."""
@@ -103,7 +103,7 @@ def statement_body(statement: PartyStatement, study: Study) -> bytes:
     Raises:
         DataFault: LEARNING_FAILED, the statement is larger than `MAX_STATEMENT_BYTES`.
     """
-    body = canonical.canonical_json(
+    body = canonical_json(
         {
             "form": _FORM,
             "party": statement.party,
@@ -145,12 +145,12 @@ def parse_statement(body: bytes, study: Study) -> PartyStatement:
         PeerFault: MESSAGE_INVALID.
     """
     try:
-        table = canonical.parse(body, source="statement of parameters", limit=MAX_STATEMENT_BYTES)
+        table = parse(body, source="statement of parameters", limit=MAX_STATEMENT_BYTES)
         statement = _statement(table, study)
         if statement_body(statement, study) != body:
             raise Misuse("STUDY_INVALID", "statement of parameters: not in canonical form")
     except Misuse as error:
-        raise canonical.peer_fault(error) from None
+        raise peer_fault(error) from None
     return statement
 
 

@@ -28,13 +28,11 @@ from rfc8785 import CanonicalizationError
 
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.study import canonical, rules, vocabulary
+from verticil.shared.record import canonical_json, parse, peer_fault
+from verticil.shared.study import rules, vocabulary
 from verticil.shared.study.canonical import (
-    canonical_json,
     date_from,
     digest,
-    parse,
-    peer_fault,
     unit_from,
     unit_to_json,
 )
@@ -143,7 +141,7 @@ def parse_approval(body: bytes) -> Approval:
         PeerFault: MESSAGE_INVALID.
     """
     try:
-        approval = _read(parse(body, source="approval", limit=canonical.MAX_BYTES))
+        approval = _read(parse(body, source="approval"))
         if _body_of(approval) != body:
             raise Misuse("STUDY_INVALID", "approval: not in canonical form")
     except Misuse as error:

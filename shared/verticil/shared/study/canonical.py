@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import json
 import re
 from typing import Final, Literal, cast
-
-import rfc8785
 
 from verticil.shared.channels.subset import Subset
 from verticil.shared.channels.transition import Transition
 from verticil.shared.config import Table
-from verticil.shared.errors import Misuse, PeerFault
+from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Missing, Schema, Variable
+from verticil.shared.record import MAX_BYTES, Json, canonical_json, parse, peer_fault
 from verticil.shared.study import rules, vocabulary
 from verticil.shared.study.document import (
     LinkageRule,
@@ -31,14 +29,11 @@ from verticil.shared.study.document import (
     TwoLevel,
     Unit,
 )
-from verticil.shared.study.json_value import Json
 from verticil.shared.study.prior import prior_from, prior_to_json
 from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.publication import publish_from, publish_to_json
 from verticil.shared.study.quorum import left_out_from, left_out_to_json, quorum_from_json, quorum_to_json
 from verticil.shared.study.structure_json import is_null, optional, structure_from, structure_to_json
-
-MAX_BYTES: Final = 16 * 2**20
 
 _WEIGHT: Final = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
@@ -87,61 +82,6 @@ def from_bytes(data: bytes, *, source: str = "study", wire: bool = True) -> Stud
             raise peer_fault(error) from None
         raise
     return study
-
-
-def canonical_json(value: Json) -> bytes:
-    """`value` as RFC 8785 JSON."""
-    return rfc8785.dumps(value)
-
-
-def parse(data: bytes, *, source: str, limit: int) -> Table:
-    """The object in `data`, as a strict table.
-
-    Raises:
-        Misuse: STUDY_INVALID, more than `limit` bytes, not UTF-8, not JSON, a key twice, or not an object.
-    """
-    if len(data) > limit:
-        raise Misuse("STUDY_INVALID", f"{source}: {len(data)} bytes, expected at most {limit}")
-    try:
-        value = cast(
-            "Json", json.loads(data.decode("utf-8"), object_pairs_hook=_distinct_keys, parse_constant=_no_constant)
-        )
-    except (ValueError, RecursionError) as error:  # the text of a decoder's error quotes its input
-        problem = (
-            str(error)
-            if isinstance(error, _NotCanonicalError)
-            else "nested too deep"
-            if isinstance(error, RecursionError)
-            else "not UTF-8 JSON"
-        )
-        raise Misuse("STUDY_INVALID", f"{source}: {problem}") from None
-    if not isinstance(value, dict):
-        raise Misuse("STUDY_INVALID", f"{source}: expected a JSON object")
-    return Table(value, source=source, code="STUDY_INVALID")
-
-
-def peer_fault(error: Misuse) -> PeerFault:
-    """The same problem as the fault of the peer that sent the bytes. Its text can hold foreign text: short and printable."""
-    return PeerFault("MESSAGE_INVALID", _tame(error.message), hint=_tame(error.hint))
-
-
-def _tame(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:500])
-
-
-class _NotCanonicalError(ValueError):
-    """A JSON document with a key twice or a number that is none."""
-
-
-def _distinct_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise _NotCanonicalError("a key stands twice in one object")
-    return values
-
-
-def _no_constant(name: str) -> float:
-    raise _NotCanonicalError(f"{name} is not a JSON number")
 
 
 # ---- writing ----------------------------------------------------------------------------------------------------------

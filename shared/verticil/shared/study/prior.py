@@ -18,8 +18,8 @@ from verticil.shared.errors import DataFault
 from verticil.shared.estimation.axes import Counts
 from verticil.shared.estimation.design import Design
 from verticil.shared.estimation.estimators import ESTIMATORS, Estimator, inverse_estimate
+from verticil.shared.record import Json
 from verticil.shared.study.document import ParameterRule, Study
-from verticil.shared.study.json_value import Json
 
 PRIORS = ("dirichlet",)
 

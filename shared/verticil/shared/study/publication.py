@@ -8,8 +8,8 @@ same statements, and no node holds it back from the others.
 from __future__ import annotations
 
 from verticil.shared.config import Table
+from verticil.shared.record import Json
 from verticil.shared.study.document import PublishRule, Study
-from verticil.shared.study.json_value import Json
 from verticil.shared.study.vocabulary import fail
 
 _KINDS = ("none", "quorum", "all")

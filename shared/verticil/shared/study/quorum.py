@@ -16,8 +16,8 @@ import re
 from typing import Final, cast, get_args
 
 from verticil.shared.config import Table
+from verticil.shared.record import Json
 from verticil.shared.study.document import Absence, LeftOut, QuorumRule, Study
-from verticil.shared.study.json_value import Json
 from verticil.shared.study.vocabulary import fail
 
 LEAST_PARTIES: Final = 2

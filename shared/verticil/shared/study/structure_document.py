@@ -11,9 +11,8 @@ from typing import Final, cast
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse
 from verticil.shared.model.graph import Dag
-from verticil.shared.study.canonical import canonical_json, parse, peer_fault
+from verticil.shared.record import Json, canonical_json, parse, peer_fault
 from verticil.shared.study.document import Study
-from verticil.shared.study.json_value import Json
 from verticil.shared.study.recipients import given_dag
 
 NANONATS: Final = 10**9

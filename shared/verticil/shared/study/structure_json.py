@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TypeVar, cast
 
 from verticil.shared.config import Table
+from verticil.shared.record import Json
 from verticil.shared.study import rules, vocabulary
 from verticil.shared.study.document import CustomRule, GeneticRule, HillClimbRule, OrderRule, StructureRule
-from verticil.shared.study.json_value import Json
 
 _Number = TypeVar("_Number", int, float, str)
 

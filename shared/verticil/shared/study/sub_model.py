@@ -29,16 +29,14 @@ import dataclasses
 import datetime as dt
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Annotated, ClassVar, Final
 
-from verticil.shared.errors import GateFailed, Misuse, PeerFault
-from verticil.shared.formats.json_document import Node, parse
+from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.model.schema import Schema
-from verticil.shared.study import canonical, rules
-from verticil.shared.study.document import Absence, LeftOut, Study
+from verticil.shared.record import Key, Sha256, decode
+from verticil.shared.study import rules
+from verticil.shared.study.document import LeftOut, Study
 
-_FORM: Final = "verticil/sub-model/v1"
-_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 _WORDS: Final = {
     "approval": "had not approved it",
     "denial": "had denied it",
@@ -48,7 +46,7 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubModel:
-    """What the miner states of a sub-model.
+    """What the miner states of a sub-model; `record.encode` makes the bytes that it signs.
 
     Attributes:
         proposal_digest: of the study as submitted.
@@ -57,8 +55,10 @@ class SubModel:
         decided_at: UTC, whole seconds.
     """
 
-    proposal_digest: bytes
-    effective_digest: bytes
+    MARK: ClassVar = {"form": "verticil/sub-model/v1"}
+
+    proposal_digest: Annotated[Sha256, Key(name="proposal_sha256")]
+    effective_digest: Annotated[Sha256, Key(name="effective_sha256")]
     left_out: tuple[LeftOut, ...]
     decided_at: dt.datetime
 
@@ -140,40 +140,20 @@ def narrowed(study: Study, left_out: tuple[LeftOut, ...]) -> Study:
     return found
 
 
-def sub_model_body(found: SubModel) -> bytes:
-    """The canonical JSON (RFC 8785) that the miner signs.
+def parse_sub_model(body: bytes) -> SubModel:
+    """Read a statement; the signature is checked by the caller.
 
+    >>> from verticil.shared.record import encode
     >>> at = dt.datetime(2026, 11, 21, 10, tzinfo=dt.UTC)
     >>> told = SubModel(proposal_digest=bytes(32), effective_digest=bytes(32), decided_at=at,
     ...     left_out=(LeftOut(party="bank", missing="linkage"),))
-    >>> parse_sub_model(sub_model_body(told)) == told
+    >>> parse_sub_model(encode(told)) == told
     True
-    """
-    return canonical.canonical_json(
-        {
-            "form": _FORM,
-            "proposal_sha256": found.proposal_digest.hex(),
-            "effective_sha256": found.effective_digest.hex(),
-            "left_out": [{"party": item.party, "missing": item.missing} for item in found.left_out],
-            "decided_at": found.decided_at.astimezone(dt.UTC).strftime(_TIME),
-        }
-    )
-
-
-def parse_sub_model(body: bytes) -> SubModel:
-    """Read what `sub_model_body` wrote; the signature is checked by the caller.
 
     Raises:
         PeerFault: MESSAGE_INVALID.
     """
-    try:
-        found = _read(parse(body, source="sub-model"))
-    except (GateFailed, ValueError) as error:
-        problem = error.message if isinstance(error, GateFailed) else "a digest or a time is not one"
-        raise PeerFault("MESSAGE_INVALID", f"statement of a sub-model: {problem}") from None
-    if sub_model_body(found) != body:
-        raise PeerFault("MESSAGE_INVALID", "statement of a sub-model: not in canonical form")
-    return found
+    return decode(SubModel, body, source="statement of a sub-model")
 
 
 def check_sub_model(found: SubModel, *, proposal_digest: bytes, effective: Study, effective_digest: bytes) -> None:
@@ -189,20 +169,3 @@ def check_sub_model(found: SubModel, *, proposal_digest: bytes, effective: Study
             f"study '{effective.id}': the miner's statement of the sub-model is about another one than is told with it",
             hint="nothing was sent for it",
         )
-
-
-def _read(node: Node) -> SubModel:
-    if (form := node["form"].text()) != _FORM:
-        node["form"].fail(f"got '{form[:80]}', expected '{_FORM}'")
-    return SubModel(
-        proposal_digest=bytes.fromhex(node["proposal_sha256"].text()),
-        effective_digest=bytes.fromhex(node["effective_sha256"].text()),
-        left_out=tuple(_left_out(item) for item in node["left_out"].items()),
-        decided_at=dt.datetime.strptime(node["decided_at"].text(), _TIME).replace(tzinfo=dt.UTC),
-    )
-
-
-def _left_out(node: Node) -> LeftOut:
-    if (missing := node["missing"].text()) not in _WORDS:
-        node["missing"].fail(f"expected one of {', '.join(_WORDS)}")
-    return LeftOut(party=node["party"].text(), missing=cast("Absence", missing))

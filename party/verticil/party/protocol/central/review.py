@@ -29,7 +29,8 @@ from verticil.party.storage.studies import StudyRecord
 from verticil.shared.errors import GateFailed, PeerFault, VerticilError
 from verticil.shared.formats import artifact
 from verticil.shared.identity.signing import SigningKey
-from verticil.shared.release.countersignature import Countersignature, countersignature_body
+from verticil.shared.record import encode
+from verticil.shared.release.countersignature import Countersignature
 from verticil.shared.release.limits import release_limits
 from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.document import Study
@@ -130,7 +131,7 @@ def countersign(site: Site, record: StudyRecord, key: SigningKey, approver: str,
         approver=approver,
         signed_at=at,
     )
-    signed = key.sign(countersignature_body(statement))
+    signed = key.sign(encode(statement))
     event = Event(
         what=What.COUNTERSIGNATURE,
         who=approver,

@@ -30,9 +30,10 @@ from verticil.party.protocol.peer.steps.learning import EVERYONE
 from verticil.party.site import Site
 from verticil.party.storage.secret import secret_id
 from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.formats.peer_deletion import Deleted, PeerHolding, parse_peer_holding, peer_holding_body
+from verticil.shared.formats.peer_deletion import Deleted, PeerHolding, parse_peer_holding
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
+from verticil.shared.record import encode
 from verticil.shared.study.approval import check_approval, parse_approval
 from verticil.shared.study.document import Study
 from verticil.shared.transport.peer import Peer
@@ -72,7 +73,7 @@ def held_of(node: Node, shelf: Shelf, caller: str, after: bytes) -> list[peer_pb
         if not said.columns and said.parameters is None:
             continue
         held = peer_pb2.Held(
-            statement=node.signing_key.sign(peer_holding_body(said)),
+            statement=node.signing_key.sign(encode(said)),
             proposal=record.task.proposal,
             approval=common_pb2.Signed.FromString(shelf.approval(record.digest, caller)),
         )
