@@ -33,12 +33,20 @@ class Table:
         where: path of keys from the document's root, for messages; empty at the root.
         source: name of the document, for messages.
         code: error code of what is wrong here (`CONFIG_INVALID` or `STUDY_INVALID`).
+        file: whether people write the document, so that what they leave out has a meaning.
     """
 
     def __init__(
-        self, values: Mapping[str, object], *, where: str = "", source: str, code: str = "CONFIG_INVALID"
+        self,
+        values: Mapping[str, object],
+        *,
+        where: str = "",
+        source: str,
+        code: str = "CONFIG_INVALID",
+        file: bool = False,
     ) -> None:
         self.source = source
+        self.file = file
         self.where = where
         self.code = code
         self._values = values
@@ -143,7 +151,7 @@ class Table:
         raw = self._raw(key, {} if optional else _ABSENT)
         if not isinstance(raw, dict):
             self.fail(key, f"got {kind_of(raw)}, expected a table")
-        return Table(cast("dict[str, object]", raw), where=self.path(key), source=self.source, code=self.code)
+        return self._inner(cast("dict[str, object]", raw), self.path(key))
 
     def tables(self, key: str, *, optional: bool = False) -> tuple[Table, ...]:
         """The array of tables under `key`, each with its number in its path (counted from 1)."""
@@ -151,7 +159,7 @@ class Table:
         if not isinstance(raw, list) or not all(isinstance(item, dict) for item in cast("list[object]", raw)):
             self.fail(key, f"got {kind_of(raw)}, expected [[{key}]] tables")
         return tuple(
-            Table(item, where=f"{self.path(key)}[{number}]", source=self.source, code=self.code)
+            self._inner(item, f"{self.path(key)}[{number}]")
             for number, item in enumerate(cast("list[dict[str, object]]", raw), 1)
         )
 
@@ -161,9 +169,12 @@ class Table:
         if not isinstance(raw, dict) or not all(isinstance(v, dict) for v in cast("dict[str, object]", raw).values()):
             self.fail(key, f"got {kind_of(raw)}, expected [{key}.NAME] tables")
         return {
-            name: Table(item, where=f"{self.path(key)}.{name}", source=self.source, code=self.code)
+            name: self._inner(item, f"{self.path(key)}.{name}")
             for name, item in cast("dict[str, dict[str, object]]", raw).items()
         }
+
+    def _inner(self, values: Mapping[str, object], where: str) -> Table:
+        return Table(values, where=where, source=self.source, code=self.code, file=self.file)
 
     def only(self, *keys: str) -> None:
         """Refuse every key but `keys`: said before values are read, a misspelt key is named and not called missing."""
@@ -220,7 +231,7 @@ def read_toml(path: Path, *, code: str = "CONFIG_INVALID") -> Table:
         raise Misuse(code, f"{path}: not TOML: {error}") from None
     except RecursionError:
         raise Misuse(code, f"{path}: not TOML that anybody wrote: nested too deep") from None
-    table = Table(values, source=path.name, code=code)
+    table = Table(values, source=path.name, code=code, file=True)
     if "schema" not in values and (near := difflib.get_close_matches("schema", values, 1)):
         table.fail(near[0], "unknown key", hint="did you mean 'schema'?")
     if (version := table.value(int, "schema")) != 1:

@@ -29,18 +29,18 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import functools
-import json
 import re
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass
-from typing import Annotated, Any, Final, Literal, NoReturn, TypeAlias, TypeVar, Union, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, Union, cast
 
 import rfc8785
 
 from verticil.shared.config import Table, kind_of
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.formats.json_document import strict_json
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """What a JSON document holds, as a type."""
@@ -167,55 +167,48 @@ def write(record: Any) -> dict[str, Json]:
     return document
 
 
-def read(
-    kind: type[T],
-    table: Table,
-    *,
-    file: bool = False,
-    also: Iterable[str] = (),
-    given: Mapping[str, object] | None = None,
-) -> T:
+def read(kind: type[T], table: Table, *, also: Iterable[str] = (), given: Mapping[str, object] | None = None) -> T:
     """Read a record.
 
     Args:
         kind: its class.
-        table: the keys.
-        file: people wrote it: an absent key is the field's default. Else every key stands there that is not of `later`.
+        table: the keys. In a file that people write, an absent key is the field's default; else only `later` ones may be absent.
         also: keys that the caller reads itself.
         given: fields that are known already; their keys are unknown ones, unless they are in `also`.
 
     Raises:
         Misuse: the table's code.
     """
-    fields = read_fields(kind, table, file=file, also=also, given=given)
+    fields = read_fields(kind, table, also=also, given=given)
     try:
         return kind(**fields)
     except ValueError as error:
-        return refuse(table, str(error))
+        problem = ": ".join(part for part in (table.source, table.where, str(error)) if part)
+        raise Misuse(table.code, problem) from None
 
 
 def read_fields(
-    kind: type, table: Table, *, file: bool = False, also: Iterable[str] = (), given: Mapping[str, object] | None = None
+    kind: type, table: Table, *, also: Iterable[str] = (), given: Mapping[str, object] | None = None
 ) -> dict[str, Any]:
     """The fields of a record, for another constructor; see `read`."""
     known = {} if given is None else given
     table.only(*keys(kind, but=known), *also)
-    if not file:
+    if not table.file:  # the mark of a file is checked when it is opened
         for name, expected in _mark(kind).items():
             _check_mark(table, name, expected)
-    return {**_values(kind, table, known, file=file), **known}
+    return {**_values(kind, table, known), **known}
 
 
-def _values(kind: type, table: Table, known: Collection[str], *, file: bool) -> dict[str, Any]:
+def _values(kind: type, table: Table, known: Collection[str] = ()) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for field in _fields(kind):
         if field.name in known:
             continue
         if field.inline is not None:
-            values[field.name] = field.inline(**_values(field.inline, table, (), file=file))
+            values[field.name] = field.inline(**_values(field.inline, table))
         elif table.has(field.key):
             values[field.name] = field.read(table.raw(field.key), table, field.key)
-        elif (file or field.said.later) and field.default is not MISSING:
+        elif (table.file or field.said.later) and field.default is not MISSING:
             values[field.name] = field.default
         else:
             table.fail(field.key, "missing, expected a value")
@@ -227,11 +220,6 @@ def _check_mark(table: Table, name: str, expected: str | int) -> None:
         table.choice(name, [expected])
     elif (got := table.value(int, name)) != expected:
         table.fail(name, f"got {got}, expected {expected}", hint="the other side runs a newer version")
-
-
-def refuse(table: Table, problem: str) -> NoReturn:
-    """Raise `Misuse` for a table as a whole."""
-    raise Misuse(table.code, ": ".join(part for part in (table.source, table.where, problem) if part))
 
 
 # ---- bytes
@@ -262,7 +250,7 @@ def decode(
         body: the bytes.
         source: what the document is, for messages.
         limit: most bytes.
-        fault: makes the error that is raised; without it, what is wrong is the fault of the peer that sent the bytes.
+        fault: makes the error; without it, what is wrong is the fault of the peer that sent the bytes.
 
     Raises:
         PeerFault: MESSAGE_INVALID; or what `fault` makes.
@@ -305,41 +293,6 @@ def parse(data: bytes, *, source: str, limit: int = MAX_BYTES) -> Table:
     if not isinstance(value, dict):
         raise Misuse("STUDY_INVALID", f"{source}: expected a JSON object")
     return Table(cast("dict[str, object]", value), source=source, code="STUDY_INVALID")
-
-
-def strict_json(data: bytes) -> object:
-    """The value in `data`, without what JSON leaves open.
-
-    Raises:
-        ValueError: not UTF-8, not JSON, a key twice, NaN; in our own words: a parser's text quotes what it reads.
-    """
-    try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=_distinct, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"it breaks off or is wrong at line {error.lineno}, column {error.colno}") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"not UTF-8 at byte {error.start}") from None
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    except _NotStrictError:
-        raise
-    except ValueError:
-        raise ValueError("a number has too many digits") from None
-
-
-class _NotStrictError(ValueError):
-    """What JSON leaves open and we refuse; the text is ours."""
-
-
-def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise _NotStrictError("a key is repeated")
-    return values
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise _NotStrictError(f"{name} is not JSON")
 
 
 def peer_fault(error: Misuse) -> PeerFault:

@@ -12,10 +12,44 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn, TypeAlias, cast
 
 from verticil.shared.errors import GateFailed
-from verticil.shared.record import strict_json
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 """What a JSON document can hold."""
+
+
+def strict_json(data: bytes) -> object:
+    """The value in `data`, without what JSON leaves open.
+
+    Raises:
+        ValueError: not UTF-8, not JSON, a key twice, NaN; in our own words: a parser's text quotes what it reads.
+    """
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=_distinct, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it breaks off or is wrong at line {error.lineno}, column {error.colno}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except _NotStrictError:
+        raise
+    except ValueError:
+        raise ValueError("a number has too many digits") from None
+
+
+class _NotStrictError(ValueError):
+    """What JSON leaves open and we refuse; the text is ours."""
+
+
+def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise _NotStrictError("a key is repeated")
+    return values
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _NotStrictError(f"{name} is not JSON")
 
 
 def parse(data: bytes, *, source: str) -> Node:
