@@ -1,4 +1,4 @@
-"""A program: fuzz decoders of test_decoders.py, guided by coverage. Run by test_decoders_coverage_guided.py.
+"""A program: fuzz the decoders of support/decoders.py, guided by coverage. Run by test_decoders_coverage_guided.py.
 
 ``FOLDER`` makes the one table of decoders there, with every function of the product instrumented, and then takes lines
 ``SECONDS DECODER``. For each it forks a process that feeds the decoder what libFuzzer makes of its valid example, for so
@@ -9,12 +9,10 @@ exit code, 0 when it is nothing. The names in `PLANTED` are decoders with a faul
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import resource
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 ROOM = 512 * 2**20
@@ -34,16 +32,6 @@ def _hunger(data: bytes) -> None:
 
 
 PLANTED = {"a fault behind three branches": _fault, "hunger": _hunger}
-
-
-def loaded(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # frozen dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 def fuzz(atheris: Any, decoder: Any, place: Path, seconds: int, seeds: tuple[bytes, ...], harmless: Any) -> None:
@@ -71,16 +59,15 @@ def fuzz(atheris: Any, decoder: Any, place: Path, seconds: int, seeds: tuple[byt
 def main(folder: Path) -> None:
     import atheris
 
-    here = Path(__file__).parent
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what is said while instrumenting is no answer
     with atheris.instrument_imports(include=["verticil"], enable_loader_override=False):
-        shared = loaded(here.parent / "conftest.py")
-        table = loaded(here / "test_decoders.py")
-    study = shared._study()
+        from support import decoders as table
+        from support import releases
+    study = releases.release_study_of_two()
     (made := folder / "made").mkdir()
-    content = shared._release_content(study)
-    decoders = table.make_decoders(made, study, content, shared._peer_case, shared._peer_study)
+    content = releases.content_of(study)
+    decoders = table.make_decoders(made, study, content, releases.draw_peer_case, releases.peer_study_of_three)
     for name, planted in PLANTED.items():
         decoders[name] = table.Decoder(atheris.instrument_func(planted), b"VTC1")
     seeds = tuple(raw[:LONGEST] for raw in table.RAW)
@@ -97,4 +84,5 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     main(Path(sys.argv[1]))

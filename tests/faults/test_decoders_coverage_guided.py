@@ -1,4 +1,4 @@
-"""Every decoder of test_decoders.py under libFuzzer: documents that grow towards code that no document has reached yet.
+"""Every decoder of the table under libFuzzer: documents that grow towards code that no document has reached yet.
 
 Each decoder gets a process of its own (of `coverage_guided.py`), some seconds (VERTICIL_FUZZ_SECONDS, else 10), and a
 limit of memory that the system enforces. It starts from the decoder's valid example. Skipped where atheris is not installed.
@@ -15,20 +15,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from faults.coverage_guided import PLANTED
+
+from support.decoders import NAMES
 
 PROGRAM = Path(__file__).with_name("coverage_guided.py")
 SECONDS = int(os.environ.get("VERTICIL_FUZZ_SECONDS", "10"))
-
-
-def named(program: Path, name: str) -> tuple[str, ...]:
-    """A constant of a module beside this one: the names of the table, without a second list of them."""
-    spec = importlib.util.spec_from_file_location(f"{program.stem}_names", program)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return tuple(getattr(module, name))
 
 
 pytestmark = [
@@ -77,7 +69,7 @@ def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fuzzer]:
     found.close()
 
 
-@pytest.mark.parametrize("name", named(Path(__file__).with_name("test_decoders.py"), "NAMES"))
+@pytest.mark.parametrize("name", NAMES)
 def test_documents_that_reach_further(name: str, fuzzer: Fuzzer, in_the_table: Callable[..., None]) -> None:
     executions, found = fuzzer.fuzz(name)
     print(f"{name}: {executions} documents in {SECONDS} s")
@@ -88,7 +80,7 @@ def test_documents_that_reach_further(name: str, fuzzer: Fuzzer, in_the_table: C
     )
 
 
-@pytest.mark.parametrize("name", named(PROGRAM, "PLANTED"))
+@pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_fault_is_found(name: str, fuzzer: Fuzzer) -> None:
     _, found = fuzzer.fuzz(name, 60)
     assert ("KeyError" if "fault" in name else "MemoryError") in found

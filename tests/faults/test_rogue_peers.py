@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 import json
-import sys
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from support import peer_session as peers
 from verticil.shared.errors import from_code
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.study.states import State
@@ -27,19 +25,6 @@ from verticil.shared.transport.chunks import make_chunks, plain_data
 from verticil.shared.transport.errors_on_wire import from_detail, to_detail
 from verticil.wire.v1 import common_pb2, peer_pb2
 
-
-def _neighbour(name: str) -> ModuleType:
-    path = Path(__file__).parents[1] / "protocol" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"rogue_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-peers = _neighbour("test_peer_session")
 pki = peers.pki
 make = peers.make
 ESCAPES = "\x1b[2J\x1b]0;approved\x07\u202e"

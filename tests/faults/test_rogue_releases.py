@@ -6,19 +6,18 @@ The rogue is that of `test_rogue_nodes`; where the whole release lies, its miner
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
-import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from support import publishing as deciding
+from support import rogue_miner as nodes
 from verticil.party.protocol.central import upload
 from verticil.party.site import Site
 from verticil.shared.errors import PeerFault
@@ -29,19 +28,6 @@ from verticil.shared.transport.calling import fetch
 from verticil.shared.transport.chunks import make_chunks, plain_data
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
-
-def _from(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"rogue_releases_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-nodes = _from(Path(__file__).with_name("test_rogue_nodes.py"))
-deciding = _from(Path(__file__).parents[1] / "protocol" / "test_deciding_session.py")
 pki, Lie, rows = nodes.pki, nodes.Lie, nodes.rows
 PUBLISHED = deciding.GIVEN + deciding.ALL
 

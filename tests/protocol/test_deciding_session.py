@@ -7,19 +7,16 @@ import base64
 import dataclasses
 import datetime as dt
 import hashlib
-import importlib.util
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from support import party_session as session
+from support.publishing import ALL, GIVEN, STUDY, Publishing
 from verticil.cli.main import main
-from verticil.miner.config import Limits
-from verticil.miner.scheduler.learning import InlineLearning
-from verticil.miner.service.node import MinerNode
 from verticil.party.operator import commands
 from verticil.party.operator.approvers import add_approver
 from verticil.party.operator.countersign import countersign, look
@@ -29,7 +26,6 @@ from verticil.party.operator.view_model import COUNTS_TELL
 from verticil.party.site import Site
 from verticil.shared.errors import GateFailed, Misuse, PeerFault, Refusal
 from verticil.shared.formats.artifact import pack, unpack
-from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.record import encode
@@ -41,17 +37,7 @@ from verticil.shared.study.states import State
 from verticil.shared.transport.calling.fetch import fetch_release
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
-_NAME = "party_session_for_decisions"
-_spec = importlib.util.spec_from_file_location(_NAME, Path(__file__).with_name("test_party_session.py"))
-assert _spec is not None
-assert _spec.loader is not None
-session = importlib.util.module_from_spec(_spec)
-sys.modules[_NAME] = session
-_spec.loader.exec_module(session)
-
 pki, federation, manual = session.pki, session.federation, session.manual
-STUDY = session.STUDY
-GIVEN = STUDY.replace('method = "genetic"\nseed = 1', 'method = "given"\nparents = { income = ["sex"] }')
 
 
 # ---- preview
@@ -238,48 +224,6 @@ async def test_receipts_name_who_approved(manual):
 
 
 # ---- countersignatures
-
-
-class Publishing(session.Federation):
-    """A federation whose miner learns."""
-
-    async def start_miner(self) -> None:
-        self.node = MinerNode(
-            self.root / "miner",
-            identity=Identity(federation="trial", role=Role.MINER, name="miner"),
-            authority=(self.pki / "ca" / "ca.crt").read_bytes(),
-            signer=SigningKey.load(self.pki / "miner.sign", self.pki / "miner.crt"),
-            executor=InlineLearning(clock=utc_now),
-            limits=Limits(disk_reserve_bytes=0),
-            randomized_days=30,
-        )
-        await self.node.__aenter__()
-
-    async def to_review(self, publish: str) -> bytes:
-        """Take a study to where its release waits at both parties."""
-        digest = await self.submit(GIVEN + publish)
-        self.start()
-        for name in self.wires:
-            await self.until_stage(name, "waiting for approval")
-            await asyncio.to_thread(commands.approve, self.config(name), "trial", "officer")
-        await self.until(digest, State.REVIEW)
-        for name in self.wires:
-            await self.until_stage(name, WAITS)
-        return digest
-
-    async def until_gone(self, name: str, digest: bytes) -> None:
-        """The party's copy of the release is removed at the end of the study."""
-        folder = self.root / name / "state" / "review" / digest.hex()
-        async with asyncio.timeout(20):
-            while await asyncio.to_thread(folder.exists):
-                pass
-
-    async def countersign(self, name: str) -> dict[str, object]:
-        return await asyncio.to_thread(countersign, self.config(name), "trial", f"officer@{name}")
-
-
-WAITS = "the release waits for your countersignature"
-ALL = '[publish]\ncountersign = "all"\n'
 
 
 @pytest.fixture

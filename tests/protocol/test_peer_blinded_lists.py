@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import importlib.util
 import itertools
 import json
 import sys
 from collections.abc import Callable
 from contextlib import aclosing
-from pathlib import Path
 
 import pytest
 
+from support import peer_session as session
 from verticil.party.operator import reports
 from verticil.party.protocol.peer import blinded
 from verticil.party.protocol.peer.artifact_store import Kind
@@ -36,14 +35,6 @@ from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.states import State
 from verticil.shared.transport.parts import fetch_bytes, send_parts
 from verticil.wire.v1 import peer_pb2
-
-_NAME = "peer_session_for_blinded_lists"
-_spec = importlib.util.spec_from_file_location(_NAME, Path(__file__).with_name("test_peer_session.py"))
-assert _spec is not None
-assert _spec.loader is not None
-session = importlib.util.module_from_spec(_spec)
-sys.modules[_NAME] = session
-_spec.loader.exec_module(session)
 
 pki, make = session.pki, session.make
 NAMES = session.NAMES

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from support import peer_session as session
 from verticil.party.storage.studies import PartyState
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2
-
-_NAME = "peer_session_for_row_order"
-_spec = importlib.util.spec_from_file_location(_NAME, Path(__file__).with_name("test_peer_session.py"))
-assert _spec is not None
-assert _spec.loader is not None
-session = importlib.util.module_from_spec(_spec)
-sys.modules[_NAME] = session
-_spec.loader.exec_module(session)
 
 pki, make = session.pki, session.make
 NAMES, N_COMMON = session.NAMES, session.N_COMMON

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
 
+from support import peer_session as session
+from verticil.party.operator import commands
 from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.formats import artifact
@@ -17,14 +16,6 @@ from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.states import State
 from verticil.shared.study.structure_document import structure_body
 from verticil.wire.v1 import peer_pb2
-
-_NAME = "peer_session_for_privacy_review"
-_spec = importlib.util.spec_from_file_location(_NAME, Path(__file__).with_name("test_peer_session.py"))
-assert _spec is not None
-assert _spec.loader is not None
-session = importlib.util.module_from_spec(_spec)
-sys.modules[_NAME] = session
-_spec.loader.exec_module(session)
 
 # Three parties and the wires between them, as in the tests of the session.
 pki, make, exchanging = session.pki, session.make, session.exchanging
@@ -98,7 +89,7 @@ async def test_a_mistake_in_party_toml_is_told_without_its_tables(make):
     federation = make(approval="manual")
     federation.load()
     federation.open("north")
-    session.office.approve(federation.config("north"), "peers", "officer", at=session.NOW)
+    commands.approve(federation.config("north"), "peers", "officer", at=session.NOW)
     document = federation.root / "north" / "party.toml"
     document.write_text(
         document.read_text().replace(

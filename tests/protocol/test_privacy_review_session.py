@@ -6,27 +6,17 @@ import asyncio
 import contextlib
 import datetime as dt
 import hashlib
-import importlib.util
 import sqlite3
-import sys
-from pathlib import Path
 
 import pytest
 
+from support import party_session as session
 from verticil.party import daemon
 from verticil.party.operator import commands
 from verticil.party.site import Site
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2
-
-_NAME = "party_session_for_privacy_review"
-_spec = importlib.util.spec_from_file_location(_NAME, Path(__file__).with_name("test_party_session.py"))
-assert _spec is not None
-assert _spec.loader is not None
-session = importlib.util.module_from_spec(_spec)
-sys.modules[_NAME] = session
-_spec.loader.exec_module(session)
 
 # Two parties, a miner and the wire between them, as in the tests of the session.
 pki, federation, manual = session.pki, session.federation, session.manual

@@ -6,14 +6,13 @@ import asyncio
 import dataclasses
 import datetime as dt
 import hashlib
-import importlib.util
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 
+from support import miner_service as service
 from verticil.miner.storage.records import StudyRecord
 from verticil.party.protocol.psi.order import order_key, order_tree
 from verticil.shared import durable
@@ -28,14 +27,6 @@ from verticil.shared.study.document import CustomRule, LeftOut, PublishRule, Quo
 from verticil.shared.study.states import State
 from verticil.shared.study.sub_model import parse_sub_model
 from verticil.wire.v1 import common_pb2, coordinator_pb2
-
-_NAME = "miner_service_for_sub_models"
-_spec = importlib.util.spec_from_file_location(_NAME, Path(__file__).with_name("test_miner_service.py"))
-assert _spec is not None
-assert _spec.loader is not None
-service = importlib.util.module_from_spec(_spec)
-sys.modules[_NAME] = service
-_spec.loader.exec_module(service)
 
 keys, federation = service.keys, service.federation
 HOUR = dt.timedelta(hours=1)

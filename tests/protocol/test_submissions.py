@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime as dt
-import importlib.util
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support import miner_daemon as daemons
+from support import miner_service as service
 from verticil.cli.connection import Connection, find_study
 from verticil.cli.main import main
 from verticil.miner.config import Limits, load_miner
@@ -28,18 +28,6 @@ from verticil.shared.study.states import State
 from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator
 from verticil.wire.v1 import control_pb2, coordinator_pb2
 
-
-def sibling(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"{name}_for_submissions", Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-service, daemons = sibling("test_miner_service"), sibling("test_miner_daemon")
 keys, make_study, PARTIES, NOW = service.keys, service.make_study, service.PARTIES, service.NOW
 folder = daemons.folder
 

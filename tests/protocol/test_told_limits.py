@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import sys
-from pathlib import Path
+import datetime as dt
 
 import pytest
 
+from support import party_session as session
 from verticil.party.audit.log import Event, What
+from verticil.party.operator import commands
 from verticil.party.operator.pending_studies import inbox
 from verticil.party.protocol.retry import Backoff
 from verticil.party.protocol.running.pace import BURST, RATE, Pace
@@ -22,13 +22,6 @@ from verticil.shared.transport import parts as transport_parts
 from verticil.shared.transport.parts import fetch_bytes
 from verticil.wire.v1 import coordinator_pb2, peer_pb2
 
-_NAME = "told_limits_session"
-_spec = importlib.util.spec_from_file_location(_NAME, Path(__file__).with_name("test_party_session.py"))
-assert _spec is not None
-assert _spec.loader is not None
-session = importlib.util.module_from_spec(_spec)
-sys.modules[_NAME] = session
-_spec.loader.exec_module(session)
 pki, manual = session.pki, session.manual
 LIMIT = 5
 
@@ -82,7 +75,7 @@ async def test_a_denied_study_makes_room_for_another(manual):
             return {item.digest for item in site.state.studies()}
 
     assert await asyncio.to_thread(known) == {first}
-    session.office.deny(manual.config("north"), first.hex(), "officer", "no")
+    commands.deny(manual.config("north"), first.hex(), "officer", "no")
     async with asyncio.timeout(20):
         while await asyncio.to_thread(known) != {first, second}:
             await asyncio.sleep(0.02)
@@ -118,7 +111,7 @@ def test_repeated_garbage_is_counted_and_a_day_has_one_line_of_it(manual, pki):
     with Site.open(manual.config("north")) as site:
         event = Event(what=What.REFUSED, who="miner", study=b"x" * 32, detail="study: MESSAGE_INVALID")
         assert [site.audit.refuse(event, at) for _ in range(500)] == [True] + [False] * 499
-        tomorrow = at + session.dt.timedelta(days=1)
+        tomorrow = at + dt.timedelta(days=1)
         assert site.audit.refuse(event, tomorrow)
         lines = [entry["detail"] for entry in site.audit.entries() if entry["event"] == "refused"]
         assert lines == [

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import sys
-from pathlib import Path
 
 import pytest
 
+from support import party_session as session
 from verticil.cli.study_status import LineWatch, summary_payload, why
 from verticil.party.operator import commands
 from verticil.shared.study.states import State
 from verticil.wire.v1 import control_pb2
-
-_NAME = "party_session_for_objections"
-_spec = importlib.util.spec_from_file_location(_NAME, Path(__file__).with_name("test_party_session.py"))
-assert _spec is not None
-assert _spec.loader is not None
-session = importlib.util.module_from_spec(_spec)
-sys.modules[_NAME] = session
-_spec.loader.exec_module(session)
 
 pki, manual = session.pki, session.manual
 STRICT = 'max_categories = 2\ndeny_columns = ["smokes_local"]'

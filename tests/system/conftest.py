@@ -521,18 +521,19 @@ def make_module_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
         nodes.stop()
 
 
-BEFORE = Path(__file__).resolve().parents[1] / "data" / "before"
+DATA = Path(__file__).resolve().parents[1] / "data"
 
 
-def _unpacked(model: str, root: Path) -> Provisioned:
-    with tarfile.open(BEFORE / f"{model}.tar.xz") as packed:
+def _unpacked(model: str, root: Path, version: str = "before") -> Provisioned:
+    with tarfile.open(DATA / version / f"{model}.tar.xz") as packed:
         packed.extractall(root, filter="data")
     for secret in (*root.glob("*/pki/*"), *root.glob("*/secrets/*"), *root.glob("*/state/site.secret")):
         os.chmod(secret, 0o600)
-    recorded = json.loads((BEFORE / "recorded.json").read_text(encoding="utf-8"))[model]
+    recorded = json.loads((DATA / version / "recorded.json").read_text(encoding="utf-8"))[model]
     parties = {party: root / party for party in ("clinic", "insurer")}
-    for node in parties.values():
-        shutil.rmtree(node / "state" / "spool")
+    if "shown" not in recorded or model == "central":  # parameters that were charged are sent as they lie in the spool
+        for node in parties.values():
+            shutil.rmtree(node / "state" / "spool")
     return Provisioned(
         root=root,
         miner=root / "miner",
@@ -545,8 +546,8 @@ def _unpacked(model: str, root: Path) -> Provisioned:
 
 
 @pytest.fixture(scope="session")
-def unpack_before() -> Callable[[str, Path], Provisioned]:
-    """Unpack a federation of the commit before, but for the spools: what was in them is randomized again."""
+def unpack_before() -> Callable[..., Provisioned]:
+    """Unpack a federation of a version before, but for the spools of columns: what was in them is randomized again."""
     return _unpacked
 
 

@@ -1,7 +1,7 @@
-"""What the commit before left behind opens, goes on and sends the same bytes: states of both models, a backup, a release.
+"""What versions before left behind opens, goes on and sends the same bytes: states of both models, a backup, a release.
 
-`tests/data/before` was made by that program (`make.py` there); `recorded.json` says what it had sent when it was stopped in the
-middle of a study, and what it sent when it was let go on.
+`tests/data/before` and `tests/data/before_2` were made by two such programs (`make.py` there); `recorded.json` says what each had
+sent when it was stopped in the middle of a study, and what it sent when it was let go on.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from verticil.party.storage.database import SCHEMA_VERSION
 from verticil.shared.release.verification import verify_release
 from verticil.simulation.provision import Provisioned
 
-BEFORE = Path(__file__).resolve().parents[1] / "data" / "before"
-RECORDED = json.loads((BEFORE / "recorded.json").read_text(encoding="utf-8"))
+DATA = Path(__file__).resolve().parents[1] / "data"
+SCHEMA = {"before": 4, "before_2": 5}
+RECORDED = {version: json.loads((DATA / version / "recorded.json").read_text(encoding="utf-8")) for version in SCHEMA}
+every_version = pytest.mark.parametrize("version", SCHEMA)
 PASSPHRASE = "four words of passphrase"
 
 
@@ -51,26 +53,45 @@ def sent(made: Provisioned) -> dict[str, str]:
     return {f"{party} {unit}": sha.hex() for party, node in made.parties.items() for unit, sha in rows(node, query)}
 
 
-def opened(made: Provisioned, model: str) -> None:
+def shown(made: Provisioned, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What `party ledger` says at each party."""
+    found = {}
+    for party, node in made.parties.items():
+        capsys.readouterr()
+        assert main(["party", "ledger", "--config", str(node / "party.toml"), "--format", "json"]) == 0
+        found[party] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def opened(made: Provisioned, version: str, model: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Open every party's state with this program: its database becomes one of today, its ledger stays."""
+    recorded = RECORDED[version][model]
     for node in made.parties.values():
-        assert rows(node, "PRAGMA user_version") == [(4,)]
+        assert rows(node, "PRAGMA user_version") == [(SCHEMA[version],)]
         with Site.open(load_party(node / "party.toml")):
             assert rows(node, "PRAGMA user_version") == [(SCHEMA_VERSION,)]
         assert main(["party", "audit", "verify", "--config", str(node / "party.toml")]) == 0
-    assert ledger(made) == RECORDED[model]["stopped"]["ledger"]
+    assert ledger(made) == recorded["stopped"]["ledger"]
+    if "shown" in recorded:
+        assert shown(made, capsys) == recorded["shown"]
 
 
+@every_version
 def test_a_study_with_a_miner_goes_on_and_every_column_is_that_of_the_program_before(
-    take_over: Callable[[Provisioned], Any], unpack_before: Callable[[str, Path], Provisioned], tmp_path: Path
+    version: str,
+    take_over: Callable[[Provisioned], Any],
+    unpack_before: Callable[..., Provisioned],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """One party goes on from its backup; both have lost their spools, so that this program randomizes."""
-    made = unpack_before("central", tmp_path / "central")
-    opened(made, "central")
+    recorded = RECORDED[version]["central"]
+    made = unpack_before("central", tmp_path / "central", version)
+    opened(made, version, "central", capsys)
     shutil.rmtree(made.parties["clinic"])
-    restored = restore(BEFORE / "clinic.backup", made.parties["clinic"], PASSPHRASE)
-    assert (restored["problem"], restored["ledger_rows"]) == ("", 1)
-    assert ledger(made) == RECORDED["central"]["stopped"]["ledger"]
+    restored = restore(DATA / version / "clinic.backup", made.parties["clinic"], PASSPHRASE)
+    assert (restored["problem"], restored["ledger_rows"]) == ("", recorded["stopped"]["ledger"]["clinic"][0])
+    assert ledger(made) == recorded["stopped"]["ledger"]
     nodes = take_over(made)
     nodes.point_to(nodes.start_miner())
     for party in made.parties:
@@ -79,30 +100,40 @@ def test_a_study_with_a_miner_goes_on_and_every_column_is_that_of_the_program_be
     nodes.publish(digest)
     assert set(nodes.stop().values()) == {0}
     columns = rows(made.miner, "SELECT unit, column_sha256 FROM stored_column")
-    assert {str(unit): sha.hex() for unit, sha in columns} == RECORDED["central"]["columns"]
-    assert sent(made) == RECORDED["central"]["artifacts"]
-    assert charged(ledger(made)) == charged(RECORDED["central"]["ledger"])
+    assert {str(unit): sha.hex() for unit, sha in columns} == recorded["columns"]
+    assert sent(made) == recorded["artifacts"]
+    assert charged(ledger(made)) == charged(recorded["ledger"])
     release = made.miner / "state" / "studies" / digest.hex() / "release"
     assert verify_release(release, ca_certificate=made.ca_certificate.read_bytes()).n_common == 280
 
 
+@every_version
 def test_a_study_between_peers_goes_on_and_every_column_is_that_of_the_program_before(
-    take_over: Callable[[Provisioned], Any], unpack_before: Callable[[str, Path], Provisioned], tmp_path: Path
+    version: str,
+    take_over: Callable[[Provisioned], Any],
+    unpack_before: Callable[..., Provisioned],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    made = unpack_before("peer", tmp_path / "peer")
-    opened(made, "peer")
+    """In the second state a party has charged the noise on its parameters; nothing is charged again."""
+    recorded = RECORDED[version]["peer"]
+    made = unpack_before("peer", tmp_path / "peer", version)
+    opened(made, version, "peer", capsys)
     peers = take_over(made)
-    peers.digest = RECORDED["peer"]["digest"]
+    peers.digest = recorded["digest"]
     peers.start()
     assert set(peers.releases(tmp_path / "releases")) == set(made.parties)
     assert set(peers.stop().values()) == {0}
-    assert sent(made) == RECORDED["peer"]["artifacts"]
-    assert charged(ledger(made)) == charged(RECORDED["peer"]["ledger"])
+    assert sent(made) == recorded["artifacts"]
+    assert charged(ledger(made)) == charged(recorded["ledger"])
 
 
-def test_a_release_of_the_program_before_verifies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with tarfile.open(BEFORE / "release.tar.xz") as packed:
+@every_version
+def test_a_release_of_the_program_before_verifies(
+    version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tarfile.open(DATA / version / "release.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")
-    words = ["release", "verify", str(tmp_path / "release"), "--ca", str(BEFORE / "ca.crt"), "--format", "json"]
-    assert main(words) == 0
+    authority = str(DATA / version / "ca.crt")
+    assert main(["release", "verify", str(tmp_path / "release"), "--ca", authority, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["study"] == "hearts"

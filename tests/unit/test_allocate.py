@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support.documents import study_toml
 from verticil.shared.channels import privacy
 from verticil.shared.channels.allocation import equal_contrast
 from verticil.shared.errors import Misuse
@@ -15,28 +16,7 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.study_table import study_table
 
-HEAD = """\
-schema = 1
-id = "small"
-purpose = "test"
-expires = 2099-12-31
-[[party]]
-name = "clinic"
-[[party]]
-name = "insurer"
-[[variable]]
-party = "clinic"
-name = "ward"
-categories = ["a", "b", "c", "d"]
-[[variable]]
-party = "clinic"
-name = "smoker"
-categories = ["no", "yes"]
-[[variable]]
-party = "insurer"
-name = "income"
-categories = ["low", "middle", "high"]
-"""
+HEAD = study_toml("clinic.ward: a b c d", "clinic.smoker: no yes", "insurer.income: low middle high")
 ALLOCATE = """\
 [allocate]
 rule = "equal-contrast"

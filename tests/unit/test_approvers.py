@@ -13,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from support.documents import FEDERATION, party_toml
 from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.operator import commands
@@ -26,35 +27,7 @@ from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.states import State
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
-FEDERATION = f"""
-schema = 1
-name = "trial"
-ca_certificate = "ca.crt"
-ca_sha256 = "{"0" * 64}"
-[miner]
-endpoint = "localhost:1"
-"""
-PARTY = """
-schema = 1
-name = "clinic"
-federation = "federation.toml"
-state_directory = "state"
-[identity]
-certificate = "clinic.crt"
-key = "clinic.key"
-[linkage]
-key = "linkage.key"
-[dataset.people]
-path = "people.csv"
-id = "id"
-[policy]
-approvers_needed = {needed}
-max_epsilon_per_column = 3.0
-max_epsilon_per_study = 6.0
-max_epsilon_lifetime = 8.0
-minimum_common_records = 50
-recipients = ["miner"]
-"""
+PARTY = party_toml("approvers_needed = {needed}\n")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import rfc8785
 
+from support.documents import FEDERATION, party_toml, study_toml
 from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.operator import commands
@@ -31,58 +32,14 @@ from verticil.shared.study.states import State
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 RULE = Breach(prior=0.1, posterior=0.5)
 
-STUDY = """\
-schema = 1
-id = "small"
-purpose = "test"
-expires = 2099-12-31
-breach = { prior = 0.1, posterior = 0.5 }
-[linkage]
-minimum_common_records = 1000
-[[party]]
-name = "clinic"
-[[party]]
-name = "insurer"
-[[variable]]
-party = "clinic"
-name = "ward"
-categories = ["a", "b", "c"]
-[[variable]]
-party = "insurer"
-name = "claims"
-categories = ["none", "some"]
-[randomization_default]
-scheme = "symmetric"
-epsilon = 2.0
-"""
-FEDERATION = """
-schema = 1
-name = "trial"
-ca_certificate = "ca.crt"
-ca_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
-[miner]
-endpoint = "localhost:1"
-"""
-PARTY = """
-schema = 1
-name = "clinic"
-federation = "federation.toml"
-state_directory = "state"
-[identity]
-certificate = "clinic.crt"
-key = "clinic.key"
-[linkage]
-key = "linkage.key"
-[dataset.people]
-path = "people.csv"
-id = "id"
-[policy]
-max_epsilon_per_column = 9.0
-max_epsilon_per_study = 9.0
-max_epsilon_lifetime = 9.0
-minimum_common_records = 50
-recipients = ["miner"]
-"""
+STUDY = study_toml(
+    "clinic.ward: a b c",
+    "insurer.claims: none some",
+    minimum=1000,
+    epsilon=2.0,
+    keys="breach = { prior = 0.1, posterior = 0.5 }\n",
+)
+PARTY = party_toml(per_column=9.0, per_study=9.0, lifetime=9.0)
 
 
 def read(tmp_path: Path, text: str):

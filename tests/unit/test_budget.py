@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.documents import FEDERATION, PEOPLE, party_toml
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.operator.page import view
@@ -35,37 +36,7 @@ from verticil.shared.study.states import State
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 N = 150
-FEDERATION = f"""
-schema = 1
-name = "trial"
-ca_certificate = "ca.crt"
-ca_sha256 = "{"0" * 64}"
-[miner]
-endpoint = "localhost:1"
-"""
-PARTY = """
-schema = 1
-name = "clinic"
-federation = "federation.toml"
-state_directory = "state"
-[identity]
-certificate = "clinic.crt"
-key = "clinic.key"
-[linkage]
-key = "linkage.key"
-[dataset.people]
-path = "people.csv"
-id = "id"
-[dataset.habits]
-path = "habits.csv"
-id = "id"
-[policy]
-max_epsilon_per_column = 3.0
-max_epsilon_per_study = 6.0
-max_epsilon_lifetime = 3.0
-minimum_common_records = 50
-recipients = ["miner", "registry"]
-"""
+PARTY = party_toml(lifetime=3.0, datasets=PEOPLE + PEOPLE.replace("people", "habits"), recipients=("miner", "registry"))
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.documents import party_toml
 from verticil.party.backup.purge import purge
 from verticil.party.config import load_party
 from verticil.party.policy.by_rule import approve_by_rule, ruling
@@ -28,27 +29,7 @@ SOURCES = {"age": "AGE", "smoker": "smoker"}
 RULE = Rule(
     name="usual", columns=("AGE", "smoker"), max_epsilon=5.0, parties=("registry",), recipients=("miner",), max_days=40_000
 )  # fmt: skip
-PARTY = """
-schema = 1
-name = "clinic"
-federation = "federation.toml"
-state_directory = "state"
-[identity]
-certificate = "clinic.crt"
-key = "clinic.key"
-[linkage]
-key = "linkage.key"
-[dataset.people]
-path = "people.csv"
-id = "id"
-[policy]
-approval = "rules"
-max_epsilon_per_column = 3.0
-max_epsilon_per_study = 6.0
-max_epsilon_lifetime = 8.0
-minimum_common_records = 50
-recipients = ["miner"]
-"""
+PARTY = party_toml('approval = "rules"\n')
 CODEBOOK = """
 [codebook]
 normalise = [["nfkc", "trim"]]

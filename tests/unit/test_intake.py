@@ -6,7 +6,6 @@ after which everything is closed and opened again; and once for real, with SIGKI
 
 from __future__ import annotations
 
-import datetime as dt
 import errno
 import functools
 import hashlib
@@ -19,139 +18,12 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from verticil.miner.storage.catalogue import Catalogue
-from verticil.miner.storage.intake import Intake
-from verticil.miner.storage.records import StoredColumn, StoredSignature
+from support.intake import ARTIFACTS, CODES, DIGEST, PSEUDONYMS, N, Opened
+from verticil.miner.storage.records import StoredColumn
 from verticil.miner.storage.store import Store, write_durably
-from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import DataFault, PeerFault, Refusal
-from verticil.shared.formats.artifact import pack
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.study.document import (
-    GeneticRule,
-    LinkageRule,
-    ParameterRule,
-    ReleaseRule,
-    StructureRule,
-    Study,
-    Unit,
-)
-
-DIGEST = bytes(range(32))
-N = 1000
-PSEUDONYMS = b"".join(sorted(hashlib.sha256(b"%d" % i).digest()[:16] for i in range(N)))
-STATES = {0: 5, 1: 300}
-CODES = {
-    0: np.random.default_rng(0).integers(0, 5, N).astype(np.uint8),
-    1: np.random.default_rng(1).integers(0, 300, N).astype(np.uint16),
-}
-ARTIFACTS = {unit: pack(codes, STATES[unit]) for unit, codes in CODES.items()}
-
-
-def make_study() -> Study:
-    variables = tuple(
-        Variable(name=f"v{unit}", owner="north", labels=tuple(map(str, range(k)))) for unit, k in STATES.items()
-    )
-    return Study(
-        id="trial",
-        title="",
-        purpose="",
-        model="central",
-        expires=dt.date(2030, 1, 1),
-        parties=("north",),
-        linkage=LinkageRule(mode="keyed-hash", normalise=(), minimum_common_records=10),
-        schema=Schema(variables=variables),
-        units=tuple(
-            Unit(
-                variables=(v.name,),
-                owner="north",
-                scheme="symmetric",
-                transition=quantize(symmetric(v.n_states, epsilon=3.0)),
-            )
-            for v in variables
-        ),
-        structure=StructureRule(
-            method="genetic",
-            score="mutual-information",
-            max_parents=2,
-            max_family_cells=1000,
-            seed=1,
-            required=(),
-            forbidden=(),
-            genetic=GeneticRule(),
-        ),
-        parameters=ParameterRule(estimator="em", prior_count=0.5, interval_level=0.95),
-        release=ReleaseRule(synthetic_records=None, seed=5),
-    )
-
-
-STUDY = make_study()
-
-
-class Opened:
-    """A state directory, opened."""
-
-    def __init__(
-        self, folder: Path, *, quota: int = 2**30, reserve: int = 0, free: int = 2**40, sync: bool = True
-    ) -> None:
-        self.store = Store(folder, max_bytes_per_study=quota, disk_reserve_bytes=reserve, free_bytes=lambda _path: free)
-        self.catalogue = Catalogue(folder / "catalogue.sqlite")
-        if not sync:
-            self.catalogue._connection.execute("PRAGMA synchronous = OFF")
-        self.catalogue.add_study(DIGEST, study_id="trial", proposal=b"{}", submitter="a", at="2026-11-21T10:00:00Z")
-        self.catalogue.set_effective(DIGEST, b"{}", b"e" * 32)
-        self.intake = Intake(self.store, self.catalogue)
-
-    def __enter__(self) -> Opened:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.catalogue.close()
-
-    @property
-    def record(self):
-        return self.catalogue.study(DIGEST)
-
-    def begin_list(self, data: bytes = PSEUDONYMS, minimum: int = 10):
-        sha256 = hashlib.sha256(data).digest()
-        return self.intake.begin_list(self.record, STUDY, "north", size=len(data), sha256=sha256, minimum=minimum)
-
-    def send_list(self, data: bytes = PSEUDONYMS) -> None:
-        held = self.begin_list(data)
-        for start in range(held.committed, len(data), 9000):
-            self.intake.append_list(
-                DIGEST, "north", 0, sha256=held.sha256, offset=start, data=data[start : start + 9000]
-            )
-        self.intake.complete_list(DIGEST, "north", 0)
-
-    def align(self) -> None:
-        self.catalogue.align(DIGEST, n_common=N, common_sha256=b"c" * 32, bitmaps={})
-
-    def begin(self, unit: int, data: bytes | None = None):
-        data = ARTIFACTS[unit] if data is None else data
-        return self.intake.begin_upload(self.record, STUDY, unit, size=len(data), sha256=hashlib.sha256(data).digest())
-
-    def finish(self, upload_id: str, at: str = "2026-11-21T10:00:00Z") -> StoredColumn:
-        return self.intake.finish_upload(
-            upload_id,
-            self.record,
-            STUDY,
-            miner="miner",
-            received_at=at,
-            sign=lambda body: StoredSignature(body=body, signature=hashlib.sha256(body).digest(), certificate=b"c"),
-        )
-
-    def send(self, unit: int, data: bytes | None = None, *, at: str = "2026-11-21T10:00:00Z") -> StoredColumn:
-        data = ARTIFACTS[unit] if data is None else data
-        begun = self.begin(unit, data)
-        if isinstance(begun, StoredColumn):
-            return begun
-        for start in range(begun.committed, len(data), 600):
-            self.intake.append_upload(begun.upload_id, offset=start, data=data[start : start + 600])
-        return self.finish(begun.upload_id, at)
 
 
 def run(opened: Opened) -> dict[int, StoredColumn]:
@@ -224,11 +96,8 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 sys.path.insert(0, {tests!r})
-import importlib.util
-spec = importlib.util.spec_from_file_location("test_intake", {path!r})
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
 from pathlib import Path
+from support import intake as module
 opened = module.Opened(Path({folder!r}))
 opened.align()
 begun = opened.begin(1)
@@ -241,7 +110,7 @@ while offset < len(data):
 
 
 def test_acknowledged_bytes_survive_sigkill(tmp_path):
-    program = PROGRAM.format(tests=str(Path(__file__).parent), path=__file__, folder=str(tmp_path / "state"))
+    program = PROGRAM.format(tests=str(Path(__file__).parents[1]), folder=str(tmp_path / "state"))
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     acknowledged = [int(process.stdout.readline()) for _ in range(20)][-1]

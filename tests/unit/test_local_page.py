@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from support.documents import FEDERATION, party_toml
 from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.operator.page.server import PageServer
@@ -37,32 +38,7 @@ NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 N = 120
 CANARY_ID, CANARY_VALUE = "canary-4711-id", "kanarienvogel-77"
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)> & \"q\" 'q' {{ 7 * 7 }}"
-FEDERATION = f"""schema = 1
-name = "trial"
-ca_certificate = "ca.crt"
-ca_sha256 = "{"0" * 64}"
-[miner]
-endpoint = "localhost:1"
-"""
-PARTY = """schema = 1
-name = "clinic"
-federation = "federation.toml"
-state_directory = "state"
-[identity]
-certificate = "clinic.crt"
-key = "clinic.key"
-[linkage]
-key = "linkage.key"
-[dataset.people]
-path = "people.csv"
-id = "id"
-[policy]
-max_epsilon_per_column = 3.0
-max_epsilon_per_study = 6.0
-max_epsilon_lifetime = 8.0
-minimum_common_records = 50
-recipients = ["miner"]
-"""
+PARTY = party_toml()
 
 
 @pytest.fixture

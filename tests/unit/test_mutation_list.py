@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-import sys
 from collections import Counter
-from pathlib import Path
-from types import ModuleType
 
-import pytest
-
-PROGRAM = Path(__file__).resolve().parents[1] / "mutation" / "run.py"
+from mutation import run
 
 
-@pytest.fixture(scope="module")
-def run() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("mutation_run", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_every_fault_can_be_planted_and_names_a_test(run: ModuleType) -> None:
+def test_every_fault_can_be_planted_and_names_a_test() -> None:
     faults = run.listed()
     assert run.problems(faults) == []
     assert len(faults) >= 100
@@ -39,7 +22,7 @@ def test_every_fault_can_be_planted_and_names_a_test(run: ModuleType) -> None:
     assert sum(bool(fault.survives) for fault in faults) < len(faults) / 20
 
 
-def test_a_list_that_does_not_fit_is_told(run: ModuleType) -> None:
+def test_a_list_that_does_not_fit_is_told() -> None:
     good = run.listed()[0]
     for change, says in (
         ({"was": "no such text"}, "stands 0 times"),
@@ -55,7 +38,7 @@ def test_a_list_that_does_not_fit_is_told(run: ModuleType) -> None:
     assert "listed twice" in run.problems([good, good])[0]
 
 
-def test_a_survivor_that_is_not_listed_and_a_killed_one_that_is_are_told(run: ModuleType) -> None:
+def test_a_survivor_that_is_not_listed_and_a_killed_one_that_is_are_told() -> None:
     fault = run.listed()[0]
     listed = dataclasses.replace(fault, survives="no test can notice")
     assert [run.judged(fault, code) for code in (0, 1)] == ["SURVIVED", "killed"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.documents import FEDERATION, party_toml
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.local_dataset import origins
 from verticil.party.policy import approval
@@ -21,34 +22,7 @@ from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.states import State
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
-FEDERATION = """
-schema = 1
-name = "trial"
-ca_certificate = "ca.crt"
-ca_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
-[miner]
-endpoint = "localhost:1"
-"""
-PARTY = """
-schema = 1
-name = "clinic"
-federation = "federation.toml"
-state_directory = "state"
-[identity]
-certificate = "clinic.crt"
-key = "clinic.key"
-[linkage]
-key = "linkage.key"
-[dataset.people]
-path = "people.csv"
-id = "id"
-[policy]
-max_epsilon_per_column = 3.0
-max_epsilon_per_study = 6.0
-max_epsilon_lifetime = 8.0
-minimum_common_records = 50
-recipients = ["miner"]
-"""
+PARTY = party_toml()
 N = 150
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.documents import FEDERATION, party_toml
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.compounds import Compound
 from verticil.party.dataset.local_dataset import compounds_of, origins, randomize, read_holding, releases_of, unit_codes
@@ -26,34 +27,7 @@ from verticil.shared.errors import Misuse, Refusal, VerticilError
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.document import Study, Unit
 
-FEDERATION = f"""
-schema = 1
-name = "trial"
-ca_certificate = "ca.crt"
-ca_sha256 = "{"0" * 64}"
-[miner]
-endpoint = "localhost:1"
-"""
-PARTY = """
-schema = 1
-name = "clinic"
-federation = "federation.toml"
-state_directory = "state"
-[identity]
-certificate = "clinic.crt"
-key = "clinic.key"
-[linkage]
-key = "linkage.key"
-[dataset.people]
-path = "people.csv"
-id = "id"
-[policy]
-max_epsilon_per_column = 3.0
-max_epsilon_per_study = 60.0
-max_epsilon_lifetime = 8.0
-minimum_common_records = 50
-recipients = ["miner"]
-"""
+PARTY = party_toml(per_study=60.0)
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 SECRET = b"s" * 32
 SITE = SiteSecret(value=SECRET)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.party_example import EXAMPLE, FEDERATION
 from verticil.party.config import load_party, require_marked_authority
 from verticil.party.dataset.table import ColumnRule
 from verticil.party.operator import commands
@@ -14,62 +15,7 @@ from verticil.party.policy.policy import Column
 from verticil.party.storage.secret import read_secret
 from verticil.shared.errors import Misuse
 
-FEDERATION = """
-schema = 1
-name = "adult-demo"
-ca_certificate = "ca.crt"
-ca_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
-[miner]
-endpoint = "miner.example.org:8443"
-"""
 # The worked example of the contract.
-EXAMPLE = """
-schema = 1
-name = "census_bureau"
-federation = "federation.toml"
-state_directory = "state"
-
-[identity]
-certificate = "pki/census_bureau.crt"
-key = "pki/census_bureau.key"
-
-[linkage]
-key = "secrets/linkage.key"
-
-[dataset.people]
-path = "census_bureau.csv"
-format = "csv"
-delimiter = ","
-encoding = "utf-8"
-id = "id"
-
-[dataset.people.columns.sex]
-source = "SEX"
-recode = { "M" = "Male", "F" = "Female" }
-
-[[randomization]]
-variables = ["race"]
-scheme = "symmetric"
-epsilon = 1.5
-
-[policy]
-approval = "manual"
-approvers = ["officer@census_bureau"]
-approvers_needed = 1
-max_epsilon_per_column = 3.0
-max_epsilon_per_study = 20.0
-max_epsilon_lifetime = 40.0
-allow_infinite = []
-minimum_common_records = 1000
-minimum_parties = 2
-max_categories = 50
-deny_columns = []
-recipients = ["miner"]
-
-[peer]
-listen = "0.0.0.0:8444"
-advertise = "census.example.org:8444"
-"""
 
 
 RULE = '[[policy.rule]]\nname = "r"\ncolumns = ["age"]\nmax_epsilon = 2.0\n'

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import importlib.util
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from support import party_example as example
 from verticil.party.config import load_party
 from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.policy import Column, Policy, objections
@@ -101,12 +100,6 @@ def test_delta_has_a_limit_of_its_own(peer_study):
 
 
 def test_limits_that_party_toml_does_not_state_are_there_all_the_same(tmp_path):
-    path = Path(__file__).with_name("test_party_config.py")
-    spec = importlib.util.spec_from_file_location("party_config_for_privacy_review", path)
-    assert spec is not None
-    assert spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
     (tmp_path / "federation.toml").write_text(example.FEDERATION)
     (tmp_path / "party.toml").write_text(example.EXAMPLE)
     policy = load_party(tmp_path / "party.toml").policy

@@ -7,33 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from support.documents import study_toml
 from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision
 
-STUDY = """
-schema = 1
-id = "asked"
-purpose = "test"
-expires = 2099-12-31
-[[party]]
-name = "clinic"
-[[party]]
-name = "insurer"
-[linkage]
-minimum_common_records = 200
-[[variable]]
-party = "clinic"
-name = "ward"
-categories = ["a", "b", "c", "d"]
-[[variable]]
-party = "insurer"
-name = "plan"
-categories = ["basic", "gold"]
-[randomization_default]
-scheme = "symmetric"
-epsilon = 2.5
-"""
+STUDY = study_toml("clinic.ward: a b c d", "insurer.plan: basic gold", name="asked", minimum=200, epsilon=2.5)
 SECRET = "never_to_be_named"
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import rfc8785
 
+from support.documents import study_toml
 from verticil.analyst.lint import lint
 from verticil.shared.channels import privacy
 from verticil.shared.config import Table
@@ -24,35 +25,14 @@ from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.reading import read_declarations, read_study
 from verticil.shared.study.study_table import study_table
 
-HEAD = """\
-schema = 1
-id = "homes"
-purpose = "test"
-expires = 2099-12-31
-[[party]]
-name = "clinic"
-[[party]]
-name = "insurer"
-[[variable]]
-party = "clinic"
-name = "age"
-categories = ["young", "old"]
-[[variable]]
-party = "insurer"
-name = "claims"
-categories = ["none", "some"]
-[[variable]]
-party = "clinic"
-name = "marital"
-categories = ["single", "married", "widowed"]
-[[variable]]
-party = "clinic"
-name = "ward"
-categories = ["a", "b"]
-[randomization_default]
-scheme = "symmetric"
-epsilon = 2.0
-"""
+HEAD = study_toml(
+    "clinic.age: young old",
+    "insurer.claims: none some",
+    "clinic.marital: single married widowed",
+    "clinic.ward: a b",
+    name="homes",
+    epsilon=2.0,
+)
 # The order of `jointly` is not that of the variables: marital is slow, age is fast.
 JOINT = """\
 [[randomization]]

@@ -12,6 +12,7 @@ import pytest
 import rfc8785
 from typer.testing import CliRunner
 
+from support.documents import study_toml
 from verticil.analyst.lint import lint
 from verticil.cli.main import app
 from verticil.party.policy.policy import Column, Policy, objections
@@ -30,42 +31,16 @@ from verticil.shared.study.study_table import study_table
 
 # clinic: age, smoker; bank: income, debt; town: district. income has the parents age (remote) and debt; smoker has income
 # (remote); debt has district (remote).
-HEAD = """\
-schema = 1
-id = "neighbours"
-purpose = "test"
-model = "peer"
-expires = 2099-12-31
-[[party]]
-name = "clinic"
-[[party]]
-name = "bank"
-[[party]]
-name = "town"
-[[variable]]
-party = "clinic"
-name = "age"
-categories = ["young", "old"]
-[[variable]]
-party = "clinic"
-name = "smoker"
-categories = ["no", "yes"]
-[[variable]]
-party = "bank"
-name = "income"
-categories = ["low", "middle", "high"]
-[[variable]]
-party = "bank"
-name = "debt"
-categories = ["none", "some"]
-[[variable]]
-party = "town"
-name = "district"
-categories = ["north", "south", "west", "east"]
-[randomization_default]
-scheme = "symmetric"
-epsilon = 1.5
-"""
+HEAD = study_toml(
+    "clinic.age: young old",
+    "clinic.smoker: no yes",
+    "bank.income: low middle high",
+    "bank.debt: none some",
+    "town.district: north south west east",
+    name="neighbours",
+    epsilon=1.5,
+    keys='model = "peer"\n',
+)
 GIVEN = """\
 [structure]
 method = "given"

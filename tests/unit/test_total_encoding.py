@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from support.documents import FEDERATION, party_toml
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.encoding import Codebook
 from verticil.party.dataset.local_dataset import randomize, read_holding, read_people, releases_of
@@ -31,34 +32,7 @@ from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.study.document import Study, Unit
 
-FEDERATION = f"""
-schema = 1
-name = "trial"
-ca_certificate = "ca.crt"
-ca_sha256 = "{"0" * 64}"
-[miner]
-endpoint = "localhost:1"
-"""
-PARTY = """
-schema = 1
-name = "clinic"
-federation = "federation.toml"
-state_directory = "state"
-[identity]
-certificate = "clinic.crt"
-key = "clinic.key"
-[linkage]
-key = "linkage.key"
-[dataset.people]
-path = "people.csv"
-id = "id"
-[policy]
-max_epsilon_per_column = 3.0
-max_epsilon_per_study = 60.0
-max_epsilon_lifetime = 99.0
-minimum_common_records = 50
-recipients = ["miner"]
-"""
+PARTY = party_toml(per_study=60.0, lifetime=99.0)
 SECRET = b"s" * 32
 SITE = SiteSecret(value=SECRET, format=1)  # as sites had it before the encoding was total
 FALSE_ALARM = 1e-6
