@@ -372,3 +372,30 @@ def test_no_test_loads_another_by_path() -> None:
         if target.split(".")[-1].startswith("test_") or ".test_" in target
     }
     assert imported == {}
+
+
+def short_patience(source: str) -> list[str]:
+    """Asserts that something took less than half a minute by the clock on the wall: a busy machine fails them."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Assert):
+            continue
+        for compared in ast.walk(node.test):
+            if isinstance(compared, ast.Compare) and isinstance(compared.left, ast.BinOp):
+                limits = [limit.value for limit in compared.comparators if isinstance(limit, ast.Constant)]
+                clock = re.search(r"\b(monotonic|perf_counter|time\.time)\(", ast.unparse(compared.left))
+                if clock and any(isinstance(limit, int | float) and limit < 30 for limit in limits):
+                    found.append(f"line {node.lineno}: {ast.unparse(node.test)}")
+    return found
+
+
+def test_no_default_test_limits_time_by_the_clock_on_the_wall() -> None:
+    """Where speed is the promise it stands in `tests/bench`; here work is counted, or CPU time."""
+    found = {
+        str(path.relative_to(ROOT)): short_patience(path.read_text(encoding="utf-8"))
+        for path in (ROOT / "tests").rglob("test_*.py")
+    }
+    assert {path: lines for path, lines in found.items() if lines} == {}
+    assert short_patience("assert time.perf_counter() - begun < 0.1")
+    assert short_patience("assert time.monotonic() - begun <= 2")
+    assert short_patience("assert time.monotonic() - begun < 60") == []

@@ -12,7 +12,6 @@ import contextlib
 import datetime as dt
 import mmap
 import os
-import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ import grpc
 import pytest
 from grpc._cython import cygrpc
 
+from support.ports import free_port
 from verticil.shared.config import Federation
 from verticil.shared.errors import CODES, InternalFault, Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.identity.authority import create_authority, issue
@@ -538,12 +538,6 @@ async def test_the_analysts_side(nodes: Federations) -> None:
 
 
 # --- nobody there -----------------------------------------------------------------------------------------------------------
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def test_a_miner_that_is_not_running_is_unreachable(nodes: Federations) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 
 import pytest
 
+from support.ports import free_port
 from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.daemon import dial, run_party
@@ -203,12 +204,6 @@ CASES: dict[str, Case] = {
         code="STUDY_UNKNOWN", exit_code=2, says=("no study",), hint="",
     ),
 }  # fmt: skip
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 # ---- the desk: a federation's folders, copied for each test, and one miner that serves all of them

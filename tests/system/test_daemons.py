@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from support.ports import free_port
 from verticil.cli.main import main
 
 
@@ -40,11 +41,7 @@ def healthy(config: Path, capsys: pytest.CaptureFixture[str]) -> bool:
 
 def set_port(nodes: Any) -> None:
     """A free port, since a daemon of its own announces none."""
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        nodes.port = probe.getsockname()[1]
+    nodes.port = free_port()
     config = nodes.made.miner / "miner.toml"
     config.write_text(config.read_text().replace('"127.0.0.1:0"', f'"127.0.0.1:{nodes.port}"'))
     nodes.point_to(nodes.port)

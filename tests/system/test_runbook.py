@@ -7,14 +7,12 @@ daemon, a comment ``# exit N: CODE`` says how a command ends, and ``# until WORD
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import hashlib
 import json
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from support.ports import free_port
 from verticil.cli.main import main
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.schema import CATALOGUE
@@ -306,9 +305,7 @@ def joined(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def operator(
     joined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Operator]:
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        made = Operator(capsys, probe.getsockname()[1])
+    made = Operator(capsys, free_port())
     if not (joined / "lee").exists():
         monkeypatch.chdir(joined)
         lay_out(joined)

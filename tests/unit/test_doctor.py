@@ -7,7 +7,6 @@ import contextlib
 import datetime as dt
 import json
 import shutil
-import socket
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from typing import TypeAlias
 
 import pytest
 
+from support.ports import free_port
 from verticil.cli.doctor.findings import Finding
 from verticil.cli.doctor.machine import check_certificate, check_disk, check_proxy, expiry
 from verticil.cli.doctor.network import check_node
@@ -213,9 +213,7 @@ def by_name(site: Site) -> None:
 
 
 def closed_port(site: Site) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        site.point_to(f"127.0.0.1:{probe.getsockname()[1]}")
+    site.point_to(f"127.0.0.1:{free_port()}")
 
 
 def replaced(name: str, old: str, new: str) -> Plant:
