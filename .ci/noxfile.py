@@ -1,0 +1,44 @@
+"""What `.ci/run` does after it has made its environment, by parts: `nox -f .ci/noxfile.py [-s lint|types|tests]`.
+
+The sessions run in the environment of nox itself (the extra `dev`), because that is the one of the lock file; nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("shared", "party", "miner", "cli", "analyst", "pki", "simulation", "experiments")
+
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["lint", "types", "tests"]
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Formatting and lint."""
+    session.chdir(ROOT)
+    session.run("ruff", "format", "--check", ".")
+    session.run("ruff", "check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Both type checkers."""
+    session.chdir(ROOT)
+    session.run("mypy", *(word for package in PACKAGES for word in ("-p", f"verticil.{package}")))
+    session.run("pyright")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The README's test command; `-- ARGUMENTS` are pytest's, in place of its own."""
+    session.chdir(ROOT)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    command = re.search(r"<!-- command: tests -->.*?&& \.venv/bin/pytest ([^&\n]*)\n", readme, re.DOTALL)
+    if command is None:
+        session.error("README.md: no test command found behind '<!-- command: tests -->'")
+    session.run("pytest", *(session.posargs or command[1].split()))

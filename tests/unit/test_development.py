@@ -1,0 +1,60 @@
+"""What developers run is what `.ci/run` runs, and nothing of it is fetched from elsewhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+NOX = (ROOT / ".ci" / "noxfile.py").read_text(encoding="utf-8")
+
+
+def words_of(session: str) -> list[tuple[str, ...]]:
+    """The commands of a session, as far as they are written out."""
+    function = next(n for n in ast.parse(NOX).body if isinstance(n, ast.FunctionDef) and n.name == session)
+    calls = [n for n in ast.walk(function) if isinstance(n, ast.Call) and ast.unparse(n.func) == "session.run"]
+    return [tuple(a.value for a in call.args if isinstance(a, ast.Constant)) for call in calls]
+
+
+def test_nox_does_what_the_ci_does() -> None:
+    for command in (*words_of("lint"), ("pyright",)):
+        assert re.search(rf"^{re.escape(' '.join(command))}$", RUN, re.MULTILINE), command
+    assert ("pyright",) in words_of("types")
+    packages = re.search(r"PACKAGES = (\(.*?\))", NOX, re.DOTALL)
+    assert packages is not None
+    checked = re.findall(r"-p verticil\.(\w+)", next(line for line in RUN.splitlines() if line.startswith("mypy ")))
+    assert sorted(ast.literal_eval(packages[1])) == sorted(checked)
+    wings = {
+        path.name for wing in ("shared", "party", "miner", "deploy") for path in (ROOT / wing / "verticil").iterdir()
+    }
+    assert set(checked) == wings - {"wire", "__pycache__"}
+    assert "<!-- command: tests -->" in NOX
+
+
+def test_hooks_are_local() -> None:
+    """A hospital's firewall blocks what pre-commit would fetch; every program of a hook is in the extra `dev`."""
+    config: dict[str, Any] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert [repository["repo"] for repository in config["repos"]] == ["local"]
+    for hook in config["repos"][0]["hooks"]:
+        assert hook["language"] == "system"
+        program = hook["entry"].split()[0]
+        assert re.search(rf'^  "{program}[>=]', project, re.MULTILINE), program
+
+
+def test_locks_name_no_place() -> None:
+    """Neither an index nor a path of the machine that made them."""
+    for lock in (ROOT / "deploy" / "requirements").glob("*.txt"):
+        for line in lock.read_text(encoding="utf-8").splitlines():
+            assert re.fullmatch(r"[a-z0-9][\w.-]*==\S+ \\|    --hash=sha256:[0-9a-f]{64}(?: \\)?", line), (
+                lock.name,
+                line,
+            )
+    assert {"nox", "pre-commit", "pytest", "ruff"} <= {
+        line.partition("==")[0] for line in (ROOT / "deploy" / "requirements" / "ci.txt").read_text().splitlines()
+    }
