@@ -27,7 +27,7 @@ from verticil.party.backup.backup import backup, is_just_restored
 from verticil.party.config import load_party
 from verticil.party.operator.commands import init_party
 from verticil.party.policy.releases import LedgerRow, Release
-from verticil.party.protocol.central.randomization import enter_in_ledger
+from verticil.party.protocol.randomization import enter_in_ledger
 from verticil.party.site import Site
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import Artifact

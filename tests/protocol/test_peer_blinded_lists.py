@@ -23,7 +23,7 @@ from verticil.party.operator import reports
 from verticil.party.protocol.peer import blinded
 from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.party.protocol.peer.lists import accepted_rows
-from verticil.party.protocol.peer.steps.publication import release_folder
+from verticil.party.protocol.peer.publication import release_folder
 from verticil.party.protocol.psi import blinding
 from verticil.party.protocol.psi.blinding import TOKEN_BYTES, BlindingKey
 from verticil.shared import durable
@@ -546,7 +546,7 @@ async def test_feature_11_dh_psi_between_peers_killed_at_everything_that_becomes
         frame, where = sys._getframe(1), ""
         while frame is not None:
             module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
-            if module.endswith(("peer.steps.ring", "alignment.workshop", "transport.parts", "peer.shelf")):
+            if module.endswith(("peer.ring", "psi.blinding_state", "transport.parts", "peer.artifact_store")):
                 where = f"{where} {name}"
             frame = frame.f_back
         own = "linkage" in step.path.parts

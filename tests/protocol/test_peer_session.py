@@ -33,10 +33,10 @@ from verticil.party.policy.budget import SHARED
 from verticil.party.policy.by_rule import ruling
 from verticil.party.policy.ledger import Ledger
 from verticil.party.protocol.peer.artifact_store import Kind
+from verticil.party.protocol.peer.confirmation import collect_confirmations
+from verticil.party.protocol.peer.publication import release_folder
 from verticil.party.protocol.peer.service import Answers
-from verticil.party.protocol.peer.steps.confirmation import collect_confirmations
-from verticil.party.protocol.peer.steps.publication import release_folder
-from verticil.party.protocol.peer.steps.study import PeerStudy
+from verticil.party.protocol.peer.study import PeerStudy
 from verticil.party.site import Site
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import PartyState

@@ -11,8 +11,7 @@ from support import party_session as session
 from verticil.party.audit.log import Event, What
 from verticil.party.operator import commands
 from verticil.party.operator.pending_studies import inbox
-from verticil.party.protocol.retry import Backoff
-from verticil.party.protocol.running.pace import BURST, RATE, Pace
+from verticil.party.protocol.retry import BURST, RATE, Backoff, Pace
 from verticil.party.site import Site
 from verticil.shared.errors import PeerFault
 from verticil.shared.identity.pki import utc_now

@@ -16,14 +16,15 @@ from verticil.party.config import PartyConfig, load_party
 from verticil.party.operator import peer_commands
 from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.releases import LedgerRow
-from verticil.party.protocol.central.node import Node
 from verticil.party.protocol.central.spool import Spool
+from verticil.party.protocol.engine import Outcome
+from verticil.party.protocol.node import Node
 from verticil.party.protocol.peer.artifact_store import Shelf
 from verticil.party.protocol.peer.calls import Peers
+from verticil.party.protocol.peer.context import PeerContext
+from verticil.party.protocol.peer.publication import release_folder
 from verticil.party.protocol.peer.service import Answers
-from verticil.party.protocol.peer.steps.publication import release_folder
-from verticil.party.protocol.peer.steps.study import Outcome, PeerStudy
-from verticil.party.protocol.peer.steps.turn import Work
+from verticil.party.protocol.peer.study import PeerStudy
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import StudyRecord
@@ -261,7 +262,7 @@ class Party:
             revocations=federation.revocations,
         )
         self.shelf = Shelf(self.config.state_directory / "peer", self.site.database)
-        self.work = Work(
+        self.work = PeerContext(
             node=node,
             shelf=self.shelf,
             peers=Peers(Network(federation, name), "trial", lambda: federation.now),
@@ -274,7 +275,7 @@ class Party:
 
     @property
     def record(self) -> StudyRecord:
-        return self.site.state.study(self.study._digest)
+        return self.site.state.study(self.study.digest)
 
     async def step(self) -> Outcome:
         """As the daemon does it: an error of this party ends the study."""

@@ -6,9 +6,9 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
+from verticil.party.protocol import party_node as running
 from verticil.party.protocol.peer import calls
 from verticil.party.protocol.retry import ENDS_THE_DAEMON, OTHERS_MEND, TRIED_AGAIN, ends_the_daemon, is_waited_out
-from verticil.party.protocol.running import node as running
 from verticil.shared.errors import CODES, PeerFault, from_code
 from verticil.shared.transport.calling.client import retriable
 from verticil.shared.transport.errors_on_wire import from_detail

@@ -2,7 +2,7 @@
 
 Promises
 - To the miner the party only dials out. It polls (long poll), remembers what it is told, and works on each study in a task of its
-  own (`verticil.party.protocol.central.delivery`); a slow upload holds up neither the poll nor another study.
+  own (`verticil.party.protocol.engine`); a slow upload holds up neither the poll nor another study.
 - With ``[peer]`` in party.toml it serves its peers (Model I), at a port or through the miner (`protocol.relay`), and works
   on the studies that its operator loaded (`protocol.peer`). A federation of peers that are all dialled needs no miner, and
   a party of it dials none.
@@ -37,15 +37,15 @@ from verticil.party.backup.backup import BETWEEN_PEERS, is_just_restored
 from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.metrics import party_gauges
 from verticil.party.operator import commands
-from verticil.party.protocol.central.node import Node
 from verticil.party.protocol.central.spool import Spool
+from verticil.party.protocol.node import Node
+from verticil.party.protocol.party_node import CoordinatorFactory, PartyNode
 from verticil.party.protocol.peer.artifact_store import Shelf
 from verticil.party.protocol.peer.calls import Peers
+from verticil.party.protocol.peer.context import PeerContext
 from verticil.party.protocol.peer.network import GrpcNetwork, PeerNetwork
 from verticil.party.protocol.peer.node import PeerNode
-from verticil.party.protocol.peer.steps.turn import Work
 from verticil.party.protocol.relay.network import RelayNetwork
-from verticil.party.protocol.running.node import CoordinatorFactory, PartyNode
 from verticil.party.site import Site
 from verticil.party.storage.database import DaemonLock
 from verticil.shared import logs
@@ -179,7 +179,7 @@ async def run_party(
                 vitals.serving(health)
 
         if peers is not None:
-            work = Work(
+            peering = PeerContext(
                 node=node,
                 shelf=Shelf(config.state_directory / "peer", site.database),
                 peers=Peers(peers, config.federation.name, clock, revocations),
@@ -188,7 +188,7 @@ async def run_party(
                 simulation=simulation,
                 seed_derived=seed_derived,
             )
-            between = PeerNode(work, peers, started=listening, accept_older=accept_older)
+            between = PeerNode(peering, peers, started=listening, accept_older=accept_older)
 
         def write(line: RefusedLine, at: dt.datetime) -> None:
             site.audit.record(Event(what=What.REFUSED, who=line.who, detail=line.detail), at)

@@ -2,7 +2,7 @@
 
 No daemon runs at such a site. An export does what a daemon does on a connection, as far as the miner's last bundle allows, and
 puts what it would send into one file; an import takes in what a poll would tell. Approval, policy, ledger, audit log and the
-order of steps are the daemon's (`verticil.party.protocol.central.delivery`).
+order of steps are the daemon's (`verticil.party.protocol.engine`).
 
 Promises
 - An export says everything that this site has to say since the bundle that it answers: one that is lost is made good by the
@@ -24,13 +24,16 @@ from verticil.party.airgap.coordinator import CarriedCoordinator
 from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.operator.view_model import Facts
-from verticil.party.protocol.central.delivery import Delivery
-from verticil.party.protocol.central.disclosure import outward
-from verticil.party.protocol.central.node import Node
+from verticil.party.policy.approval import parsed
+from verticil.party.protocol.central.delivery import CentralStudy
 from verticil.party.protocol.central.plan import Step
 from verticil.party.protocol.central.spool import Spool
 from verticil.party.protocol.central.task_ingest import remember, understood
-from verticil.party.protocol.retry import TRIED_AGAIN, ends_the_daemon, is_waited_out
+from verticil.party.protocol.disclosure import outward
+from verticil.party.protocol.engine import Meaning, Outcome, meaning_of
+from verticil.party.protocol.node import Node
+from verticil.party.protocol.registry import study_of_miner
+from verticil.party.protocol.retry import TRIED_AGAIN
 from verticil.party.site import Site
 from verticil.party.storage.database import DaemonLock
 from verticil.shared.airgap.bundle import pack, unpack
@@ -49,6 +52,7 @@ from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.relay.sealing import load_sealing_key
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State
 from verticil.shared.transport.calling.fetch import fetch_release
 from verticil.shared.transport.coordinator import AnsweredLater
@@ -290,26 +294,34 @@ async def _work(node: Node, coordinator: CarriedCoordinator, task: coordinator_p
             await coordinator.report(report)
         return
     if kept:
-        await _steps(node, coordinator, Delivery(node, task.study_digest), task.study_digest)
+        await _steps(_study(node, coordinator, task.study_digest))
 
 
 def _understood(node: Node, task: coordinator_pb2.StudyTask) -> Study:
     return understood(task, node.site.config.name, authority=node.authority, revoked=node.revocations.since())
 
 
-async def _steps(node: Node, coordinator: CarriedCoordinator, delivery: Delivery, digest: bytes) -> None:
+def _study(node: Node, coordinator: CarriedCoordinator, digest: bytes) -> CentralStudy:
+    study = study_of_miner(node, digest)
+    study.coordinator = coordinator
+    return study
+
+
+async def _steps(study: CentralStudy) -> None:
     while True:
         try:
-            while await delivery.step(coordinator):
+            while await study.step() is Outcome.DONE:
                 pass
             return
         except VerticilError as error:
-            if error.code == "NOT_READY":  # its turn comes with the next bundle, or the request is on its way
-                return
-            ends = ends_the_daemon(error) and error.code != "CONFIG_INVALID"
-            if ends or is_waited_out(error) or node.site.state.study(digest).failure is not None:
-                raise
-            node.fail(digest, error)
+            failed = study.site.state.study(study.digest).failure is not None
+            match meaning_of(error, waited_out=study.waited_out, failed=failed):
+                case Meaning.OTHERS_TURN:  # it comes with the next bundle, or the request is on its way
+                    return
+                case Meaning.FAILS:
+                    study.node.fail(study.digest, error)
+                case _:
+                    raise
 
 
 async def _take_in(node: Node, pouch: Pouch, journal: Journal, arrival: Arrival, *, accept_older: bool) -> list[Facts]:
@@ -331,11 +343,13 @@ async def _take_in(node: Node, pouch: Pouch, journal: Journal, arrival: Arrival,
             upload = item.entry.receipt.upload
             record = node.site.state.agreed(upload.effective_digest)
             if record is not None:
-                await Delivery(node, record.digest).take_receipt(upload.unit, item.entry.receipt.receipt)
+                await _study(node, coordinator, record.digest).take_receipt(upload.unit, item.entry.receipt.receipt)
     for record in node.site.state.studies():
-        delivery = Delivery(node, record.digest)
+        if not protocol_of(parsed(record.task.proposal)).coordinated:
+            continue
+        waiting = _study(node, coordinator, record.digest)
         with contextlib.suppress(PeerFault):  # another release waits by now; the next bundle tells which
-            while await delivery.step(coordinator, only=_HEARD):
+            while await waiting.step(only=_HEARD) is Outcome.DONE:
                 pass
     return [
         {"what": refusal.what, "code": error.code, "message": error.message, "hint": error.hint}

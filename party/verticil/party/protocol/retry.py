@@ -1,9 +1,16 @@
-"""When something is tried again, and after how long: what an error's code says about that."""
+"""When something is tried again, and after how long: what an error's code says about that; and how often a party polls.
+
+A long poll is answered when something has changed, so replies come as fast as studies move on. A burst of them is taken as it
+comes; in the long run there are not more than `RATE` in a second, whatever they tell. A reply that comes early and tells
+nothing new is followed by a wait that grows (`Pace`).
+"""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable, Set
 from typing import Final
 
 from verticil.shared.errors import VerticilError
@@ -34,6 +41,8 @@ TRIED_AGAIN: Final = frozenset(
     }
 )
 """A study's step that ended so is tried again."""
+TOWARDS_THE_MINER: Final = TRIED_AGAIN | OTHERS_MEND
+"""The same for a step on a connection to the miner: the connection, too, may be at fault."""
 
 
 def ends_the_daemon(error: VerticilError) -> bool:
@@ -50,12 +59,16 @@ def ends_the_daemon(error: VerticilError) -> bool:
     return not error.teller and error.code in ENDS_THE_DAEMON
 
 
-def is_waited_out(error: VerticilError) -> bool:
-    """Whether a step towards the miner is tried again. With anything else the study has failed at this party.
+def is_waited_out(error: VerticilError, codes: Set[str] = TOWARDS_THE_MINER) -> bool:
+    """Whether a step is tried again. With anything else the study has failed at this party.
 
     A miner that sends a code which only this machine could mean says nothing of the study: that is waited out, too.
+
+    Args:
+        error: with which the step ended.
+        codes: that end no study.
     """
-    return error.code in TRIED_AGAIN | OTHERS_MEND or (bool(error.teller) and error.code in ENDS_THE_DAEMON)
+    return error.code in codes or (bool(error.teller) and error.code in ENDS_THE_DAEMON)
 
 
 class Backoff:
@@ -91,3 +104,54 @@ class Backoff:
     def reset(self) -> None:
         """It worked."""
         self._attempts = 0
+
+
+RATE: Final = 5.0
+"""Replies in a second that are taken for as long as one likes."""
+BURST: Final = 100.0
+"""Replies that may come at once."""
+EARLY_SECONDS: Final = 1.0
+"""An empty reply that comes sooner was not waited for."""
+
+
+class Pace:
+    """The pace of one connection's polls.
+
+    Args:
+        sleep: waits so many seconds.
+        monotonic: clock in seconds that never jumps.
+        backoff: the waits after replies that told nothing.
+
+    Attributes:
+        replies: there were so many.
+    """
+
+    def __init__(
+        self,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.replies = 0
+        self._sleep = sleep
+        self._monotonic = monotonic
+        self._backoff = backoff if backoff is not None else Backoff()
+        self._room, self._at = BURST, monotonic()
+
+    async def wait(self, *, news: bool, seconds: float) -> None:
+        """Wait until the next poll is due.
+
+        Args:
+            news: the reply told something.
+            seconds: it took so long.
+        """
+        self.replies += 1
+        if not news and seconds < EARLY_SECONDS:
+            await self._sleep(self._backoff.next_seconds())
+        else:
+            self._backoff.reset()
+        now = self._monotonic()
+        self._room, self._at = min(BURST, self._room + (now - self._at) * RATE) - 1, now
+        if self._room < 0:
+            await self._sleep(-self._room / RATE)

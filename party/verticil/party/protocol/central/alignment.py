@@ -15,78 +15,59 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Protocol
 
 from verticil.party.dataset.linkage import check_common_size, common_from_bitmap
 from verticil.party.dataset.local_dataset import Holding
-from verticil.party.protocol.central.node import Node
-from verticil.party.protocol.central.randomization import Agreed
 from verticil.party.protocol.central.upload import Alignment, fetch_alignment, send_pseudonyms
-from verticil.party.storage.studies import StudyRecord
-from verticil.shared.alignment.merkle import Tree
-from verticil.shared.alignment.statements import check_common, common_body
+from verticil.party.protocol.context import Rows, StudyContext
+from verticil.shared.alignment.statements import check_common
 from verticil.shared.errors import PeerFault
 from verticil.shared.transport.coordinator import Coordinator
-from verticil.wire.v1 import common_pb2, coordinator_pb2
-
-T = TypeVar("T")
-Rows = NDArray[np.int64]
-
-
-class Heavily(Protocol):
-    """Runs CPU work in a thread; studies take turns."""
-
-    async def __call__(self, work: Callable[[], T]) -> T:
-        """Run it."""
-        ...
+from verticil.wire.v1 import coordinator_pb2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Turn:
-    """One step of linking.
+class CentralContext(StudyContext):
+    """One step of a study with a miner.
 
     Attributes:
-        node: this party.
         coordinator: the connection.
-        record: the study, as it stands.
-        agreed: the approval, which still binds.
         holding: the approved data.
-        heavily: runs CPU work.
         progress: told the percentage of what `link` does.
     """
 
-    node: Node
     coordinator: Coordinator
-    record: StudyRecord
-    agreed: Agreed
     holding: Holding
-    heavily: Heavily
     progress: Callable[[int], Awaitable[None]]
 
-    @property
-    def me(self) -> str:
-        """This party's name."""
-        return self.node.site.config.name
+    async def alignment(self, *, n_records: int) -> Alignment:
+        """What the miner tells of the common people, if it is what this party confirmed, where it has; as `fetch_alignment`.
 
-    @property
-    def mode(self) -> str:
-        """Of linkage."""
-        return self.agreed.effective.linkage.mode
-
-    @property
-    def minimum(self) -> int:
-        """Fewest common people."""
-        return self.agreed.minimum(self.node.site)
-
-    def statement(self, n_common: int, common_sha256: bytes) -> common_pb2.Signed:
-        """This party's signed statement of the common list."""
-        body = common_body(
-            mode=self.mode, study=self.record.digest, party=self.me, n_common=n_common, common_sha256=common_sha256
+        Raises:
+            PeerFault: also ALIGNMENT_MISMATCH, another list.
+        """
+        told = await fetch_alignment(self.coordinator, self.digest, n_records=n_records)
+        self.require_same_common(
+            told.common_sha256,
+            "the miner tells another common list than the one that was confirmed",
+            hint="nothing is randomized for a second list",
         )
-        return self.node.signing_key.sign(body)
+        return told
+
+    def signed_by_all(self, told: Alignment) -> None:
+        """Check that every party has signed the common list; raises as `check_common`."""
+        check_common(
+            told.statements,
+            parties=self.study.parties,
+            mode=self.mode,
+            study=self.digest,
+            n_common=told.n_common,
+            common_sha256=told.common_sha256,
+            authority=self.node.authority,
+            at=self.node.clock(),
+            revoked=self.node.revocations.since(),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -109,134 +90,83 @@ class Accepted:
 class Linker(Protocol):
     """One mode of linkage."""
 
-    async def link(self, turn: Turn) -> None:
-        """Send what the others need; repeatable. Raises NOT_READY while it is another party's turn."""
+    async def link(self, context: CentralContext) -> None:
+        """Send what the others need; repeatable. Raises NOT_READY while it is another party's context."""
         ...
 
-    async def confirm(self, turn: Turn) -> Accepted:
+    async def confirm(self, context: CentralContext) -> Accepted:
         """Check the common list that the miner tells. Raises NOT_READY, ALIGNMENT_MISMATCH, LINKAGE_TOO_SMALL."""
         ...
 
-    async def rows(self, turn: Turn) -> Rows:
+    async def rows(self, context: CentralContext) -> Rows:
         """The common records in the common order, after every check. Raises as `confirm`."""
         ...
-
-
-def same_as_before(record: StudyRecord, told: Alignment) -> None:
-    """Refuse a second common list for a study.
-
-    Raises:
-        PeerFault: ALIGNMENT_MISMATCH.
-    """
-    if record.common_sha256 not in {None, told.common_sha256}:
-        raise PeerFault(
-            "ALIGNMENT_MISMATCH",
-            f"study '{record.study_id}': the miner tells another common list than the one that was confirmed",
-            hint="nothing is randomized for a second list",
-        )
-
-
-def signed_by_all(turn: Turn, told: Alignment) -> None:
-    """Check that every party has signed the common list; raises as `check_common`."""
-    check_common(
-        told.statements,
-        parties=turn.agreed.effective.parties,
-        mode=turn.mode,
-        study=turn.record.digest,
-        n_common=told.n_common,
-        common_sha256=told.common_sha256,
-        authority=turn.node.authority,
-        at=turn.node.clock(),
-        revoked=turn.node.revocations.since(),
-    )
 
 
 class Pseudonyms:
     """``keyed-hash``."""
 
-    async def link(self, turn: Turn) -> None:
+    async def link(self, context: CentralContext) -> None:
         """Send the pseudonyms."""
         await send_pseudonyms(
-            turn.coordinator,
-            turn.record.digest,
-            turn.holding.pseudonyms.reshape(-1).data,
-            chunk_bytes=turn.node.site.config.federation.chunk_bytes,
-            progress=turn.progress,
+            context.coordinator,
+            context.digest,
+            context.holding.pseudonyms.reshape(-1).data,
+            chunk_bytes=context.node.site.config.federation.chunk_bytes,
+            progress=context.progress,
         )
 
-    async def confirm(self, turn: Turn) -> Accepted:
+    async def confirm(self, context: CentralContext) -> Accepted:
         """Recompute the common list from the own pseudonyms."""
-        told, rows = await self._found(turn)
-        report = coordinator_pb2.ReportRequest(
-            study_digest=turn.record.digest, confirmed_common_sha256=told.common_sha256
-        )
+        told, rows = await self._found(context)
+        report = coordinator_pb2.ReportRequest(study_digest=context.digest, confirmed_common_sha256=told.common_sha256)
         return Accepted(n_common=told.n_common, common_sha256=told.common_sha256, rows=rows, report=report)
 
-    async def rows(self, turn: Turn) -> Rows:
+    async def rows(self, context: CentralContext) -> Rows:
         """See `Linker.rows`."""
-        return (await self._found(turn))[1]
+        return (await self._found(context))[1]
 
-    async def _found(self, turn: Turn) -> tuple[Alignment, Rows]:
-        holding = turn.holding
-        told = await fetch_alignment(turn.coordinator, turn.record.digest, n_records=holding.n_records)
-        same_as_before(turn.record, told)
-        rows = await turn.heavily(
+    async def _found(self, context: CentralContext) -> tuple[Alignment, Rows]:
+        holding = context.holding
+        told = await context.alignment(n_records=holding.n_records)
+        rows = await context.node.heavily(
             lambda: common_from_bitmap(
                 holding.pseudonyms,
                 holding.order,
                 told.bitmap,
                 expected_sha256=told.common_sha256,
                 n_common=told.n_common,
-                minimum=turn.minimum,
+                minimum=context.minimum,
             )
         )
         return told, rows
 
 
-def row_order(node: Node, study: bytes, tree: Tree) -> common_pb2.Commitment:
-    """This party's commitment to the order of its rows.
-
-    Args:
-        node: this party.
-        study: SHA-256 of the proposal.
-        tree: over its rows.
-    """
-    body = common_body(
-        mode="order-commitment",
-        study=study,
-        party=node.site.config.name,
-        n_common=tree.n_records,
-        common_sha256=tree.root,
-    )
-    return common_pb2.Commitment(statement=node.signing_key.sign(body), nodes=tree.nodes, n_records=tree.n_records)
-
-
 class RowOrder:
     """``order-commitment``."""
 
-    async def link(self, turn: Turn) -> None:
+    async def link(self, context: CentralContext) -> None:
         """Commit to the order of the table's rows."""
-        commitment = row_order(turn.node, turn.record.digest, turn.holding.row_order)
-        report = coordinator_pb2.ReportRequest(study_digest=turn.record.digest, commitment=commitment)
-        await turn.coordinator.report(report)
+        commitment = context.row_order(context.holding)
+        report = coordinator_pb2.ReportRequest(study_digest=context.digest, commitment=commitment)
+        await context.coordinator.report(report)
 
-    async def confirm(self, turn: Turn) -> Accepted:
+    async def confirm(self, context: CentralContext) -> Accepted:
         """Check that all parties have signed the order that the table has."""
-        tree, rows = turn.holding.row_order, await self.rows(turn)
-        report = coordinator_pb2.ReportRequest(study_digest=turn.record.digest, confirmed_common_sha256=tree.root)
+        tree, rows = context.holding.row_order, await self.rows(context)
+        report = coordinator_pb2.ReportRequest(study_digest=context.digest, confirmed_common_sha256=tree.root)
         return Accepted(n_common=tree.n_records, common_sha256=tree.root, rows=rows, report=report)
 
-    async def rows(self, turn: Turn) -> Rows:
+    async def rows(self, context: CentralContext) -> Rows:
         """All rows, in the table's order."""
-        tree = turn.holding.row_order
-        told = await fetch_alignment(turn.coordinator, turn.record.digest, n_records=0)
-        same_as_before(turn.record, told)
+        tree = context.holding.row_order
+        told = await context.alignment(n_records=0)
         if (told.n_common, told.common_sha256) != (tree.n_records, tree.root):
             raise PeerFault(
                 "ALIGNMENT_MISMATCH",
-                f"study '{turn.record.study_id}': the miner tells another row order than that of this party's table",
+                f"study '{context.record.study_id}': the miner tells another row order than that of this party's table",
                 hint="nothing was randomized; were rows added, removed or moved after this party committed to their order?",
             )
-        check_common_size(told.n_common, turn.minimum)
-        signed_by_all(turn, told)
-        return turn.holding.order
+        check_common_size(told.n_common, context.minimum)
+        context.signed_by_all(told)
+        return context.holding.order

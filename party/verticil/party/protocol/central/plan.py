@@ -20,18 +20,18 @@ anywhere plans the same step again and goes on. No files, no clock, no network h
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 from enum import StrEnum
 
 from verticil.party.policy.decision_store import Review
-from verticil.party.storage.studies import WAITS, StudyRecord
+from verticil.party.protocol.planning import REST, Plan, awaiting_approval
+from verticil.party.storage.studies import StudyRecord
 from verticil.shared.study.states import State, is_final
 
 
 class Step(StrEnum):
     """One thing to do."""
 
-    REST = "rest"
+    REST = REST
     CLEAR = "clear"
     TELL_DENIAL = "tell-denial"
     TELL_FAILURE = "tell-failure"
@@ -45,14 +45,6 @@ class Step(StrEnum):
     FETCH_REVIEW = "fetch-review"
     COUNTERSIGN = "countersign"
     TELL_COUNTERSIGNATURE = "tell-countersignature"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The next step and what `status` shows for it."""
-
-    step: Step
-    stage: str
 
 
 def plan(
@@ -150,10 +142,7 @@ def _given_up(record: StudyRecord) -> Plan:
 def _before_approval(record: StudyRecord, *, automatic: bool) -> Plan:
     if automatic:
         return Plan(step=Step.APPROVE, stage="approving")
-    return Plan(
-        step=Step.REST,
-        stage=f"{WAITS} ({record.n_votes} so far)" if record.n_votes else WAITS,
-    )
+    return Plan(step=Step.REST, stage=awaiting_approval(record.n_votes))
 
 
 def _after_approval(record: StudyRecord, state: State, *, missing: Set[int], spooled: Set[int]) -> Plan:

@@ -4,7 +4,7 @@ A task is state, never an event: what it says takes the place of what was known.
 party's; `remember` writes down what the rest of the party goes by.
 
 A sub-model counts when the miner signed a statement of exactly the effective study that is told with it. Whether it is one that
-was approved here, and still meets the site's policy, is checked before each step (`randomization.agreement`).
+was approved here, and still meets the site's policy, is checked before each step (`verticil.party.protocol.context.agreement`).
 A proposal never names parties that are left out.
 
 What the miner may make this party remember is bounded
@@ -26,17 +26,15 @@ from typing import Final
 
 from verticil.party.audit.log import Event, What
 from verticil.party.backup.ledger_reconciliation import proven, reckon
-from verticil.party.dataset.local_dataset import Holding
 from verticil.party.policy.approval import parsed
-from verticil.party.protocol.central.node import Node
-from verticil.party.protocol.central.randomization import Agreed
+from verticil.party.protocol.node import Node
 from verticil.party.site import Site
-from verticil.party.storage.studies import WAITS_AGAIN, StudyRecord, Task
-from verticil.shared.audit.chain import DAEMON
-from verticil.shared.errors import PeerFault, Refusal
+from verticil.party.storage.studies import Task
+from verticil.shared.errors import PeerFault
 from verticil.shared.identity.identity import Role, is_name
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State, is_final
 from verticil.shared.study.sub_model import check_sub_model, left_out_words, parse_sub_model
 from verticil.shared.transport.errors_on_wire import from_detail
@@ -74,7 +72,7 @@ def understood(
     study = parsed(told.proposal)
     if party not in study.parties:
         raise PeerFault("PARTY_UNKNOWN", f"study '{study.id}': this party is not in it")
-    if study.model != "central":
+    if not protocol_of(study).coordinated:
         raise PeerFault("STUDY_MISMATCH", f"study '{study.id}': its operators load it, no miner tells it")
     if study.left_out:
         raise PeerFault(
@@ -197,54 +195,6 @@ def remember(
             hint="nothing is sent for it any more; was the miner restored from an older backup? its operator closes it there",
         )
     return kept
-
-
-class AskedAgainError(Exception):
-    """The table is another than the one that was approved: the study waits until people, or rules, approve it anew."""
-
-
-def check_same_data(node: Node, record: StudyRecord, agreed: Agreed, holding: Holding) -> None:
-    """Check that the data are those that were approved. Blocks.
-
-    The new approval stays here. What others have of the old one are the declarations, which the new one repeats
-    (`Site.approve`); the seals of the data, which differ, only this site can compare. A list of people that was sent stays the
-    list: the common people are compared with it again before anything is randomized.
-
-    Args:
-        node: this party.
-        record: the study.
-        agreed: the approval, and what was approved.
-        holding: the data as they are now.
-
-    Raises:
-        AskedAgainError: they are others, and nothing was drawn from the former ones: the approval is forgotten.
-        Refusal: APPROVAL_VOID, they are others, and noise was drawn for the former ones: one study is not about both.
-        DataFault, Misuse: as `Site.check_data`.
-    """
-    site = node.site
-    try:
-        site.check_data(record, agreed.approval, agreed.study, holding)
-    except Refusal as changed:
-        if changed.code != "APPROVAL_VOID" or site.ledger.has_drawn(record.digest):
-            raise
-        ask_again(node, record, changed.message)
-        raise AskedAgainError from None
-
-
-def ask_again(node: Node, record: StudyRecord, why: str) -> None:
-    """Forget an approval that nobody else has, or has any more, and that does not hold here: the people are asked anew. Blocks.
-
-    Args:
-        node: this party.
-        record: the study.
-        why: what does not hold, in words.
-    """
-    event = Event(what=What.APPROVAL_VOID, who=DAEMON, study=record.digest, study_id=record.study_id, detail=why)
-    with node.site.database.transaction():
-        node.site.audit.record(event, node.clock())
-        node.site.state.disapprove(record.digest, votes=True)
-        node.site.state.show(record.digest, f"{WAITS_AGAIN}: {why}", at=node.clock())
-    _log.warning("study '%s' waits for a new approval: %s", record.study_id, why)
 
 
 def _remind_of_revocation(node: Node, told: coordinator_pb2.StudyTask, study_id: str) -> bool:

@@ -17,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, cast
 
+from verticil.party.protocol.planning import LostError
 from verticil.party.storage.database import Database
 from verticil.shared.disk import replace_file
 from verticil.shared.durable import remove, remove_tree, sync_directory
@@ -32,7 +33,7 @@ class Kind(StrEnum):
     # "": the common list; with order-commitment the root of the common tree, with dh-psi the places of the own people.
     COMMON = "common"
     COMMITMENT = "commitment"  # "": this party's commitment to the order of its rows; with dh-psi to the common list
-    # Linkage dh-psi; see verticil.party.protocol.peer.steps.ring. Owners are positions in the study.
+    # Linkage dh-psi; see verticil.party.protocol.peer.ring. Owners are positions in the study.
     TAKEN = "taken"  # owner: what was signed of the list that this party was given
     SHUFFLE = "shuffle"  # owner: of which of its tokens (of which own seed) each token of `BLINDED` was made
     BLINDED = "blinded"  # owner: the list as this party blinded it
@@ -58,10 +59,6 @@ def _file_name(kind: Kind, name: str) -> str:
 def kept_after(state: State) -> frozenset[Kind]:
     """What stays of a study that has ended: peers may still ask for the signature of a release that is published."""
     return frozenset({Kind.SIGNATURE}) if state is State.PUBLISHED else frozenset()
-
-
-class LostError(Exception):
-    """An item was asked for that is not there, or not any more. Plan again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
 from verticil.party.protocol.peer.network import PeerNetwork
+from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.protocol.retry import TRIED_AGAIN
 from verticil.shared.errors import PeerFault, VerticilError, from_code
 from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
@@ -35,22 +36,6 @@ _WAITED_FOR: Final = TRIED_AGAIN | {
     "VERSION_UNSUPPORTED",
 }
 """Time, or people at the other side, mend these; the study need not end."""
-
-
-class WaitedForError(Exception):
-    """It cannot be done now. Its text says who is waited for, and for what."""
-
-
-class PeerFailedError(Exception):
-    """A peer has ended the study, or does what no peer may do.
-
-    Attributes:
-        error: names the peer.
-    """
-
-    def __init__(self, error: VerticilError) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 class Peers:

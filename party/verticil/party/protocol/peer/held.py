@@ -23,10 +23,11 @@ from verticil.party.dataset.local_dataset import origins, release_of
 from verticil.party.policy import approval
 from verticil.party.policy.budget import SHARED
 from verticil.party.policy.releases import Release
-from verticil.party.protocol.central.node import Node
+from verticil.party.protocol.node import Node
 from verticil.party.protocol.peer.artifact_store import Item, Kind, Shelf
-from verticil.party.protocol.peer.calls import PeerFailedError, Peers, WaitedForError
-from verticil.party.protocol.peer.steps.learning import EVERYONE
+from verticil.party.protocol.peer.calls import Peers
+from verticil.party.protocol.peer.learning import EVERYONE
+from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.site import Site
 from verticil.party.storage.secret import secret_id
 from verticil.shared.errors import PeerFault, VerticilError
@@ -36,6 +37,7 @@ from verticil.shared.identity.signing import verify_signed
 from verticil.shared.record import encode
 from verticil.shared.study.approval import check_approval, parse_approval
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import protocol_of
 from verticil.shared.transport.peer import Peer
 from verticil.wire.v1 import common_pb2, peer_pb2
 
@@ -58,7 +60,7 @@ def held_of(node: Node, shelf: Shelf, caller: str, after: bytes) -> list[peer_pb
     size = 0
     for record in sorted(node.site.state.studies(), key=lambda record: record.digest):
         proposal = approval.parsed(record.task.proposal)
-        if record.digest <= after or proposal.model != "peer" or caller not in proposal.parties:
+        if record.digest <= after or protocol_of(proposal).coordinated or caller not in proposal.parties:
             continue
         known = {**shelf.dropped(record.digest), **shelf.items(record.digest)}
         units = {int(name): item for (kind, name), item in known.items() if kind is Kind.COLUMN}

@@ -26,14 +26,14 @@ from collections.abc import Set
 from dataclasses import dataclass
 from enum import StrEnum
 
-from verticil.party.storage.studies import WAITS
+from verticil.party.protocol.planning import REST, Plan, awaiting_approval
 from verticil.shared.study.states import State, is_final
 
 
 class Step(StrEnum):
     """One thing to do."""
 
-    REST = "rest"
+    REST = REST
     END = "end"
     CLEAR = "clear"
     APPROVE = "approve"
@@ -48,15 +48,6 @@ class Step(StrEnum):
     COLLECT = "collect"
     ASSEMBLE = "assemble"
     SIGN = "sign"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The next step, the state that the study is in, and what `status` shows."""
-
-    step: Step
-    state: State
-    stage: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +119,11 @@ def plan(facts: Facts) -> Plan:
     >>> plan(Facts(state=State.SUBMITTED, party="a", parties=("a", "b"), approved=True)).step
     <Step.ASK: 'ask'>
     """
+    return until_common(facts) or _exchange(facts) or _learning(facts)
+
+
+def until_common(facts: Facts) -> Plan | None:
+    """The next step of any protocol between parties until the common people are found; None: they are."""
     if is_final(facts.state):
         return Plan(
             step=Step.CLEAR if facts.leftovers else Step.REST, state=facts.state, stage=_ending(facts, facts.state)
@@ -139,7 +135,7 @@ def plan(facts: Facts) -> Plan:
         return _before_agreement(facts)
     if not facts.common:
         return _aligning(facts)
-    return _exchange(facts) or _learning(facts)
+    return None
 
 
 def _ended(facts: Facts) -> State | None:
@@ -163,13 +159,11 @@ def _before_agreement(facts: Facts) -> Plan:
         return Plan(step=Step.APPROVE, state=State.AWAITING_APPROVAL, stage="approving")
     if facts.approved and facts.approvals >= set(facts.peers):
         return Plan(step=Step.AGREE, state=State.AWAITING_APPROVAL, stage="agreeing")
-    return Plan(step=Step.ASK, state=State.AWAITING_APPROVAL, stage=_asking(facts))
-
-
-def _asking(facts: Facts) -> str:
-    if facts.approved:
-        return "asking the peers"
-    return f"{WAITS} ({facts.n_votes} so far)" if facts.n_votes else WAITS
+    return Plan(
+        step=Step.ASK,
+        state=State.AWAITING_APPROVAL,
+        stage="asking the peers" if facts.approved else awaiting_approval(facts.n_votes),
+    )
 
 
 def _aligning(facts: Facts) -> Plan:

@@ -29,20 +29,23 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from verticil.party.policy import approval
-from verticil.party.protocol.central.disclosure import outward, told_objections
-from verticil.party.protocol.central.node import Node
-from verticil.party.protocol.central.randomization import Agreed, agreement, enter_in_ledger
-from verticil.party.protocol.central.transfer import StoppedError
-from verticil.party.protocol.peer.artifact_store import Item, Kind, LostError, Shelf, kept_after
+from verticil.party.protocol.context import Agreed, agreement
+from verticil.party.protocol.disclosure import outward, told_objections
+from verticil.party.protocol.node import Node
+from verticil.party.protocol.peer.artifact_store import Item, Kind, Shelf, kept_after
+from verticil.party.protocol.peer.context import known_structure
 from verticil.party.protocol.peer.held import held_of
-from verticil.party.protocol.peer.structure import known_structure
+from verticil.party.protocol.planning import LostError, StoppedError
 from verticil.party.protocol.psi.blinding_state import Workshop
+from verticil.party.protocol.randomization import enter_in_ledger
+from verticil.party.protocol.registry import party_protocol
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.alignment.statements import receiver, sender
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.formats.peer_deletion import Deleted, Ended, PeerDeletion
 from verticil.shared.identity.identity import Identity
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.recipients import readers
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.errors_on_wire import to_detail
@@ -232,7 +235,7 @@ class Answers:
             record
             for record in self._site.state.studies()
             if record.digest == digest or record.study_id == study_id
-            if approval.parsed(record.task.proposal).model == "peer"
+            if not protocol_of(approval.parsed(record.task.proposal)).coordinated
         ]
         exact = [record for record in records if record.digest == digest]
         found = exact or records
@@ -252,10 +255,13 @@ class Answers:
             return Refusal("STUDY_EXPIRED", f"its last day was {proposal.expires}")
         return None
 
-    def _open(self, caller: str, effective_digest: bytes) -> tuple[StudyRecord, Agreed]:
-        """A study that all parties have approved and that goes on here, for one of its parties."""
+    def _open(self, caller: str, effective_digest: bytes, method: str) -> tuple[StudyRecord, Agreed]:
+        """A study that all parties have approved and that goes on here, for one of its parties; its protocol answers `method`.
+
+        A study that the miner tells is none: what its parties randomize is for nobody else, whatever daemon runs beside.
+        """
         record = self._site.state.agreed(effective_digest)
-        if record is None:
+        if record is None or method not in party_protocol(approval.parsed(record.task.effective)).serves:
             raise PeerFault("NOT_READY", "this party has not every party's approval of such a study yet")
         _check_party(approval.parsed(record.task.effective), caller)
         ended = is_final(State(record.task.state)) and State(record.task.state) is not State.PUBLISHED
@@ -267,7 +273,7 @@ class Answers:
         return record, agreement(self._site, record, self._node.clock().date())
 
     def _pseudonyms(self, caller: str, request: peer_pb2.GetPseudonymsRequest) -> tuple[Path, Item]:
-        record, agreed = self._open(caller, request.effective_digest)
+        record, agreed = self._open(caller, request.effective_digest, "GetPseudonyms")
         parties, me = agreed.effective.parties, self._site.config.name
         mode = agreed.effective.linkage.mode
         if request.list not in _LISTS[mode]:
@@ -316,7 +322,7 @@ class Answers:
             ) from None
 
     def _column(self, caller: str, request: peer_pb2.GetColumnRequest) -> tuple[bytes, Path, bytes]:
-        record, agreed = self._open(caller, request.effective_digest)
+        record, agreed = self._open(caller, request.effective_digest, "GetColumn")
         study, me = agreed.effective, self._site.config.name
         if request.unit >= len(study.units) or study.units[request.unit].owner != me:
             raise PeerFault("NOT_OWNER", f"unit {request.unit} is not one of '{me}'")
@@ -367,11 +373,11 @@ class Answers:
                 raise _ended_here() from None
 
     def _parameters(self, caller: str, request: peer_pb2.GetParametersRequest) -> tuple[Path, Item]:
-        record, _ = self._open(caller, request.effective_digest)
+        record, _ = self._open(caller, request.effective_digest, "GetParameters")
         return self._shelved(record, Kind.STATEMENT, caller if request.yours else self._site.config.name)
 
     def _signature(self, caller: str, effective_digest: bytes) -> bytes:
-        record, _ = self._open(caller, effective_digest)
+        record, _ = self._open(caller, effective_digest, "GetSignature")
         try:
             return self._shelf.read(record.digest, Kind.SIGNATURE, self._site.config.name)
         except LostError:

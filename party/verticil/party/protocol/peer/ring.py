@@ -34,14 +34,13 @@ from google.protobuf.message import DecodeError
 
 from verticil.party.dataset.linkage import check_common_size, check_own_size
 from verticil.party.dataset.local_dataset import Holding
-from verticil.party.protocol.central.intersection_check import accept_common_people
 from verticil.party.protocol.peer import blinded
-from verticil.party.protocol.peer.artifact_store import Item, Kind, LostError
-from verticil.party.protocol.peer.calls import WaitedForError
-from verticil.party.protocol.peer.steps.turn import Data, Turn, Work
+from verticil.party.protocol.peer.artifact_store import Item, Kind
+from verticil.party.protocol.peer.context import PeerStudyContext
+from verticil.party.protocol.planning import LostError, WaitedForError
 from verticil.party.protocol.psi.blinding import TOKEN_BYTES, TokenInvalidError
 from verticil.party.protocol.psi.blinding_state import Workshop
-from verticil.shared.alignment.statements import blinded_body, check_statement, common_body, sender
+from verticil.shared.alignment.statements import blinded_body, sender
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.transport.parts import fetch_bytes, fetch_file
 from verticil.wire.v1 import common_pb2, peer_pb2
@@ -53,7 +52,7 @@ _DROPPED: Final = frozenset({Kind.TAKEN, Kind.STEPS, Kind.BLINDED, Kind.FULL, Ki
 """What nobody needs any more when the people are found: every party has signed the common list by then."""
 
 
-async def blind_lists(work: Work, data: Data, turn: Turn) -> None:
+async def blind_lists(context: PeerStudyContext) -> None:
     """Blind the own list and those of the others, each when it has come; see the order rules.
 
     Raises:
@@ -64,15 +63,15 @@ async def blind_lists(work: Work, data: Data, turn: Turn) -> None:
         Refusal: APPROVAL_VOID, LINKAGE_TOO_SMALL.
         DataFault: DISK_FULL, STATE_CORRUPT.
     """
-    holding = await data.approved(turn)
-    ring = _Ring(work, turn)
+    holding = await context.approved()
+    ring = _Ring(context)
     check_own_size(holding.n_records, ring.minimum)
     for hop in range(len(ring.parties)):
         await ring.blind(hop, holding)
     await asyncio.to_thread(ring.workshop.forget_key)
 
 
-async def find_common_people(work: Work, data: Data, turn: Turn) -> None:
+async def find_common_people(context: PeerStudyContext) -> None:
     """Compare the lists that every party has blinded, and find the own people; see the order rules.
 
     Raises:
@@ -80,8 +79,8 @@ async def find_common_people(work: Work, data: Data, turn: Turn) -> None:
         PeerFault: also ALIGNMENT_MISMATCH, a peer has signed another common list, or another one was accepted before.
         Refusal: APPROVAL_VOID, LINKAGE_TOO_SMALL, COMMON_SET_TOO_SIMILAR.
     """
-    holding = await data.approved(turn)
-    ring, site, shelf = _Ring(work, turn), work.node.site, work.shelf
+    holding = await context.approved()
+    ring, shelf = _Ring(context), context.shelf
     await asyncio.to_thread(ring.workshop.forget_key)
     if not ring.has(Kind.COMMITMENT):
         await ring.compare()
@@ -92,14 +91,14 @@ async def find_common_people(work: Work, data: Data, turn: Turn) -> None:
 
         def accept() -> None:
             rows = blinded.common_rows(holding.order, found)
-            accept_common_people(site, turn.record, holding.tags[rows], common_sha256=sha256, at=work.node.clock())
-            shelf.put(turn.digest, Kind.COMMON, found)
+            context.accept_people(holding.tags[rows], sha256)
+            shelf.put(context.digest, Kind.COMMON, found)
 
-        await work.heavily(accept)
+        await context.node.heavily(accept)
 
     def end() -> None:
-        shelf.clear(turn.digest, keep=frozenset(Kind) - _DROPPED)
-        site.state.confirm(turn.digest, n_common, sha256)
+        shelf.clear(context.digest, keep=frozenset(Kind) - _DROPPED)
+        context.node.site.state.confirm(context.digest, n_common, sha256)
 
     await asyncio.to_thread(end)
 
@@ -107,25 +106,24 @@ async def find_common_people(work: Work, data: Data, turn: Turn) -> None:
 class _Ring:
     """One party's place in the ring."""
 
-    def __init__(self, work: Work, turn: Turn) -> None:
-        self._work = work
-        self._turn = turn
-        self.parties = turn.study.parties
-        self._me = self.parties.index(work.me)
+    def __init__(self, context: PeerStudyContext) -> None:
+        self._context = context
+        self.parties = context.study.parties
+        self._me = self.parties.index(context.me)
         self._last = len(self.parties) - 1
-        self.minimum = turn.agreed.minimum(work.node.site)
-        self.workshop = Workshop(work.node.site.config.state_directory, turn.digest)
+        self.minimum = context.minimum
+        self.workshop = Workshop(context.node.site.config.state_directory, context.digest)
 
     def has(self, kind: Kind, owner: int | None = None) -> bool:
         """Whether an item is on the shelf."""
         name = "" if owner is None else str(owner)
-        return (kind, name) in self._work.shelf.items(self._turn.digest)
+        return (kind, name) in self._context.shelf.items(self._context.digest)
 
     # ---- hop by hop
 
     async def blind(self, hop: int, holding: Holding) -> None:
         """Make this party's list of the party `hop` places before it; nothing is done when it is there."""
-        work, turn, shelf, owner = self._work, self._turn, self._work.shelf, self._owner(hop)
+        context, shelf, owner = self._context, self._context.shelf, self._owner(hop)
         if self.has(Kind.BLINDED, owner) and self.has(Kind.STEPS, owner):
             return
         before: list[peer_pb2.BlindedStep] = []
@@ -140,7 +138,7 @@ class _Ring:
             await asyncio.to_thread(self._show, hop, percent)
 
         try:
-            await self.workshop.blinded(name, data, own=hop == 0, heavily=work.heavily, progress=progress)
+            await self.workshop.blinded(name, data, own=hop == 0, heavily=context.node.heavily, progress=progress)
         except TokenInvalidError as error:
             raise self._wrong(owner, hop - 1, f"token {error.position} is not a point of P-256") from None
 
@@ -149,42 +147,42 @@ class _Ring:
             if len(made) != len(data):
                 raise self._lost("its half-made list is of another number of people than its table")
             told, order = blinded.shuffled(made)
-            shelf.put(turn.digest, Kind.SHUFFLE, order.tobytes(), str(owner))
-            shelf.put(turn.digest, Kind.BLINDED, told, str(owner))
+            shelf.put(context.digest, Kind.SHUFFLE, order.tobytes(), str(owner))
+            shelf.put(context.digest, Kind.BLINDED, told, str(owner))
             steps = peer_pb2.BlindedSteps(steps=[*before, self._step(owner, hop, told)])
-            shelf.put(turn.digest, Kind.STEPS, steps.SerializeToString(deterministic=True), str(owner))
+            shelf.put(context.digest, Kind.STEPS, steps.SerializeToString(deterministic=True), str(owner))
             self.workshop.remove(name)
 
-        await work.heavily(keep)
+        await context.node.heavily(keep)
 
     def _step(self, owner: int, hop: int, told: bytes) -> peer_pb2.BlindedStep:
         """What this party signs of a list."""
         size, sha256 = len(told), hashlib.sha256(told).digest()
         body = blinded_body(
-            study=self._turn.digest,
+            study=self._context.digest,
             owner=self.parties[owner],
             hop=hop,
-            party=self._work.me,
+            party=self._context.me,
             size=size,
             sha256=sha256,
         )
-        return peer_pb2.BlindedStep(size=size, sha256=sha256, statement=self._work.node.signing_key.sign(body))
+        return peer_pb2.BlindedStep(size=size, sha256=sha256, statement=self._context.node.signing_key.sign(body))
 
     def _check_key(self) -> None:
         """A second scalar must not blind anything when a list of the first has left."""
-        told = any(kind is Kind.STEPS for kind, _ in self._work.shelf.items(self._turn.digest))
+        told = any(kind is Kind.STEPS for kind, _ in self._context.shelf.items(self._context.digest))
         if told and not self.workshop.has_key:
             raise self._lost("a list that it blinded is lost, and the scalar is deleted")
 
     def _show(self, hop: int, percent: int) -> None:
-        site, done = self._work.node.site, (100 * hop + percent) // len(self.parties)
-        if self._turn.digest in site.revocations.stopped():
+        site, done = self._context.node.site, (100 * hop + percent) // len(self.parties)
+        if self._context.digest in site.revocations.stopped():
             raise WaitedForError("stopped by this party's people")
-        site.state.show(self._turn.digest, f"blinding lists, {done} %", at=self._work.node.clock())
+        site.state.show(self._context.digest, f"blinding lists, {done} %", at=self._context.node.clock())
 
     async def _taken(self, owner: int, hop: int) -> tuple[bytes, list[peer_pb2.BlindedStep]]:
         """A list as the predecessor blinded it, checked, and remembered as the only one that is taken."""
-        shelf, digest, name = self._work.shelf, self._turn.digest, f"{owner}.in"
+        shelf, digest, name = self._context.shelf, self._context.digest, f"{owner}.in"
         target = await asyncio.to_thread(self.workshop.path, name)
         known: list[peer_pb2.BlindedStep] | None = None
         if self.has(Kind.TAKEN, owner):
@@ -203,7 +201,7 @@ class _Ring:
             self._check(owner, hop - 1, data, itertools.chain(self._inputs(but=target), self._made()))
             return data
 
-        data = await self._work.heavily(checked)
+        data = await self._context.node.heavily(checked)
         remember = peer_pb2.BlindedSteps(steps=steps).SerializeToString(deterministic=True)
         await asyncio.to_thread(shelf.put, digest, Kind.TAKEN, remember, str(owner))
         return data, steps
@@ -218,13 +216,13 @@ class _Ring:
             steps = list(peer_pb2.BlindedSteps.FromString(data).steps)
         except DecodeError:
             raise self._wrong(owner, hop, "what was signed of it cannot be read") from None
-        node = self._work.node
+        node = self._context.node
 
         def check() -> None:
             blinded.check_steps(
                 steps,
                 parties=self.parties,
-                study=self._turn.digest,
+                study=self._context.digest,
                 owner=owner,
                 hop=hop,
                 authority=node.authority,
@@ -239,7 +237,7 @@ class _Ring:
         """A list into a file; it is the one that was signed."""
         name, what = sender(self.parties, owner, hop), self._what(owner, hop)
         request = self._request(peer_pb2.PSEUDONYM_LIST_BLINDED, owner)
-        sha256 = await self._work.peers.ask(
+        sha256 = await self._context.peers.ask(
             name,
             lambda peer: fetch_file(
                 lambda offset: peer.get_pseudonyms(_at(request, offset)), target, limit_bytes=_LARGEST_LIST, what=what
@@ -278,7 +276,7 @@ class _Ring:
 
     async def compare(self) -> None:
         """Take all lists that every party has blinded, intersect them, and sign the result."""
-        work, turn, shelf = self._work, self._turn, self._work.shelf
+        context, shelf = self._context, self._context.shelf
         for owner in range(len(self.parties)):
             if owner != self._owner(self._last) and not self.has(Kind.FULL, owner):
                 await self._take_full(owner)
@@ -291,21 +289,16 @@ class _Ring:
             check_common_size(len(common), self.minimum)
             data = common.tobytes()
             sha256 = hashlib.sha256(data).digest()
-            if turn.record.common_sha256 not in {None, sha256}:
-                raise PeerFault(
-                    "ALIGNMENT_MISMATCH",
-                    f"study '{turn.record.study_id}': the peers tell another common list than the one that was accepted",
-                    hint="nothing is computed for a second list",
-                )
-            shelf.put(turn.digest, Kind.TOKENS, data)
-            statement = work.node.signing_key.sign(self._body(work.me, len(common), sha256))
-            commitment = common_pb2.Commitment(statement=statement, n_records=len(common), nodes=[sha256])
-            shelf.put(turn.digest, Kind.COMMITMENT, commitment.SerializeToString(deterministic=True))
+            problem = "the peers tell another common list than the one that was accepted"
+            context.require_same_common(sha256, problem, hint="nothing is computed for a second list")
+            shelf.put(context.digest, Kind.TOKENS, data)
+            commitment = context.commitment(len(common), sha256, [sha256])
+            shelf.put(context.digest, Kind.COMMITMENT, commitment.SerializeToString(deterministic=True))
 
-        await work.heavily(find)
+        await context.node.heavily(find)
 
     async def _take_full(self, owner: int) -> None:
-        shelf, digest, hop = self._work.shelf, self._turn.digest, self._last
+        shelf, digest, hop = self._context.shelf, self._context.digest, self._last
         steps = await self._steps(owner, hop)
         mine = peer_pb2.BlindedSteps.FromString(self._kept(Kind.STEPS, owner)).steps
         if _digests(steps[: len(mine)]) != _digests(mine):
@@ -319,22 +312,20 @@ class _Ring:
             item = Item(sha256=hashlib.sha256(data).digest(), size=len(data))
             shelf.enter(digest, Kind.FULL, str(owner), item)
 
-        await self._work.heavily(keep)
+        await self._context.node.heavily(keep)
 
     async def signed_by_all(self) -> tuple[int, bytes]:
         """Size and SHA-256 of the common list, when every party has signed it."""
         own = common_pb2.Commitment.FromString(await asyncio.to_thread(self._kept, Kind.COMMITMENT))
         n_common, sha256 = own.n_records, own.nodes[0]
-        for name in self.parties:
-            if name == self._work.me:
-                continue
+        for name in self._context.others:
             what = "the statement of the common list"
             data = await self._ask(name, peer_pb2.PSEUDONYM_LIST_COMMITMENT, 0, what=what, limit=_LARGEST_STEPS)
             await asyncio.to_thread(self._check_commitment, name, data, n_common, sha256)
         return n_common, sha256
 
     def _check_commitment(self, name: str, data: bytes, n_common: int, sha256: bytes) -> None:
-        what, body = f"common list of party '{name}'", self._body(name, n_common, sha256)
+        what, body = f"common list of party '{name}'", self._context.common_statement(name, n_common, sha256)
         try:
             statement = common_pb2.Commitment.FromString(data).statement
         except DecodeError:
@@ -342,23 +333,10 @@ class _Ring:
         if statement.body != body:
             raise PeerFault(
                 "ALIGNMENT_MISMATCH",
-                f"study '{self._turn.record.study_id}': party '{name}' found another common list than '{self._work.me}'",
+                f"study '{self._context.record.study_id}': party '{name}' found another common list than '{self._context.me}'",
                 hint="nothing was randomized; a party has told others another list than this one",
             )
-        node = self._work.node
-        check_statement(
-            statement,
-            body,
-            authority=node.authority,
-            party=name,
-            at=node.clock(),
-            what=what,
-            revoked=node.revocations.since(),
-        )
-
-    def _body(self, party: str, n_common: int, sha256: bytes) -> bytes:
-        study = self._turn.digest
-        return common_body(mode="dh-psi", study=study, party=party, n_common=n_common, common_sha256=sha256)
+        self._context.node.check_statement(statement, body, party=name, what=what)
 
     # ---- back to the owners
 
@@ -368,7 +346,9 @@ class _Ring:
             owner = self._owner(hop)
             if not self.has(Kind.POSITIONS, owner):
                 places = await self._places(owner, hop, n_common)
-                await asyncio.to_thread(self._work.shelf.put, self._turn.digest, Kind.POSITIONS, places, str(owner))
+                await asyncio.to_thread(
+                    self._context.shelf.put, self._context.digest, Kind.POSITIONS, places, str(owner)
+                )
         return await self._places(self._me, 0, n_common)
 
     async def _places(self, owner: int, hop: int, n_common: int) -> bytes:
@@ -379,7 +359,7 @@ class _Ring:
                 full = blinded.tokens_of(self._kept(Kind.BLINDED, owner))
                 return blinded.places(full, blinded.tokens_of(self._kept(Kind.TOKENS))).tobytes()
 
-            positions = await self._work.heavily(find)
+            positions = await self._context.node.heavily(find)
         else:
             successor = sender(self.parties, owner, hop + 1)
             what = f"places in the list of party '{self.parties[owner]}'"
@@ -402,7 +382,7 @@ class _Ring:
         return (self._me - hop) % len(self.parties)
 
     def _request(self, which: peer_pb2.PseudonymList.ValueType, owner: int) -> peer_pb2.GetPseudonymsRequest:
-        return peer_pb2.GetPseudonymsRequest(effective_digest=self._turn.effective_digest, list=which, owner=owner)
+        return peer_pb2.GetPseudonymsRequest(effective_digest=self._context.effective_digest, list=which, owner=owner)
 
     async def _pull(
         self, which: peer_pb2.PseudonymList.ValueType, owner: int, hop: int, *, what: str, limit: int
@@ -413,7 +393,7 @@ class _Ring:
         self, name: str, which: peer_pb2.PseudonymList.ValueType, owner: int, *, what: str, limit: int
     ) -> bytes:
         request = self._request(which, owner)
-        return await self._work.peers.ask(
+        return await self._context.peers.ask(
             name,
             lambda peer: fetch_bytes(
                 lambda offset: peer.get_pseudonyms(_at(request, offset)), limit_bytes=limit, what=what
@@ -424,7 +404,7 @@ class _Ring:
     def _kept(self, kind: Kind, owner: int | None = None) -> bytes:
         """The bytes of an item that cannot be made again."""
         try:
-            return self._work.shelf.read(self._turn.digest, kind, "" if owner is None else str(owner))
+            return self._context.shelf.read(self._context.digest, kind, "" if owner is None else str(owner))
         except LostError:
             raise self._lost("a file of its linkage is lost or harmed") from None
 
@@ -450,7 +430,7 @@ class _Ring:
     def _lost(self, problem: str) -> PeerFault:
         return PeerFault(
             "ALIGNMENT_MISMATCH",
-            f"alignment of party '{self._work.me}': {problem}",
+            f"alignment of party '{self._context.me}': {problem}",
             hint="nothing was randomized; submit the study again under a new id",
         )
 

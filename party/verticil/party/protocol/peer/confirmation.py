@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 
 from verticil.party.audit.confirmations import Awaited
-from verticil.party.protocol.peer.calls import PeerFailedError, WaitedForError
-from verticil.party.protocol.peer.steps.turn import Work
+from verticil.party.protocol.peer.context import PeerContext
+from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.wire.v1 import peer_pb2
 
 
-async def collect_confirmations(work: Work) -> bool:
+async def collect_confirmations(context: PeerContext) -> bool:
     """Ask everybody who has not confirmed a revocation of this party.
 
     Returns:
@@ -23,19 +23,19 @@ async def collect_confirmations(work: Work) -> bool:
     Raises:
         DataFault: DISK_FULL, STATE_CORRUPT.
     """
-    awaited = await asyncio.to_thread(work.node.site.confirmations.awaited)
-    asked = [_ask(work, item, name) for item in awaited for name in item.missing]
+    awaited = await asyncio.to_thread(context.node.site.confirmations.awaited)
+    asked = [_ask(context, item, name) for item in awaited for name in item.missing]
     confirmed = all(await asyncio.gather(*asked))
     for item in awaited:
-        if item.missing and not (await asyncio.to_thread(_now, work, item)).missing:
-            await asyncio.to_thread(work.node.site.revocations.told, item.digest)
+        if item.missing and not (await asyncio.to_thread(_now, context, item)).missing:
+            await asyncio.to_thread(context.node.site.revocations.told, item.digest)
     return confirmed
 
 
-async def _ask(work: Work, awaited: Awaited, name: str) -> bool:
-    request, node = peer_pb2.GetDeletionRequest(study_digest=awaited.digest), work.node
+async def _ask(context: PeerContext, awaited: Awaited, name: str) -> bool:
+    request, node = peer_pb2.GetDeletionRequest(study_digest=awaited.digest), context.node
     try:
-        reply = await work.peers.ask(
+        reply = await context.peers.ask(
             name, lambda peer: peer.get_deletion(request), what="the receipt of what it deleted"
         )
     except (WaitedForError, PeerFailedError):
@@ -51,8 +51,8 @@ async def _ask(work: Work, awaited: Awaited, name: str) -> bool:
     )
 
 
-def _now(work: Work, awaited: Awaited) -> Awaited:
-    found = work.node.site.confirmations.of(awaited.digest)
+def _now(context: PeerContext, awaited: Awaited) -> Awaited:
+    found = context.node.site.confirmations.of(awaited.digest)
     if found is None:
         raise AssertionError("a revocation is never removed")
     return found

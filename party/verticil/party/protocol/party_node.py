@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import secrets
@@ -20,13 +21,14 @@ from collections.abc import Callable
 from typing import Final
 
 from verticil.party.audit.log import Event, What
-from verticil.party.protocol.central.disclosure import outward
-from verticil.party.protocol.central.node import Node
+from verticil.party.protocol.central.delivery import CentralStudy
 from verticil.party.protocol.central.task_ingest import end_forgotten, has_room, missing, remember, understood
+from verticil.party.protocol.disclosure import outward
+from verticil.party.protocol.engine import Engine, caught
+from verticil.party.protocol.node import Node
 from verticil.party.protocol.peer.node import PeerNode
-from verticil.party.protocol.retry import Backoff, ends_the_daemon
-from verticil.party.protocol.running.pace import Pace
-from verticil.party.protocol.running.working import Working, caught
+from verticil.party.protocol.registry import study_of_miner
+from verticil.party.protocol.retry import Backoff, Pace, ends_the_daemon
 from verticil.party.storage.studies import Heartbeat, stamp
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.membership.current import certificate_facts
@@ -86,7 +88,7 @@ class PartyNode:
         self._backoff = backoff if backoff is not None else Backoff()
         self._contested = Backoff(growth=4.0, longest_seconds=_CONTESTED_SECONDS)
         self._problem = ""
-        self._working = Working(node)
+        self._engine = Engine(node, functools.partial(study_of_miner, node))
         self._named: set[tuple[bytes, str]] = set()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -148,7 +150,7 @@ class PartyNode:
                 raise failure[0] from None
             raise without_text(unforeseen, method="session") from None
         finally:
-            self._working.forget()
+            self._engine.forget()
 
     async def _greet(self, coordinator: Coordinator) -> int:
         """Begin a session; returns the epoch of the lease that the miner gives it."""
@@ -237,7 +239,7 @@ class PartyNode:
                     known.pop(digest, None)  # so that the miner tells them again
                 left = left if not room else set()
             while heard and not first:
-                self._working.wake(coordinator, heard.pop(0), group, failure)
+                self._engine.wake(heard.pop(0), group, failure, functools.partial(_connect, coordinator))
             await pace.wait(news=bool(tasks) or not request.wait_seconds, seconds=loop.time() - asked)
 
     async def _take_in(
@@ -293,8 +295,8 @@ class PartyNode:
                     raise
                 continue
             if changed:
-                await self._working.stop_transfers()
-                self._working.wake_all()
+                await self._engine.stop_transfers()
+                self._engine.wake_all()
                 if self._peers is not None:
                     self._peers.wake()
 
@@ -317,3 +319,7 @@ class PartyNode:
 
 async def _until(stop: asyncio.Event) -> None:
     await stop.wait()
+
+
+def _connect(coordinator: Coordinator, study: CentralStudy) -> None:
+    study.coordinator = coordinator

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from verticil.party.protocol.peer.artifact_store import Kind
-from verticil.party.protocol.peer.calls import PeerFailedError, all_of
-from verticil.party.protocol.peer.steps.turn import Turn, Work
+from verticil.party.protocol.peer.calls import all_of
+from verticil.party.protocol.peer.context import PeerStudyContext
+from verticil.party.protocol.planning import PeerFailedError
 from verticil.party.site import Site
 from verticil.shared.durable import remove, remove_tree
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import verify_signed
 from verticil.shared.release.bundle import MANIFEST, SIGNATURE, write_release, write_signatures
 from verticil.shared.release.peer_assembly import assemble
 from verticil.shared.storage.database import disk_fault
@@ -37,7 +37,7 @@ def drop_release(site: Site, digest: bytes) -> None:
     remove_tree(release_folder(site, digest), ignore_errors=True)
 
 
-async def assemble_release(work: Work, turn: Turn) -> None:
+async def assemble_release(context: PeerStudyContext) -> None:
     """Write the release and sign its manifest.
 
     Raises:
@@ -45,29 +45,28 @@ async def assemble_release(work: Work, turn: Turn) -> None:
         DataFault: DISK_FULL, STATE_CORRUPT.
         LostError: a statement is not there any more.
     """
-    await work.heavily(lambda: _assemble(work, turn))
+    await context.node.heavily(lambda: _assemble(context))
 
 
-def _assemble(work: Work, turn: Turn) -> None:
-    structure = turn.structure
-    if structure is None:
-        raise ValueError("the structure is not known yet")
+def _assemble(context: PeerStudyContext) -> None:
+    structure = context.structure
     signed = [
-        common_pb2.Signed.FromString(work.shelf.read(turn.digest, Kind.STATEMENT, name)) for name in turn.study.parties
+        common_pb2.Signed.FromString(context.shelf.read(context.digest, Kind.STATEMENT, name))
+        for name in context.study.parties
     ]
-    learned = turn.study.structure.parents is None
+    learned = context.study.structure.parents is None
     content = assemble(
-        turn.study,
-        turn.digest,
+        context.study,
+        context.digest,
         structure,
         signed,
-        simulation=work.simulation,
-        seed_derived=work.seed_derived,
-        structure_signed=common_pb2.Signed.FromString(work.shelf.read(turn.digest, Kind.STRUCTURE))
+        simulation=context.between.simulation,
+        seed_derived=context.between.seed_derived,
+        structure_signed=common_pb2.Signed.FromString(context.shelf.read(context.digest, Kind.STRUCTURE))
         if learned
         else None,
     )
-    folder = release_folder(work.node.site, turn.digest)
+    folder = release_folder(context.node.site, context.digest)
     try:
         folder.parent.mkdir(mode=0o700, exist_ok=True)
         remove_tree(folder, ignore_errors=True)  # written by a process that was killed before it signed
@@ -75,11 +74,11 @@ def _assemble(work: Work, turn: Turn) -> None:
     except OSError as error:
         raise disk_fault(error, folder) from None
     manifest = (folder / MANIFEST).read_bytes()
-    own = work.node.signing_key.sign(manifest).SerializeToString(deterministic=True)
-    work.shelf.put(turn.digest, Kind.SIGNATURE, own, work.me)
+    own = context.node.signing_key.sign(manifest).SerializeToString(deterministic=True)
+    context.shelf.put(context.digest, Kind.SIGNATURE, own, context.me)
 
 
-async def collect_signatures(work: Work, turn: Turn, missing: Sequence[str]) -> str | None:
+async def collect_signatures(context: PeerStudyContext, missing: Sequence[str]) -> str | None:
     """Get the signatures of peers and compare what they signed with what this party assembled.
 
     Returns:
@@ -88,37 +87,36 @@ async def collect_signatures(work: Work, turn: Turn, missing: Sequence[str]) -> 
     Raises:
         PeerFailedError: STUDY_MISMATCH, a peer assembled something else: both digests are shown.
     """
-    own = common_pb2.Signed.FromString(await asyncio.to_thread(work.shelf.read, turn.digest, Kind.SIGNATURE, work.me))
-    return await all_of(_collect(work, turn, name, own.body) for name in missing)
+    own = common_pb2.Signed.FromString(
+        await asyncio.to_thread(context.shelf.read, context.digest, Kind.SIGNATURE, context.me)
+    )
+    return await all_of(_collect(context, name, own.body) for name in missing)
 
 
-async def _collect(work: Work, turn: Turn, name: str, manifest: bytes) -> None:
-    request = peer_pb2.GetSignatureRequest(effective_digest=turn.effective_digest)
-    reply = await work.peers.ask(name, lambda peer: peer.get_signature(request), what="the signature of its release")
+async def _collect(context: PeerStudyContext, name: str, manifest: bytes) -> None:
+    request = peer_pb2.GetSignatureRequest(effective_digest=context.effective_digest)
+    reply = await context.peers.ask(name, lambda peer: peer.get_signature(request), what="the signature of its release")
     signed = reply.manifest
     try:
-        node = work.node
-        verify_signed(
-            signed, node.authority, role=Role.PARTY, name=name, at=node.clock(), revoked=node.revocations.since()
-        )
+        context.node.verify(signed, role=Role.PARTY, name=name)
     except VerticilError as error:
-        raise PeerFailedError(turn.named(error, name)) from None
+        raise PeerFailedError(context.named(error, name)) from None
     if signed.body != manifest:
         theirs, ours = hashlib.sha256(signed.body).hexdigest(), hashlib.sha256(manifest).hexdigest()
         raise PeerFailedError(
             PeerFault(
                 "STUDY_MISMATCH",
-                f"study '{turn.record.study_id}': '{name}' assembled a release with the manifest {theirs},"
-                f" '{work.me}' one with {ours}",
+                f"study '{context.record.study_id}': '{name}' assembled a release with the manifest {theirs},"
+                f" '{context.me}' one with {ours}",
                 hint="both have the same statements and versions: compare the machines; nothing was published",
             )
         )
     await asyncio.to_thread(
-        work.shelf.put, turn.digest, Kind.SIGNATURE, signed.SerializeToString(deterministic=True), name
+        context.shelf.put, context.digest, Kind.SIGNATURE, signed.SerializeToString(deterministic=True), name
     )
 
 
-async def publish(work: Work, turn: Turn) -> None:
+async def publish(context: PeerStudyContext) -> None:
     """Put all signatures beside the manifest. Repeatable.
 
     Raises:
@@ -127,14 +125,14 @@ async def publish(work: Work, turn: Turn) -> None:
     """
 
     def write() -> None:
-        folder = release_folder(work.node.site, turn.digest)
+        folder = release_folder(context.node.site, context.digest)
         signed = [
-            common_pb2.Signed.FromString(work.shelf.read(turn.digest, Kind.SIGNATURE, name))
-            for name in turn.study.parties
+            common_pb2.Signed.FromString(context.shelf.read(context.digest, Kind.SIGNATURE, name))
+            for name in context.study.parties
         ]
         remove(folder / SIGNATURE)
         try:
-            write_signatures(folder, signed, ca_certificate=work.node.authority)
+            write_signatures(folder, signed, ca_certificate=context.node.authority)
         except OSError as error:
             raise disk_fault(error, folder) from None
 

@@ -1,7 +1,7 @@
 """From approved data to released bytes: what both protocols do before anything goes out.
 
-`agreement` checks that the approval still binds and that the effective study is what was approved; `fill_spool` draws the noise
-of the units that are asked for, after the ledger has assessed all of them.
+`fill_spool` draws the noise of the units that are asked for, after the ledger has assessed all of them; `enter_in_ledger` writes
+down each attempted send.
 """
 
 from __future__ import annotations
@@ -9,73 +9,25 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.audit.log import Event, What
 from verticil.party.backup.recall import entry
-from verticil.party.dataset.local_dataset import Holding, columns_of, randomize, shared_of
-from verticil.party.policy import approval, policy
+from verticil.party.dataset.local_dataset import Holding, randomize, shared_of
+from verticil.party.policy import approval
 from verticil.party.policy.releases import Release
 from verticil.party.protocol.central.spool import Spool
-from verticil.party.protocol.central.transfer import StoppedError
+from verticil.party.protocol.planning import StoppedError
 from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact, StudyRecord
 from verticil.shared.audit.chain import DAEMON
 from verticil.shared.errors import Refusal
 from verticil.shared.formats import artifact
-from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import sent_units
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Agreed:
-    """An approval that still binds, and what was approved.
-
-    Attributes:
-        approval: this party's.
-        study: the proposal with this party's declaration.
-        effective: with everybody's.
-    """
-
-    approval: Approval
-    study: Study
-    effective: Study
-
-    def minimum(self, site: Site) -> int:
-        """Fewest common people: the largest of what the study, the approval and the policy ask for."""
-        return max(
-            self.study.linkage.minimum_common_records,
-            self.approval.minimum_common_records,
-            site.config.policy.minimum_common_records,
-        )
-
-
-def agreement(site: Site, record: StudyRecord, today: dt.date) -> Agreed:
-    """The approval, if it still binds and the effective study is what was approved.
-
-    Args:
-        site: this party.
-        record: a study that every party has approved.
-        today: UTC.
-
-    Raises:
-        Refusal: APPROVAL_VOID, STUDY_EXPIRED, POLICY_REFUSED and the other objections of the present policy, to the study as
-            approved or, without the parties that were left out, as it is carried out.
-        PeerFault: STUDY_MISMATCH.
-    """
-    given = parse_approval(record.approval or b"")
-    approved = site.check_binding(record, today)
-    task = record.task
-    effective = approval.check_effective(approved, task.effective, task.effective_digest, site.config.name)
-    if effective.left_out:  # fewer parties are another study for the policy
-        columns = columns_of(site.config, effective)
-        found = policy.objections(site.config.policy, effective, site.config.name, columns, today=today)
-        policy.refuse(found, effective.id)
-    return Agreed(approval=given, study=approved, effective=effective)
 
 
 def fill_spool(

@@ -6,15 +6,21 @@ import asyncio
 import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from verticil.party.audit.log import Event, What
 from verticil.party.protocol.central.spool import Spool
 from verticil.party.site import Site
+from verticil.shared.alignment.statements import check_statement
 from verticil.shared.audit.chain import DAEMON
 from verticil.shared.errors import VerticilError
-from verticil.shared.identity.signing import SigningKey
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
 from verticil.shared.vitals import Waiting
+from verticil.wire.v1 import common_pb2
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,6 +46,25 @@ class Node:
     clock: Callable[[], dt.datetime]
     heavy: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: Waiting = field(default_factory=Waiting)
+
+    @property
+    def me(self) -> str:
+        """This party's name."""
+        return self.site.config.name
+
+    async def heavily(self, work: Callable[[], T]) -> T:
+        """Do CPU work in a thread; studies take turns."""
+        async with self.heavy:
+            return await asyncio.to_thread(work)
+
+    def verify(self, signed: common_pb2.Signed, *, role: Role, name: str | None = None) -> None:
+        """Check that a node of this federation signed, with a certificate that counts now; raises as `verify_signed`."""
+        verify_signed(signed, self.authority, role=role, name=name, at=self.clock(), revoked=self.revocations.since())
+
+    def check_statement(self, signed: common_pb2.Signed, body: bytes, *, party: str, what: str) -> None:
+        """Check that `party` signed exactly `body`; raises as `verticil.shared.alignment.statements.check_statement`."""
+        at, revoked = self.clock(), self.revocations.since()
+        check_statement(signed, body, authority=self.authority, party=party, at=at, what=what, revoked=revoked)
 
     def fail(self, digest: bytes, error: VerticilError) -> None:
         """This party cannot go on with a study; the first failure stays. Blocks."""

@@ -7,10 +7,11 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
-from verticil.party.protocol.central.randomization import fill_spool
 from verticil.party.protocol.peer.artifact_store import Item, Kind
-from verticil.party.protocol.peer.calls import PeerFailedError, all_of
-from verticil.party.protocol.peer.steps.turn import Codes, Data, Turn, Work
+from verticil.party.protocol.peer.calls import all_of
+from verticil.party.protocol.peer.context import Codes, PeerStudyContext
+from verticil.party.protocol.planning import PeerFailedError
+from verticil.party.protocol.randomization import fill_spool
 from verticil.shared.errors import PeerFault
 from verticil.shared.formats import artifact
 from verticil.shared.model.graph import Dag
@@ -40,16 +41,16 @@ def _stages(study: Study, structure: Structure | None) -> tuple[Dag | None, ...]
     return scored if structure is None else (*scored, structure.dag)
 
 
-async def randomize_columns(work: Work, data: Data, turn: Turn, units: Collection[int]) -> None:
+async def randomize_columns(context: PeerStudyContext, units: Collection[int]) -> None:
     """Put own units into the spool; raises as `fill_spool`, and APPROVAL_VOID."""
-    holding, rows = await data.common(turn)
-    node = work.node
-    await work.heavily(
+    holding, rows = await context.common_people()
+    node = context.node
+    await context.node.heavily(
         lambda: fill_spool(
             node.site,
             node.spool,
-            turn.record,
-            effective=turn.study,
+            context.record,
+            effective=context.study,
             holding=holding,
             rows=rows,
             units=units,
@@ -58,7 +59,7 @@ async def randomize_columns(work: Work, data: Data, turn: Turn, units: Collectio
     )
 
 
-async def pull_columns(work: Work, turn: Turn, units: Collection[int]) -> str | None:
+async def pull_columns(context: PeerStudyContext, units: Collection[int]) -> str | None:
     """Get units of peers, from several owners at the same time.
 
     Returns:
@@ -69,27 +70,27 @@ async def pull_columns(work: Work, turn: Turn, units: Collection[int]) -> str | 
     """
     by_owner: dict[str, list[int]] = {}
     for index in sorted(units):
-        by_owner.setdefault(turn.study.units[index].owner, []).append(index)
-    return await all_of(_pull_from(work, turn, owner, indices) for owner, indices in by_owner.items())
+        by_owner.setdefault(context.study.units[index].owner, []).append(index)
+    return await all_of(_pull_from(context, owner, indices) for owner, indices in by_owner.items())
 
 
-async def _pull_from(work: Work, turn: Turn, owner: str, units: Sequence[int]) -> None:
+async def _pull_from(context: PeerStudyContext, owner: str, units: Sequence[int]) -> None:
     for index in units:
-        await _pull(work, turn, owner, index)
+        await _pull(context, owner, index)
 
 
-async def _pull(work: Work, turn: Turn, owner: str, index: int) -> None:
-    unit = turn.study.units[index]
-    n_common, common_sha256 = turn.common
+async def _pull(context: PeerStudyContext, owner: str, index: int) -> None:
+    unit = context.study.units[index]
+    n_common, common_sha256 = context.common
     width = unit.transition.codes_per_record
     expected = artifact.packed_size(n_common, unit.transition.n_states, codes_per_record=width)
     what = f"column '{', '.join(unit.variables)}'"
-    target = await asyncio.to_thread(work.shelf.target, turn.digest, Kind.COLUMN, str(index))
+    target = await asyncio.to_thread(context.shelf.target, context.digest, Kind.COLUMN, str(index))
     request = peer_pb2.GetColumnRequest(
-        effective_digest=turn.effective_digest,
+        effective_digest=context.effective_digest,
         unit=index,
         common_sha256=common_sha256,
-        structure_sha256=_known_as(work.me, turn, index),
+        structure_sha256=_known_as(context, index),
     )
 
     def at(offset: int) -> peer_pb2.GetColumnRequest:
@@ -98,7 +99,7 @@ async def _pull(work: Work, turn: Turn, owner: str, index: int) -> None:
         resumed.offset = offset
         return resumed
 
-    sha256 = await work.peers.ask(
+    sha256 = await context.peers.ask(
         owner,
         lambda peer: fetch_file(
             lambda offset: peer.get_column(at(offset)), target, limit_bytes=_SLACK * expected, what=what
@@ -108,19 +109,20 @@ async def _pull(work: Work, turn: Turn, owner: str, index: int) -> None:
 
     def keep() -> None:
         try:
-            _checked(target, turn.study, index, n_common, what)
+            _checked(target, context.study, index, n_common, what)
         except PeerFault as error:
             target.unlink(missing_ok=True)
-            raise PeerFailedError(turn.named(error, owner)) from None
-        work.shelf.enter(turn.digest, Kind.COLUMN, str(index), Item(sha256=sha256, size=target.stat().st_size))
+            raise PeerFailedError(context.named(error, owner)) from None
+        context.shelf.enter(context.digest, Kind.COLUMN, str(index), Item(sha256=sha256, size=target.stat().st_size))
 
-    await work.heavily(keep)
+    await context.node.heavily(keep)
 
 
-def _known_as(party: str, turn: Turn, index: int) -> bytes:
+def _known_as(context: PeerStudyContext, index: int) -> bytes:
     """What the request says of the structure: nothing of a column that is read for scores."""
-    scored = turn.study.structure.parents is None and index in reads(turn.study, party, None)
-    return b"" if scored or turn.structure is None else turn.structure.sha256
+    scored = context.study.structure.parents is None and index in reads(context.study, context.me, None)
+    known = context.known_structure
+    return b"" if scored or known is None else known.sha256
 
 
 def _checked(path: Path, study: Study, index: int, n_common: int, what: str) -> Codes:
@@ -140,17 +142,17 @@ def _checked(path: Path, study: Study, index: int, n_common: int, what: str) -> 
         raise PeerFault(error.code, f"{what}: {error.message}", hint=error.hint) from None
 
 
-def remote_codes(work: Work, turn: Turn, units: Collection[int]) -> dict[int, Codes]:
+def remote_codes(context: PeerStudyContext, units: Collection[int]) -> dict[int, Codes]:
     """Peers' columns from the shelf: index of the unit -> released codes.
 
     Raises:
         LostError: one is not there any more.
     """
-    n_common, _ = turn.common
+    n_common, _ = context.common
     found: dict[int, Codes] = {}
     for index in sorted(units):
-        transition = turn.study.units[index].transition
-        data = work.shelf.read(turn.digest, Kind.COLUMN, str(index))
+        transition = context.study.units[index].transition
+        data = context.shelf.read(context.digest, Kind.COLUMN, str(index))
         found[index] = artifact.unpack(
             data, transition.n_states, n_common, codes_per_record=transition.codes_per_record
         )

@@ -22,16 +22,16 @@ from verticil.party.dataset.local_dataset import Holding, origins
 from verticil.party.policy.budget import SHARED
 from verticil.party.policy.releases import Release
 from verticil.party.protocol.peer.artifact_store import Kind
-from verticil.party.protocol.peer.calls import MINER, PeerFailedError, WaitedForError, all_of
+from verticil.party.protocol.peer.calls import MINER, all_of
+from verticil.party.protocol.peer.columns import remote_codes, wanted_units
+from verticil.party.protocol.peer.context import PeerStudyContext
 from verticil.party.protocol.peer.learner import learn_families, learn_scores, share_noise
-from verticil.party.protocol.peer.steps.columns import remote_codes, wanted_units
-from verticil.party.protocol.peer.steps.turn import Data, Turn, Work
+from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.storage.secret import secret_id
 from verticil.shared.audit.chain import DAEMON
 from verticil.shared.channels.gaussian import ShareNoise, share_key
 from verticil.shared.errors import PeerFault, VerticilError, from_code
 from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import verify_signed
 from verticil.shared.release.peer_assembly import expected_reads
 from verticil.shared.release.statement import (
     MAX_STATEMENT_BYTES,
@@ -53,7 +53,7 @@ MINER_NAME: Final = "miner"
 _LARGEST: Final = MAX_STATEMENT_BYTES + 65_536  # signature and certificate are around a statement
 
 
-async def find_structure(work: Work, data: Data, turn: Turn) -> None:
+async def find_structure(context: PeerStudyContext) -> None:
     """Score the pairs that are this party's to score, send the scores to the miner, and get the structure from it.
 
     Raises:
@@ -61,16 +61,16 @@ async def find_structure(work: Work, data: Data, turn: Turn) -> None:
         PeerFailedError: the search failed, or what the miner tells is not a structure of this study.
         Refusal: APPROVAL_VOID, EPSILON_INFINITE, BUDGET_EXCEEDED.
     """
-    dial = work.coordinator
+    dial = context.between.coordinator
     if dial is None:
         raise WaitedForError("waiting for a miner: federation.toml has no [miner] endpoint to search the structure")
-    scores = await _scores(work, data, turn)
+    scores = await _scores(context)
     request = coordinator_pb2.PutScoresRequest(
-        effective=to_bytes(turn.study), information=scores, wait_seconds=work.search_wait_seconds
+        effective=to_bytes(context.study), information=scores, wait_seconds=context.between.search_wait_seconds
     )
     coordinator = dial()
     try:
-        reply = await work.peers.heard(MINER, coordinator.put_scores(request), what="the structure")
+        reply = await context.peers.heard(MINER, coordinator.put_scores(request), what="the structure")
     except PeerFailedError as failed:
         error = failed.error
         if error.teller:
@@ -82,39 +82,38 @@ async def find_structure(work: Work, data: Data, turn: Turn) -> None:
         told = from_detail(reply.failure, teller=MINER)
         raise PeerFailedError(from_code(told.code, f"no structure was found: {told.message}", hint=told.hint))
     if not reply.HasField("structure"):
-        names = ", ".join(f"'{name}'" for name in sorted(reply.waiting_for) if name in turn.study.parties)
+        names = ", ".join(f"'{name}'" for name in sorted(reply.waiting_for) if name in context.study.parties)
         raise WaitedForError(
             f"waiting for the scores of {names} at the miner" if names else "waiting for the miner's search"
         )
     try:
-        revoked = work.node.revocations.since()
-        verify_signed(reply.structure, work.node.authority, role=Role.MINER, at=work.node.clock(), revoked=revoked)
-        parse_structure(reply.structure.body, turn.study, turn.effective_digest)
+        context.node.verify(reply.structure, role=Role.MINER)
+        parse_structure(reply.structure.body, context.study, context.effective_digest)
     except PeerFault as error:
         raise PeerFailedError(PeerFault(error.code, f"the miner's structure: {error.message}")) from None
     await asyncio.to_thread(
-        work.shelf.put, turn.digest, Kind.STRUCTURE, reply.structure.SerializeToString(deterministic=True)
+        context.shelf.put, context.digest, Kind.STRUCTURE, reply.structure.SerializeToString(deterministic=True)
     )
 
 
-async def _scores(work: Work, data: Data, turn: Turn) -> Sequence[int]:
-    if (Kind.SCORES, "") not in await asyncio.to_thread(work.shelf.items, turn.digest):
-        holding, _ = await data.common(turn)
-        raw = await data.raw(turn)
+async def _scores(context: PeerStudyContext) -> Sequence[int]:
+    if (Kind.SCORES, "") not in await asyncio.to_thread(context.shelf.items, context.digest):
+        holding, _ = await context.common_people()
+        raw = await context.raw()
 
         def score() -> bytes:
-            remote = remote_codes(work, turn, wanted_units(turn.study, work.me, None))
-            noise = _noise(work, turn, holding, b"")
-            return json.dumps(learn_scores(raw, remote, turn.study, work.me, noise=noise)).encode("ascii")
+            remote = remote_codes(context, wanted_units(context.study, context.me, None))
+            noise = _noise(context, holding, b"")
+            return json.dumps(learn_scores(raw, remote, context.study, context.me, noise=noise)).encode("ascii")
 
-        scored = await work.heavily(score)
+        scored = await context.node.heavily(score)
         await asyncio.to_thread(
-            _store_shared, work, turn, holding, kind=Kind.SCORES, name="", content=scored, recipient=MINER_NAME
+            _store_shared, context, holding, kind=Kind.SCORES, name="", content=scored, recipient=MINER_NAME
         )
-    return cast("list[int]", json.loads(await asyncio.to_thread(work.shelf.read, turn.digest, Kind.SCORES)))
+    return cast("list[int]", json.loads(await asyncio.to_thread(context.shelf.read, context.digest, Kind.SCORES)))
 
 
-async def learn_parameters(work: Work, data: Data, turn: Turn) -> None:
+async def learn_parameters(context: PeerStudyContext) -> None:
     """Learn the own variables' parameters, sign and store them.
 
     What a peer was told before is not computed anew, because its time is part of it: a party that lost its statement, or was
@@ -126,29 +125,27 @@ async def learn_parameters(work: Work, data: Data, turn: Turn) -> None:
         Refusal: APPROVAL_VOID, EPSILON_INFINITE, BUDGET_EXCEEDED.
         DataFault: LEARNING_FAILED.
     """
-    structure = turn.structure
-    if structure is None:
-        raise ValueError("the structure is not known yet")
-    holding, _ = await data.common(turn)
-    raw = await data.raw(turn)
-    n_common, common_sha256 = turn.common
-    study = turn.study
-    told = await _told_before(work, turn)
+    structure = context.structure
+    holding, _ = await context.common_people()
+    raw = await context.raw()
+    n_common, common_sha256 = context.common
+    study = context.study
+    told = await _told_before(context)
 
     def learn() -> bytes:
-        units = expected_reads(study, work.me, structure.dag)
-        remote = remote_codes(work, turn, units)
-        noise = _noise(work, turn, holding, structure.sha256)
-        families, marginals = learn_families(raw, remote, study, work.me, structure.dag, noise=noise)
-        items = work.shelf.items(turn.digest)
+        units = expected_reads(study, context.me, structure.dag)
+        remote = remote_codes(context, units)
+        noise = _noise(context, holding, structure.sha256)
+        families, marginals = learn_families(raw, remote, study, context.me, structure.dag, noise=noise)
+        items = context.shelf.items(context.digest)
         statement = PartyStatement(
-            party=work.me,
-            effective_digest=turn.effective_digest,
+            party=context.me,
+            effective_digest=context.effective_digest,
             n_common=n_common,
             common_sha256=common_sha256,
             structure_sha256=structure.sha256,
-            computed_at=work.node.clock().replace(microsecond=0),
-            software=work.software,
+            computed_at=context.node.clock().replace(microsecond=0),
+            software=context.between.software,
             received=tuple(
                 Received(
                     unit=index,
@@ -162,20 +159,20 @@ async def learn_parameters(work: Work, data: Data, turn: Turn) -> None:
             marginals=marginals,
             exact=noise is None,
         )
-        return work.node.signing_key.sign(statement_body(statement, study)).SerializeToString(deterministic=True)
+        return context.node.signing_key.sign(statement_body(statement, study)).SerializeToString(deterministic=True)
 
-    signed = told or await work.heavily(learn)
+    signed = told or await context.node.heavily(learn)
     await asyncio.to_thread(
-        _store_shared, work, turn, holding, kind=Kind.STATEMENT, name=work.me, content=signed, recipient=EVERYONE
+        _store_shared, context, holding, kind=Kind.STATEMENT, name=context.me, content=signed, recipient=EVERYONE
     )
 
 
-async def _told_before(work: Work, turn: Turn) -> bytes:
+async def _told_before(context: PeerStudyContext) -> bytes:
     """This party's own statement, as a peer has it; empty: nobody was told any."""
     found: dict[str, bytes] = {}
 
     def call(offset: int) -> peer_pb2.GetParametersRequest:
-        return peer_pb2.GetParametersRequest(effective_digest=turn.effective_digest, offset=offset, yours=True)
+        return peer_pb2.GetParametersRequest(effective_digest=context.effective_digest, offset=offset, yours=True)
 
     async def held(peer: Peer) -> bytes:
         try:
@@ -188,18 +185,17 @@ async def _told_before(work: Work, turn: Turn) -> bytes:
             return b""
 
     async def ask(name: str) -> None:
-        found[name] = await work.peers.ask(name, held, what="whether it has this party's parameters")
+        found[name] = await context.peers.ask(name, held, what="whether it has this party's parameters")
 
-    names = [name for name in turn.study.parties if name != work.me]
-    waiting = await all_of(ask(name) for name in names)
+    waiting = await all_of(ask(name) for name in context.others)
     if waiting is not None:
         raise WaitedForError(waiting)
-    for name in names:
+    for name in context.others:
         if found[name]:
             try:
-                await work.heavily(functools.partial(_check, work, turn, work.me, found[name]))
+                await context.node.heavily(functools.partial(_check, context, context.me, found[name]))
             except VerticilError as error:
-                raise PeerFailedError(turn.named(error, name)) from None
+                raise PeerFailedError(context.named(error, name)) from None
             return found[name]
     return b""
 
@@ -209,27 +205,29 @@ def _data_fingerprint(holding: Holding) -> bytes:
     return hashlib.sha256(b"".join(value for _, value in sorted(holding.fingerprints.items()))).digest()
 
 
-def _noise(work: Work, turn: Turn, holding: Holding, structure_sha256: bytes) -> ShareNoise | None:
+def _noise(context: PeerStudyContext, holding: Holding, structure_sha256: bytes) -> ShareNoise | None:
     key = share_key(
-        work.node.site.site_secret,
-        effective_digest=turn.effective_digest,
+        context.node.site.site_secret,
+        effective_digest=context.effective_digest,
         structure_sha256=structure_sha256,
-        common_sha256=turn.common[1],
+        common_sha256=context.common[1],
         data_fingerprint=_data_fingerprint(holding),
     )
-    return share_noise(key, turn.study, work.me)
+    return share_noise(key, context.study, context.me)
 
 
-def _basis(work: Work, turn: Turn, units: Collection[int], structure_sha256: bytes = b"") -> bytes:
+def _basis(context: PeerStudyContext, units: Collection[int], structure_sha256: bytes = b"") -> bytes:
     """Names what statistics are computed from besides the own data: study, common list, structure, columns of peers."""
-    items = work.shelf.items(turn.digest)
+    items = context.shelf.items(context.digest)
     read = b"".join(index.to_bytes(4, "big") + items[Kind.COLUMN, str(index)].sha256 for index in sorted(units))
-    return hashlib.sha256(turn.effective_digest + turn.common[1] + structure_sha256.ljust(32, b"\0") + read).digest()
+    return hashlib.sha256(
+        context.effective_digest + context.common[1] + structure_sha256.ljust(32, b"\0") + read
+    ).digest()
 
 
-def _shared(work: Work, turn: Turn, holding: Holding, basis: bytes) -> list[Release]:
+def _shared(context: PeerStudyContext, holding: Holding, basis: bytes) -> list[Release]:
     """What sharing statistics means for the ledger: one entry for each data set that they come from."""
-    study, site = turn.study, work.node.site
+    study, site = context.study, context.node.site
     rule = study.share
     epsilon = math.inf if rule is None or rule.epsilon is None else rule.epsilon
     places = origins(site.config, study)
@@ -239,7 +237,7 @@ def _shared(work: Work, turn: Turn, holding: Holding, basis: bytes) -> list[Rele
     for dataset in dict.fromkeys(place.dataset for place in places.values()):
         variables = tuple(
             study.schema[position].name
-            for position in study.schema.owned_by(work.me)
+            for position in study.schema.owned_by(context.me)
             if places[study.schema[position].name].dataset == dataset
         )
         releases.append(
@@ -258,39 +256,38 @@ def _shared(work: Work, turn: Turn, holding: Holding, basis: bytes) -> list[Rele
 
 
 def _store_shared(
-    work: Work, turn: Turn, holding: Holding, *, kind: Kind, name: str, content: bytes, recipient: str
+    context: PeerStudyContext, holding: Holding, *, kind: Kind, name: str, content: bytes, recipient: str
 ) -> None:
     """Put what is shared on the shelf together with its row in the ledger: both or none."""
-    site, study = work.node.site, turn.study
-    scored = _basis(work, turn, wanted_units(study, work.me, None))
-    learned = scored_pairs(study, work.me) if study.structure.parents is None else ()
+    site, study = context.node.site, context.study
+    scored = _basis(context, wanted_units(study, context.me, None))
+    learned = scored_pairs(study, context.me) if study.structure.parents is None else ()
     if kind is Kind.SCORES:
         basis, along_with, empty = scored, None, not learned
     else:
-        known = turn.structure
-        found = b"" if known is None else known.sha256
-        basis, empty = _basis(work, turn, wanted_units(study, work.me, known), found), False
+        known = context.structure
+        basis, empty = _basis(context, wanted_units(study, context.me, known), known.sha256), False
         along_with = scored if learned else None
     delta = 0.0 if study.share is None or study.share.delta is None else study.share.delta
     with site.database.transaction():
-        for release in () if empty else _shared(work, turn, holding, basis):
+        for release in () if empty else _shared(context, holding, basis):
             charged = site.ledger.record_shared(
                 release,
                 delta=delta,
                 policy=site.config.policy,
-                study_digest=turn.digest,
-                study_id=turn.record.study_id,
+                study_digest=context.digest,
+                study_id=context.record.study_id,
                 recipient=recipient,
                 artifact_sha256=hashlib.sha256(content).digest(),
                 size=len(content),
-                at=work.node.clock(),
+                at=context.node.clock(),
                 along_with=along_with,
             )
             shared = Event(
                 what=What.SHARED,
                 who=DAEMON,
-                study=turn.digest,
-                study_id=turn.record.study_id,
+                study=context.digest,
+                study_id=context.record.study_id,
                 columns=release.variables,
                 epsilon=release.epsilon,
                 charged=charged,
@@ -300,11 +297,11 @@ def _store_shared(
                 ledger=entry(release, unit=SHARED, delta=delta),
                 detail=str(kind),
             )
-            site.audit.record(shared, work.node.clock())
-        work.shelf.put(turn.digest, kind, content, name)
+            site.audit.record(shared, context.node.clock())
+        context.shelf.put(context.digest, kind, content, name)
 
 
-async def collect_statements(work: Work, turn: Turn, missing: Sequence[str]) -> str | None:
+async def collect_statements(context: PeerStudyContext, missing: Sequence[str]) -> str | None:
     """Get the parameters of peers.
 
     Returns:
@@ -313,16 +310,16 @@ async def collect_statements(work: Work, turn: Turn, missing: Sequence[str]) -> 
     Raises:
         PeerFailedError: they are not what was agreed, or will never come.
     """
-    return await all_of(_collect(work, turn, name) for name in missing)
+    return await all_of(_collect(context, name) for name in missing)
 
 
-async def _collect(work: Work, turn: Turn, name: str) -> None:
+async def _collect(context: PeerStudyContext, name: str) -> None:
     what = "the parameters"
 
     def call(offset: int) -> peer_pb2.GetParametersRequest:
-        return peer_pb2.GetParametersRequest(effective_digest=turn.effective_digest, offset=offset)
+        return peer_pb2.GetParametersRequest(effective_digest=context.effective_digest, offset=offset)
 
-    body = await work.peers.ask(
+    body = await context.peers.ask(
         name,
         lambda peer: fetch_bytes(
             lambda offset: peer.get_parameters(call(offset)),
@@ -334,37 +331,34 @@ async def _collect(work: Work, turn: Turn, name: str) -> None:
 
     def keep() -> None:
         try:
-            _check(work, turn, name, body)
+            _check(context, name, body)
         except VerticilError as error:
-            raise PeerFailedError(turn.named(error, name)) from None
-        work.shelf.put(turn.digest, Kind.STATEMENT, body, name)
+            raise PeerFailedError(context.named(error, name)) from None
+        context.shelf.put(context.digest, Kind.STATEMENT, body, name)
 
-    await work.heavily(keep)
+    await context.node.heavily(keep)
 
 
-def _check(work: Work, turn: Turn, name: str, body: bytes) -> None:
+def _check(context: PeerStudyContext, name: str, body: bytes) -> None:
     """Whose statement it is, and that it rests on the same study, people, structure and columns."""
     try:
         signed = common_pb2.Signed.FromString(body)
     except DecodeError:
         raise PeerFault("MESSAGE_INVALID", "its parameters are not a signed statement") from None
-    node = work.node
-    verify_signed(signed, node.authority, role=Role.PARTY, name=name, at=node.clock(), revoked=node.revocations.since())
-    statement = parse_statement(signed.body, turn.study)
-    structure = turn.structure
-    if structure is None:
-        raise ValueError("the structure is not known yet")
-    n_common, common_sha256 = turn.common
+    context.node.verify(signed, role=Role.PARTY, name=name)
+    statement = parse_statement(signed.body, context.study)
+    structure = context.structure
+    n_common, common_sha256 = context.common
     families = {family.child: family.parents for family in statement.families}
-    mine = work.node.site.state.artifacts(turn.digest, turn.effective_digest)
+    mine = context.node.site.state.artifacts(context.digest, context.effective_digest)
     for what, got, expected in (
         ("party", statement.party, name),
-        ("effective study", statement.effective_digest.hex(), turn.effective_digest.hex()),
+        ("effective study", statement.effective_digest.hex(), context.effective_digest.hex()),
         ("number of common people", statement.n_common, n_common),
         ("common list", statement.common_sha256.hex(), common_sha256.hex()),
         ("structure", statement.structure_sha256.hex(), structure.sha256.hex()),
-        ("families", families, {child: structure.dag.parents[child] for child in turn.study.schema.owned_by(name)}),
-        ("columns read", tuple(r.unit for r in statement.received), expected_reads(turn.study, name, structure.dag)),
+        ("families", families, {child: structure.dag.parents[child] for child in context.study.schema.owned_by(name)}),
+        ("columns read", tuple(r.unit for r in statement.received), expected_reads(context.study, name, structure.dag)),
     ):
         if got != expected:
             raise PeerFault("STUDY_MISMATCH", f"its parameters: {what}: got {got}, expected {expected}")

@@ -1,0 +1,148 @@
+"""The common people: the running list passes along the parties in the study's order, and the last one's is common to all.
+
+With linkage ``order-commitment`` no list passes: every party gives its signed commitment to the order of its rows to all
+others, and each compares them all by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from google.protobuf.message import DecodeError
+
+from verticil.party.dataset.linkage import PSEUDONYM_BYTES, check_common_size, check_own_size
+from verticil.party.dataset.local_dataset import Holding
+from verticil.party.protocol.peer import lists
+from verticil.party.protocol.peer.artifact_store import Kind
+from verticil.party.protocol.peer.context import PeerStudyContext
+from verticil.shared.alignment.merkle import Tree, common_tree
+from verticil.shared.errors import PeerFault
+from verticil.shared.transport.parts import fetch_bytes
+from verticil.wire.v1 import common_pb2, peer_pb2
+
+_WHAT = {
+    peer_pb2.PSEUDONYM_LIST_RUNNING: "the list of pseudonyms",
+    peer_pb2.PSEUDONYM_LIST_COMMON: "the common list",
+    peer_pb2.PSEUDONYM_LIST_COMMITMENT: "the order of its rows",
+}
+_LARGEST_LIST = 2**31
+"""Bytes of a list: 134 million people. Also of the common list, which cannot be longer than ours: a peer is told which limit it
+broke, and a limit of our own size would tell how many people we have."""
+
+
+async def make_running_list(context: PeerStudyContext) -> None:
+    """Store what this party has in common with those before it, for its successor.
+
+    Raises:
+        WaitedForError: the predecessor's list is not there yet.
+        PeerFailedError: it never will be.
+        PeerFault: ALIGNMENT_MISMATCH.
+        Refusal: APPROVAL_VOID, LINKAGE_TOO_SMALL.
+    """
+    holding = await context.approved()
+    if context.mode == "order-commitment":
+        check_own_size(holding.n_records, context.minimum)
+        commitment = context.row_order(holding).SerializeToString(deterministic=True)
+        await asyncio.to_thread(context.shelf.put, context.digest, Kind.COMMITMENT, commitment)
+        return
+    running = await _running(context, holding)
+    await asyncio.to_thread(context.shelf.put, context.digest, Kind.RUNNING, running)
+
+
+async def take_common_list(context: PeerStudyContext) -> None:
+    """Get the common list, check it, and store it for good.
+
+    Raises:
+        WaitedForError: it is not there yet.
+        PeerFailedError: it never will be.
+        PeerFault: ALIGNMENT_MISMATCH, it contradicts this party's lists, or is another one than was accepted before.
+        Refusal: APPROVAL_VOID, LINKAGE_TOO_SMALL.
+    """
+    holding = await context.approved()
+    if context.mode == "order-commitment":
+        await _compare_orders(context, holding)
+        return
+    shelf, teller = context.shelf, context.study.parties[-1]
+    if teller == context.me:
+        common, passed_on = await _running(context, holding), None
+    else:
+        passed_on = await asyncio.to_thread(shelf.read, context.digest, Kind.RUNNING)
+        common = await _pull(context, teller, peer_pb2.PSEUDONYM_LIST_COMMON)
+
+    def accept() -> None:
+        rows = lists.accepted_rows(
+            holding.pseudonyms,
+            holding.order,
+            common,
+            teller=teller,
+            running=passed_on,
+            minimum=context.minimum,
+        )
+        sha256 = lists.sha256_of(common)
+        problem = f"'{teller}' tells another common list than the one that was accepted"
+        context.require_same_common(sha256, problem, hint="nothing is computed for a second list")
+        context.accept_people(holding.tags[rows], sha256)
+        shelf.put(context.digest, Kind.COMMON, common)
+        context.node.site.state.confirm(context.digest, len(common) // PSEUDONYM_BYTES, sha256)
+
+    await context.node.heavily(accept)
+
+
+async def _compare_orders(context: PeerStudyContext, holding: Holding) -> None:
+    """Get every peer's commitment, and accept when all are this party's own."""
+    told = [await _pull(context, name, peer_pb2.PSEUDONYM_LIST_COMMITMENT) for name in context.others]
+
+    def accept() -> None:
+        root = holding.row_order.root
+        trees = {name: _tree(context, name, data) for name, data in zip(context.others, told, strict=True)}
+        trees[context.me] = holding.row_order
+        common = common_tree(context.record.study_id, {name: trees[name] for name in context.study.parties})
+        check_common_size(common.n_records, context.minimum)
+        problem = "the rows are in another order than the one that was accepted"
+        context.require_same_common(root, problem, hint="nothing is computed for a second order")
+        context.accept_people(holding.tags, root)
+        context.shelf.put(context.digest, Kind.COMMON, root)
+        context.node.site.state.confirm(context.digest, common.n_records, root)
+
+    await context.node.heavily(accept)
+
+
+def _tree(context: PeerStudyContext, name: str, data: bytes) -> Tree:
+    """What a peer committed to, and signed."""
+    what = f"row order of party '{name}'"
+    try:
+        commitment = common_pb2.Commitment.FromString(data)
+        tree = Tree(n_records=commitment.n_records, nodes=tuple(commitment.nodes))
+    except (DecodeError, ValueError) as error:
+        problem = "not a commitment" if isinstance(error, DecodeError) else str(error)
+        raise PeerFault("MESSAGE_INVALID", f"{what}: {problem}") from None
+    body = context.common_statement(name, tree.n_records, tree.root)
+    context.node.check_statement(commitment.statement, body, party=name, what=what)
+    return tree
+
+
+async def _running(context: PeerStudyContext, holding: Holding) -> bytes:
+    """This party's list, as far as all parties before it have it, too."""
+    minimum = context.minimum
+    position = context.study.parties.index(context.me)
+    if position == 0:
+        check_own_size(holding.n_records, minimum)
+        return holding.pseudonyms.tobytes()
+    before = context.study.parties[position - 1]
+    told = await _pull(context, before, peer_pb2.PSEUDONYM_LIST_RUNNING)
+    return await context.node.heavily(lambda: lists.in_common(holding.pseudonyms, told, teller=before, minimum=minimum))
+
+
+async def _pull(context: PeerStudyContext, name: str, which: peer_pb2.PseudonymList.ValueType) -> bytes:
+    what = _WHAT[which]
+    return await context.peers.ask(
+        name,
+        lambda peer: fetch_bytes(
+            lambda offset: peer.get_pseudonyms(
+                peer_pb2.GetPseudonymsRequest(effective_digest=context.effective_digest, list=which, offset=offset)
+            ),
+            limit_bytes=_LARGEST_LIST,
+            what=what,
+        ),
+        what=what,
+    )

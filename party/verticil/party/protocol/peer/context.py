@@ -1,0 +1,132 @@
+"""What the steps of a study between peers work with: what all studies share, and one study as it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.party.dataset.local_dataset import Holding
+from verticil.party.protocol.context import Rows, StudyContext
+from verticil.party.protocol.node import Node
+from verticil.party.protocol.peer import blinded, lists
+from verticil.party.protocol.peer.artifact_store import Kind, Shelf
+from verticil.party.protocol.peer.calls import Peers
+from verticil.party.protocol.planning import LostError
+from verticil.party.storage.studies import StudyRecord
+from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.study.document import Study
+from verticil.shared.study.structure_document import Structure, given_structure, parse_structure
+from verticil.shared.transport.coordinator import Coordinator
+from verticil.shared.transport.errors_on_wire import shown
+from verticil.wire.v1 import common_pb2
+
+Codes = NDArray[np.uint8] | NDArray[np.uint16]
+
+
+def known_structure(shelf: Shelf, record: StudyRecord, effective: Study) -> Structure | None:
+    """The structure that the study gives, or the one that the miner signed; None before.
+
+    Args:
+        shelf: where the signed one is. It was verified before it was put there.
+        record: a study that every party has approved.
+        effective: the effective study.
+    """
+    given = given_structure(effective, record.task.effective_digest)
+    if given is not None:
+        return given
+    try:
+        signed = common_pb2.Signed.FromString(shelf.read(record.digest, Kind.STRUCTURE))
+    except LostError:
+        return None
+    return parse_structure(signed.body, effective, record.task.effective_digest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PeerContext:
+    """What all studies between peers share at this party.
+
+    Attributes:
+        node: this party.
+        shelf: what peers told, and what they are told.
+        peers: the way to them.
+        coordinator: makes a connection to the miner that searches structures; None: the federation has none.
+        software: what decides a release's bytes here.
+        simulation, seed_derived: what releases say of themselves.
+        search_wait_seconds: how long one question for the structure waits at the miner.
+    """
+
+    node: Node
+    shelf: Shelf
+    peers: Peers
+    coordinator: Callable[[], Coordinator] | None
+    software: str
+    simulation: bool = False
+    seed_derived: bool = False
+    search_wait_seconds: int = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PeerStudyContext(StudyContext):
+    """A study between peers that every party has approved, as it stands when a step begins.
+
+    Attributes:
+        between: what all studies between peers share.
+        known_structure: None before it is known.
+    """
+
+    between: PeerContext
+    known_structure: Structure | None
+
+    @property
+    def shelf(self) -> Shelf:
+        """What peers told, and what they are told."""
+        return self.between.shelf
+
+    @property
+    def peers(self) -> Peers:
+        """The way to them."""
+        return self.between.peers
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The other parties, in the study's order."""
+        return tuple(name for name in self.study.parties if name != self.me)
+
+    @property
+    def structure(self) -> Structure:
+        """The structure; after it was found."""
+        if self.known_structure is None:
+            raise ValueError("the structure is not known yet")
+        return self.known_structure
+
+    def named(self, error: VerticilError, party: str) -> PeerFault:
+        """A fault of `party`, with its name."""
+        return PeerFault(error.code, f"party '{party}': {shown(error.message, 1000)}", hint=error.hint)
+
+    async def common_people(self) -> tuple[Holding, Rows]:
+        """The approved data, and which records are the common people, in the common order."""
+        holding = await self.approved()
+        if self.data.rows is None:
+
+            def find() -> Rows:
+                common = self.shelf.read(self.digest, Kind.COMMON)
+                if self.mode == "order-commitment":
+                    return lists.ordered_rows(holding.row_order.root, holding.order, common)
+                if self.mode == "dh-psi":
+                    return blinded.common_rows(holding.order, common)
+                teller = self.study.parties[-1]
+                return lists.accepted_rows(
+                    holding.pseudonyms, holding.order, common, teller=teller, running=None, minimum=self.minimum
+                )
+
+            self.data.rows = await self.node.heavily(find)
+        return holding, self.data.rows
+
+    async def raw(self) -> dict[int, Codes]:
+        """The own columns of the common people: position of the variable -> (n_common,)."""
+        holding, rows = await self.common_people()
+        schema = self.study.schema
+        return {position: holding.codes[schema[position].name][rows] for position in schema.owned_by(self.me)}

@@ -1,1 +1,0 @@
-"""The party's running loop."""
