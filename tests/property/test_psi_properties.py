@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from verticil.miner.storage.alignment import intersect_tokens
+from verticil.miner.storage.linkage import intersect_tokens
 from verticil.party.protocol.psi.blinding import BlindingKey, blind_seeds, blind_tokens, seeds
 from verticil.shared.alignment.statements import sender
 

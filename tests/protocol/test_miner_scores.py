@@ -515,7 +515,7 @@ def catalogue(tmp_path: Path) -> Iterator[Catalogue]:
 
 
 def test_nobody_can_fill_the_table_and_what_is_there_stays(catalogue: Catalogue) -> None:
-    table = ScoreTable(catalogue._transaction, max_studies=5, max_studies_of_one=3)
+    table = ScoreTable(catalogue.database, max_studies=5, max_studies_of_one=3)
 
     def put(number: int, party: str) -> bool:
         return table.put(bytes([number]) * 32, b"{}", expires=NOW.date(), party=party, scores=[number])

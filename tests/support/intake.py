@@ -95,7 +95,7 @@ class Opened:
         self.store = Store(folder, max_bytes_per_study=quota, disk_reserve_bytes=reserve, free_bytes=lambda _path: free)
         self.catalogue = Catalogue(folder / "catalogue.sqlite")
         if not sync:
-            self.catalogue._connection.execute("PRAGMA synchronous = OFF")
+            self.catalogue.database.rows("PRAGMA synchronous = OFF")
         self.catalogue.add_study(DIGEST, study_id="trial", proposal=b"{}", submitter="a", at="2026-11-21T10:00:00Z")
         self.catalogue.set_effective(DIGEST, b"{}", b"e" * 32)
         self.intake = Intake(self.store, self.catalogue)

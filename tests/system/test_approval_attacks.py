@@ -348,10 +348,19 @@ async def _watched(analyst: GrpcControl, state: Path, digest: bytes, party: asyn
             if party.done():
                 party.result()
             await asyncio.sleep(0.02)
-    study = (await analyst.get_study(control_pb2.GetStudyRequest(study_digest=digest))).study
+        study = (await analyst.get_study(control_pb2.GetStudyRequest(study_digest=digest))).study
+        while _unanswered(study):
+            await asyncio.sleep(0.02)
+            study = (await analyst.get_study(control_pb2.GetStudyRequest(study_digest=digest))).study
     for standing in study.parties:
         standing.lease_age_seconds = 0
     return [State(study.state).name, str(study)]
+
+
+def _unanswered(study: control_pb2.StudySummary) -> bool:
+    """Whether the clinic waits for its people and the miner has not heard yet what its policy says of the study."""
+    clinic = next(standing for standing in study.parties if standing.party == "clinic")
+    return clinic.waiting_for == "approval" and not clinic.HasField("objections")
 
 
 async def seen(pki: Path, folder: Path, attack: Attack, *, only: slice = slice(None)) -> tuple[Transcript, Transcript]:

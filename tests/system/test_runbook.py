@@ -24,7 +24,7 @@ import pytest
 from support.ports import free_port
 from verticil.cli.main import main
 from verticil.miner.storage.catalogue import Catalogue
-from verticil.miner.storage.memory import CATALOGUE
+from verticil.miner.storage.schema import CATALOGUE
 from verticil.party.config import load_party
 from verticil.party.operator.commands import approve
 from verticil.party.protocol.central.review import folder_of

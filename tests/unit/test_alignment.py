@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from verticil.miner.storage.alignment import align, first_disorder, intersect, read_list
-from verticil.miner.storage.catalogue import Catalogue
-from verticil.miner.storage.store import StudyFiles
+from verticil.miner.storage.linkage import first_disorder, intersect
 
 # Few different bytes, zero and 0x80 among them: collisions are frequent, and trailing zeros and signs would show.
 pseudonym = st.lists(st.sampled_from([0, 1, 127, 128, 255]), min_size=16, max_size=16).map(bytes)
@@ -59,7 +57,7 @@ def test_lists_out_of_order_are_not_intersected():
 
 
 def test_lists_longer_than_a_block_are_whole(monkeypatch):
-    from verticil.miner.storage import alignment as module
+    from verticil.miner.storage import linkage as module
 
     monkeypatch.setattr(module, "_BLOCK", 7)
     one = {hashlib.sha256(bytes([i])).digest()[:16] for i in range(100)}
@@ -68,28 +66,3 @@ def test_lists_longer_than_a_block_are_whole(monkeypatch):
     ordered = as_array(one)
     assert first_disorder(ordered) is None
     assert first_disorder(np.concatenate([ordered, ordered[-1:]])) == 100
-
-
-def test_an_alignment_is_recorded_once_and_only_when_it_is_large_enough(tmp_path):
-    study = bytes(32)
-    catalogue = Catalogue(tmp_path / "catalogue.sqlite")
-    catalogue.add_study(study, study_id="s", proposal=b"{}", submitter="a", at="2026-11-21T10:00:00Z")
-    files = StudyFiles(tmp_path / "study")
-    files.prepare()
-    names = [{b"%16d" % i for i in range(start, start + 20)} for start in (10, 15)]
-    for position, items in enumerate(names):
-        files.pseudonyms(position, complete=True).write_bytes(as_array(items).tobytes())
-    assert len(read_list(files.pseudonyms(0, complete=True))) == 20
-    assert align(files, catalogue, study, {"a": 0, "b": 1}, minimum=16) == 15
-    record = catalogue.study(study)
-    assert record is not None
-    assert record.n_common is None
-    assert not files.bitmap(0).exists()
-    for _ in range(2):
-        assert align(files, catalogue, study, {"a": 0, "b": 1}, minimum=15) == 15
-        record = catalogue.study(study)
-        assert record is not None
-        assert (record.n_common, record.version) == (15, 2)
-        size, sha256 = record.bitmaps["b"]
-        assert (size, sha256) == (3, hashlib.sha256(files.bitmap(1).read_bytes()).digest())
-    catalogue.close()

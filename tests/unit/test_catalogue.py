@@ -6,8 +6,9 @@ import sqlite3
 
 import pytest
 
-from verticil.miner.storage.catalogue import SCHEMA_VERSION, Catalogue
+from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.records import Failure, ReleaseFile, StoredColumn, StoredSignature
+from verticil.miner.storage.schema import SCHEMA
 from verticil.shared.errors import DataFault
 
 STUDY = b"s" * 32
@@ -134,13 +135,13 @@ def test_a_transaction_that_fails_in_the_middle_leaves_nothing(catalogue):
 def test_a_full_disk_is_an_error_and_leaves_the_facts(catalogue):
     """SQLite's own page limit stands in for the disk: the statement fails with SQLITE_FULL."""
     before = catalogue.study(STUDY)
-    pages = catalogue._connection.execute("PRAGMA page_count").fetchone()[0]
-    catalogue._connection.execute(f"PRAGMA max_page_count = {pages}")
+    pages = catalogue.database.only(int, "PRAGMA page_count")
+    catalogue.database.rows(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(DataFault) as caught:
         catalogue.set_effective(STUDY, bytes(1_000_000), b"e" * 32)
     assert caught.value.code == "DISK_FULL"
     assert catalogue.study(STUDY) == before
-    catalogue._connection.execute("PRAGMA max_page_count = 1000000")
+    catalogue.database.rows("PRAGMA max_page_count = 1000000")
     catalogue.set_effective(STUDY, bytes(1_000_000), b"e" * 32)
 
 
@@ -155,10 +156,10 @@ def test_what_is_not_a_catalogue_is_refused(tmp_path):
     connection = sqlite3.connect(newer)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(DataFault, match=f"version 99, expected {SCHEMA_VERSION}"):
+    with pytest.raises(DataFault, match=f"version 99, expected at most {SCHEMA.version}"):
         Catalogue(newer)
 
 
 def test_facts_are_written_through(catalogue):
-    assert catalogue._connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
-    assert catalogue._connection.execute("PRAGMA synchronous").fetchone()[0] == 2  # FULL
+    assert catalogue.database.only(str, "PRAGMA journal_mode") == "wal"
+    assert catalogue.database.only(int, "PRAGMA synchronous") == 2  # FULL

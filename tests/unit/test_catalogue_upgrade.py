@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from verticil.miner.storage.catalogue import SCHEMA_VERSION, Catalogue
+from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.records import StoredSignature
+from verticil.miner.storage.schema import SCHEMA
 from verticil.shared.errors import DataFault
 
 DATA = Path(__file__).resolve().parents[1] / "data"
-OLDER = range(1, SCHEMA_VERSION)
+OLDER = range(1, SCHEMA.version)
 HEARTS, LUNGS, SCORED = b"\xaa" * 32, b"\xbb" * 32, b"\xdd" * 32
 
 
@@ -73,13 +74,16 @@ def test_a_newer_catalogue_is_refused_by_its_version_and_not_touched(tmp_path: P
     path = tmp_path / "catalogue.sqlite"
     Catalogue(path).close()
     with closing(sqlite3.connect(path)) as made:
-        made.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        made.execute(f"PRAGMA user_version = {SCHEMA.version + 1}")
     before = contents(path)
     with pytest.raises(
-        DataFault, match=f"catalogue of version {SCHEMA_VERSION + 1}, expected {SCHEMA_VERSION}"
+        DataFault, match=f"schema version {SCHEMA.version + 1}, expected at most {SCHEMA.version}"
     ) as caught:
         Catalogue(path)
-    assert (caught.value.code, caught.value.hint) == ("STATE_CORRUPT", "start the version of verticil that wrote it")
+    assert (caught.value.code, caught.value.hint) == (
+        "STATE_CORRUPT",
+        "another version of verticil wrote it; use that version",
+    )
     with closing(sqlite3.connect(path)) as opened:
-        assert opened.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + 1,)
+        assert opened.execute("PRAGMA user_version").fetchone() == (SCHEMA.version + 1,)
     assert contents(path) == before

@@ -16,13 +16,16 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from support.intake import ARTIFACTS, CODES, DIGEST, PSEUDONYMS, N, Opened
+from support.intake import ARTIFACTS, CODES, DIGEST, PSEUDONYMS, STUDY, N, Opened
+from verticil.miner.storage.catalogue import Catalogue
+from verticil.miner.storage.linkage import find_common, read_list
 from verticil.miner.storage.records import StoredColumn
-from verticil.miner.storage.store import Store, write_durably
+from verticil.miner.storage.store import Store, StudyFiles, write_durably
 from verticil.shared.errors import DataFault, PeerFault, Refusal
 
 
@@ -372,3 +375,31 @@ def test_bytes_that_the_miner_lost_are_not_the_partys_fault(tmp_path):
             opened.finish(begun.upload_id)
         assert caught.value.code == "OFFSET_MISMATCH"
         assert opened.send(0).artifact_sha256 == hashlib.sha256(ARTIFACTS[0]).digest()
+
+
+def test_an_alignment_is_recorded_once_and_only_when_it_is_large_enough(tmp_path):
+    study = replace(STUDY, parties=("a", "b"))
+    catalogue = Catalogue(tmp_path / "catalogue.sqlite")
+    catalogue.add_study(DIGEST, study_id="s", proposal=b"{}", submitter="a", at="2026-11-21T10:00:00Z")
+    files = StudyFiles(tmp_path / "study")
+    files.prepare()
+    names = [{b"%16d" % i for i in range(start, start + 20)} for start in (10, 15)]
+    for position, items in enumerate(names):
+        files.pseudonyms(position, complete=True).write_bytes(b"".join(sorted(items)))
+    assert len(read_list(files.pseudonyms(0, complete=True))) == 20
+    record = catalogue.study(DIGEST)
+    assert record is not None
+    find = functools.partial(find_common, files, catalogue, record, study, positions={"a": 0, "b": 1})
+    assert find(minimum=16) == 15
+    record = catalogue.study(DIGEST)
+    assert record is not None
+    assert record.n_common is None
+    assert not files.bitmap(0).exists()
+    for _ in range(2):
+        assert find(minimum=15) == 15
+        record = catalogue.study(DIGEST)
+        assert record is not None
+        assert (record.n_common, record.version) == (15, 2)
+        size, sha256 = record.bitmaps["b"]
+        assert (size, sha256) == (3, hashlib.sha256(files.bitmap(1).read_bytes()).digest())
+    catalogue.close()

@@ -193,7 +193,7 @@ async def _of_miner(path: Path) -> AsyncIterator[Finding]:
 def _miner_state(state: Path) -> Iterator[Finding]:
     from verticil.cli.doctor.findings import failed, ok
     from verticil.miner.storage.audit import MinerAudit
-    from verticil.miner.storage.inspection import inspect_catalogue
+    from verticil.miner.storage.memory import inspect_catalogue
 
     try:
         version = inspect_catalogue(state)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from cryptography import x509
 
-from verticil.miner.storage.certificates import CertificateTable, Seen
-from verticil.miner.storage.records import StudyRecord
+from verticil.miner.storage.records import Seen, StudyRecord
+from verticil.miner.storage.tables import CertificateTable
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.study.states import State
 from verticil.shared.transport.access import Revocations

@@ -33,7 +33,8 @@ from verticil.miner.service.leases import Changes, Presence
 from verticil.miner.service.relay import Relay
 from verticil.miner.service.scores import Scores
 from verticil.miner.storage.catalogue import Catalogue
-from verticil.miner.storage.memory import CATALOGUE, check_memory, end_forgotten
+from verticil.miner.storage.memory import check_memory, end_forgotten
+from verticil.miner.storage.schema import CATALOGUE
 from verticil.miner.storage.store import Store
 from verticil.shared.identity.identity import Identity
 from verticil.shared.identity.signing import SigningKey

@@ -1,115 +1,64 @@
 """The catalogue: one SQLite file with every durable fact of every study.
 
-Promises: a method that returns has its fact on the disk (WAL, ``synchronous=FULL``); each method is one transaction; repeating
-one is harmless and changes no version; a version only grows. Facts are added and never rewritten, but for offsets, for what
-an upload that starts afresh replaces, and for a column that was found damaged: its receipt stays, the digest of its file goes.
-It stores no state, no file contents but documents and signatures, no data value. `scores`
-has what Model I needs besides, `linkage_table` what linkage without pseudonyms needs.
+Promises: a method that returns has its fact on the disk; each method is one transaction; repeating one is harmless and changes
+no version; a version only grows. Facts are added and never rewritten, but for offsets, for what an upload that starts afresh
+replaces, and for a column that was found damaged: its receipt stays, the digest of its file goes. It stores no state, no file
+contents but documents and signatures, no data value. How the file is kept stands in `verticil.shared.storage.database`, its
+tables in `schema`; `tables` has the parts beside the studies' own life, `scores` what Model I needs besides.
 
 All methods block; callers on an event loop use ``asyncio.to_thread``. One connection, one lock: SQLite has one writer anyway.
 """
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
-import threading
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from verticil.miner.storage.audit import Known
-from verticil.miner.storage.certificates import CERTIFICATE_SCHEMA, CertificateTable
-from verticil.miner.storage.deletions import DELETION_SCHEMA, UNSTATED, DeletionTable
-from verticil.miner.storage.linkage_table import LINKAGE_SCHEMA, LinkageTable
-from verticil.miner.storage.memory import FORGOTTEN_SCHEMA, ForgottenTable
-from verticil.miner.storage.missing_parties import ABSENCE_SCHEMA, AbsenceTable
 from verticil.miner.storage.records import (
+    Bitmap,
     Closure,
     Failure,
+    Hop,
     ReleaseFile,
     Revocation,
+    StoredBlinded,
     StoredColumn,
     StoredList,
     StoredSignature,
     StudyRecord,
 )
-from verticil.miner.storage.reviews import REVIEW_SCHEMA, ReviewTable
-from verticil.miner.storage.scores import SCORE_SCHEMA, ScoreTable
-from verticil.miner.storage.store import full_disk_is_an_error
-from verticil.miner.storage.submissions import SUBMISSION_SCHEMA, SubmissionTable
-from verticil.miner.storage.uploads import UploadTable
-from verticil.shared.durable import commit
-from verticil.shared.errors import DataFault
+from verticil.miner.storage.schema import SCHEMA
+from verticil.miner.storage.scores import ScoreTable
+from verticil.miner.storage.tables import (
+    NOT_ENDED,
+    STAYS,
+    UNSTATED,
+    AbsenceTable,
+    CertificateTable,
+    DeletionTable,
+    ForgottenTable,
+    LinkageTable,
+    ReviewTable,
+    SubmissionTable,
+    Table,
+    UploadTable,
+)
+from verticil.shared.storage.database import Database
+from verticil.shared.storage.rows import Cell
 
-SCHEMA_VERSION: Final = 5
-"""Version 2 has the tables for scores besides, version 3 those for deletions, reviews and linkage, version 4 for sub-models,
-version 5 for what operators closed; an older file gets them."""
-_SCHEMA: Final = """
-CREATE TABLE study (
-  sequence INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, study_id TEXT NOT NULL, version INTEGER NOT NULL,
-  proposal BLOB NOT NULL, submitter TEXT NOT NULL, submitted_at TEXT NOT NULL,
-  effective BLOB NOT NULL DEFAULT x'', effective_digest BLOB NOT NULL DEFAULT x'',
-  n_common INTEGER, common_sha256 BLOB NOT NULL DEFAULT x'',
-  uploading INTEGER NOT NULL DEFAULT 0, learning TEXT, attempts INTEGER NOT NULL DEFAULT 0,
-  failure_code TEXT, failure_message TEXT, failure_hint TEXT,
-  withdrawn INTEGER NOT NULL DEFAULT 0, expired INTEGER NOT NULL DEFAULT 0, published_at TEXT,
-  linkage_removed INTEGER NOT NULL DEFAULT 0, columns_removed INTEGER NOT NULL DEFAULT 0);
-CREATE INDEX study_by_effective ON study (effective_digest);
-CREATE TABLE approval (study BLOB, party TEXT, body BLOB NOT NULL, signature BLOB NOT NULL, certificate BLOB NOT NULL,
-  PRIMARY KEY (study, party)) WITHOUT ROWID;
-CREATE TABLE denial (study BLOB, party TEXT, reason TEXT NOT NULL, PRIMARY KEY (study, party)) WITHOUT ROWID;
-CREATE TABLE pseudonyms (study BLOB, party TEXT, size INTEGER NOT NULL, sha256 BLOB NOT NULL, committed INTEGER NOT NULL,
-  complete INTEGER NOT NULL, PRIMARY KEY (study, party)) WITHOUT ROWID;
-CREATE TABLE bitmap (study BLOB, party TEXT, size INTEGER NOT NULL, sha256 BLOB NOT NULL,
-  PRIMARY KEY (study, party)) WITHOUT ROWID;
-CREATE TABLE confirmation (study BLOB, party TEXT, PRIMARY KEY (study, party)) WITHOUT ROWID;
-CREATE TABLE upload (upload_id TEXT PRIMARY KEY, study BLOB NOT NULL, unit INTEGER NOT NULL, size INTEGER NOT NULL,
-  sha256 BLOB NOT NULL, committed INTEGER NOT NULL, UNIQUE (study, unit)) WITHOUT ROWID;
-CREATE TABLE stored_column (study BLOB, unit INTEGER, upload_id TEXT NOT NULL UNIQUE,
-  artifact_sha256 BLOB NOT NULL, artifact_size INTEGER NOT NULL,
-  n_records INTEGER NOT NULL, item_bytes INTEGER NOT NULL, column_sha256 BLOB NOT NULL,
-  body BLOB NOT NULL, signature BLOB NOT NULL, certificate BLOB NOT NULL, PRIMARY KEY (study, unit)) WITHOUT ROWID;
-CREATE TABLE release_file (study BLOB, path TEXT, size INTEGER NOT NULL, sha256 BLOB NOT NULL,
-  PRIMARY KEY (study, path)) WITHOUT ROWID;
-"""
+R = TypeVar("R")
 
-_VERSION_5: Final = ";".join((SUBMISSION_SCHEMA, CERTIFICATE_SCHEMA, FORGOTTEN_SCHEMA))
+_FAIL: Final = "UPDATE study SET failure_code = ?, failure_message = ?, failure_hint = ? WHERE digest = ? AND "
+_BEGUN: Final = "SELECT * FROM pseudonyms WHERE study = ? AND party = ?"
 
 
-def _signature(row: sqlite3.Row) -> StoredSignature:
-    return StoredSignature(body=row["body"], signature=row["signature"], certificate=row["certificate"])
-
-
-def _failure(row: sqlite3.Row) -> Failure | None:
-    if row["failure_code"] is None:
-        return None
-    return Failure(code=row["failure_code"], message=row["failure_message"], hint=row["failure_hint"])
-
-
-def _list(row: sqlite3.Row) -> StoredList:
-    return StoredList(
-        size=row["size"], sha256=row["sha256"], committed=row["committed"], complete=bool(row["complete"])
-    )
-
-
-def _column(row: sqlite3.Row) -> StoredColumn:
-    return StoredColumn(
-        unit=row["unit"],
-        upload_id=row["upload_id"],
-        artifact_sha256=row["artifact_sha256"],
-        artifact_size=row["artifact_size"],
-        n_records=row["n_records"],
-        item_bytes=row["item_bytes"],
-        column_sha256=row["column_sha256"],
-        receipt=_signature(row),
-    )
-
-
-class Catalogue:
+class Catalogue(Table):
     """The facts in ``catalogue.sqlite``.
 
     Attributes:
+        database: the file.
         scores: the facts of studies between peers (Model I).
         deletions: who took what back, and what was deleted.
         reviews: releases that wait for countersignatures.
@@ -124,118 +73,58 @@ class Catalogue:
         path: the file; made when absent.
 
     Raises:
-        DataFault: STATE_CORRUPT, the file is not a catalogue, or one of another version; DISK_FULL, nothing is harmed.
+        DataFault: STATE_CORRUPT, the file is not a catalogue, or one of a newer version; DISK_FULL, nothing is harmed.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.RLock()
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._connection.row_factory = sqlite3.Row
-        self.scores = ScoreTable(self._transaction)
-        self.deletions = DeletionTable(self._transaction)
-        self.reviews = ReviewTable(self._transaction, self._grow)
-        self.linkage = LinkageTable(self._transaction)
-        self.absences = AbsenceTable(self._transaction, self._grow)
-        self.submissions = SubmissionTable(self._transaction, self._grow)
-        self.certificates = CertificateTable(self._transaction, self._grow)
-        self.forgotten = ForgottenTable(self._transaction)
-        self.uploads = UploadTable(self._connection, self._lock, self._transaction, self._grow)
-        try:
-            with full_disk_is_an_error(str(path)):
-                version = self._open()
-        except sqlite3.DatabaseError as error:
-            self._connection.close()
-            problem = f"{path}: cannot be used as the miner's catalogue"
-            raise DataFault("STATE_CORRUPT", problem, hint="restore the state directory from a backup") from error
-        except BaseException:
-            self._connection.close()
-            raise
-        if version != SCHEMA_VERSION:
-            self._connection.close()
-            raise DataFault(
-                "STATE_CORRUPT",
-                f"{path}: catalogue of version {version}, expected {SCHEMA_VERSION}",
-                hint="start the version of verticil that wrote it",
-            )
-
-    def _open(self) -> int:
-        """Prepare the connection, and the schema of a new file; the version of the schema."""
-        for pragma in ("busy_timeout = 10000", "journal_mode = WAL", "synchronous = FULL"):
-            self._connection.execute(f"PRAGMA {pragma}")
-        version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
-        if version < SCHEMA_VERSION:
-            with self._transaction():
-                for schema in (
-                    _SCHEMA,
-                    SCORE_SCHEMA,
-                    ";".join((DELETION_SCHEMA, REVIEW_SCHEMA, LINKAGE_SCHEMA)),
-                    ABSENCE_SCHEMA,
-                    _VERSION_5,
-                )[version:]:
-                    for statement in schema.split(";"):
-                        self._connection.execute(statement)
-                self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            version = SCHEMA_VERSION
-        return version
-
-    def tables(self) -> frozenset[str]:
-        """The names of all tables."""
-        named = self._connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-        return frozenset(row["name"] for row in named)
+        self.database = Database(path, SCHEMA)
+        super().__init__(self.database)
+        self.scores = ScoreTable(self.database)
+        self.deletions = DeletionTable(self.database)
+        self.reviews = ReviewTable(self.database)
+        self.linkage = LinkageTable(self.database)
+        self.absences = AbsenceTable(self.database)
+        self.submissions = SubmissionTable(self.database)
+        self.certificates = CertificateTable(self.database)
+        self.forgotten = ForgottenTable(self.database)
+        self.uploads = UploadTable(self.database)
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock:
-            self._connection.close()
+        self.database.close()
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Generator[sqlite3.Connection]:
-        with self._lock, full_disk_is_an_error("catalogue"):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                with commit(self._path):
-                    self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
-
-    def _change(self, study: bytes, sql: str, *values: object) -> bool:
+    def _change(self, study: bytes, sql: str, *values: Cell) -> bool:
         """One statement; when it changed a row, the study's version grows in the same transaction."""
-        with self._transaction() as connection:
-            changed = connection.execute(sql, values).rowcount > 0
+        with self.database.transaction():
+            changed = self.database.write(sql, values) > 0
             if changed:
-                self._grow(connection, study)
+                self._grow(study)
         return changed
 
-    @staticmethod
-    def _grow(connection: sqlite3.Connection, study: bytes) -> None:
-        connection.execute("UPDATE study SET version = version + 1 WHERE digest = ?", (study,))
+    def _add(self, study: bytes, table: str, *values: object, **columns: Cell) -> bool:
+        """One row of a study, unless there is one; the study's version grows with it."""
+        with self.database.transaction():
+            added = self.database.insert(table, *values, study=study, conflict=STAYS, **columns) > 0
+            if added:
+                self._grow(study)
+        return added
 
     # -- reading -------------------------------------------------------------------------------------------------------------
 
     def digests(self) -> tuple[bytes, ...]:
         """Proposal digests of all studies, oldest first."""
-        with self._lock:
-            return tuple(
-                row["digest"] for row in self._connection.execute("SELECT digest FROM study ORDER BY sequence")
-            )
+        return tuple(self.versions())
 
     def unsettled(self) -> tuple[bytes, ...]:
         """Digests of the studies with something left to do or to delete, oldest first."""
         query = (
             f"SELECT digest FROM study WHERE linkage_removed = 0 OR columns_removed = 0 OR {UNSTATED} ORDER BY sequence"  # noqa: S608 constants
         )
-        with self._lock:
-            return tuple(row["digest"] for row in self._connection.execute(query))
+        return tuple(self.database.read(bytes, query))
 
     def versions(self) -> dict[bytes, int]:
         """The version of every study, oldest first."""
-        with self._lock:
-            rows = self._connection.execute("SELECT digest, version FROM study ORDER BY sequence").fetchall()
-        return {row["digest"]: row["version"] for row in rows}
+        return self.database.by(bytes, int, "SELECT digest, version FROM study ORDER BY sequence")
 
     def known(self) -> Known:
         """How much is known of all studies."""
@@ -244,78 +133,79 @@ class Catalogue:
 
     def with_effective(self, effective_digest: bytes) -> tuple[bytes, ...]:
         """Digests of the studies with this effective study, newest first (a proposal may equal what another became)."""
-        with self._lock:
-            query = "SELECT digest FROM study WHERE effective_digest = ? ORDER BY sequence DESC"
-            return tuple(row["digest"] for row in self._connection.execute(query, (effective_digest,)))
+        query = "SELECT digest FROM study WHERE effective_digest = ? ORDER BY sequence DESC"
+        return tuple(self.database.read(bytes, query, (effective_digest,)))
 
     def study(self, digest: bytes) -> StudyRecord | None:
         """All facts of one study, read at one moment; None when it is unknown."""
-        with self._lock:
-            row = self._connection.execute("SELECT * FROM study WHERE digest = ?", (digest,)).fetchone()
-            if row is None:
+        database, of_study = self.database, (digest,)
+
+        def by_party(kind: type[R], table: str) -> dict[str, R]:
+            return database.by(str, kind, f"SELECT party, * FROM {table} WHERE study = ?", of_study)  # noqa: S608 constants
+
+        def reasons(table: str, what: str = "reason") -> dict[str, str]:
+            return database.by(str, str, f"SELECT party, {what} FROM {table} WHERE study = ?", of_study)  # noqa: S608 constants
+
+        def columns(which: str) -> dict[int, StoredColumn]:
+            query = f"SELECT unit, * FROM stored_column WHERE study = ? AND {which}"  # noqa: S608 constants
+            return database.by(int, StoredColumn, query, of_study)
+
+        with database.view():
+            if not database.has("SELECT 1 FROM study WHERE digest = ?", of_study):
                 return None
-
-            def rows(table: str) -> list[sqlite3.Row]:
-                return self._connection.execute(f"SELECT * FROM {table} WHERE study = ?", (digest,)).fetchall()  # noqa: S608 constants
-
-            return StudyRecord(
-                digest=digest,
-                sequence=row["sequence"],
-                study_id=row["study_id"],
-                version=row["version"],
-                proposal=row["proposal"],
-                submitter=row["submitter"],
-                submitted_at=row["submitted_at"],
-                effective=row["effective"],
-                effective_digest=row["effective_digest"],
-                approvals={r["party"]: _signature(r) for r in rows("approval")},
-                denials={r["party"]: r["reason"] for r in rows("denial")},
-                lists={r["party"]: _list(r) for r in rows("pseudonyms")},
-                bitmaps={r["party"]: (r["size"], r["sha256"]) for r in rows("bitmap")},
-                n_common=row["n_common"],
-                common_sha256=row["common_sha256"],
-                confirmed=frozenset(r["party"] for r in rows("confirmation")),
-                columns={r["unit"]: _column(r) for r in rows("stored_column") if r["column_sha256"]},
-                damaged={r["unit"]: _column(r) for r in rows("stored_column") if not r["column_sha256"]},
-                uploading=bool(row["uploading"]),
-                learning=row["learning"],
-                attempts=row["attempts"],
-                failure=_failure(row),
-                withdrawn=bool(row["withdrawn"]),
-                expired=bool(row["expired"]),
-                published_at=row["published_at"],
-                linkage_removed=bool(row["linkage_removed"]),
-                columns_removed=bool(row["columns_removed"]),
-                revocations={
-                    r["party"]: Revocation(reason=r["reason"], revoked_at=r["revoked_at"]) for r in rows("revocation")
-                },
-                deletions={r["party"]: _signature(r) for r in rows("deletion")},
-                review_manifest=next((r["manifest_sha256"] for r in rows("review")), b""),
-                countersignatures={r["party"]: _signature(r) for r in rows("countersignature")},
-                commitments=LinkageTable.commitments(self._connection, digest),
-                blinded=LinkageTable.blinded(self._connection, digest),
-                declined={r["party"]: r["reason"] for r in rows("declined")},
-                sub_model=next(map(_signature, rows("sub_model")), None),
-                decided_at=next((r["decided_at"] for r in rows("sub_model")), None),
-                closure=next((Closure(reason=r["reason"], closed_at=r["closed_at"]) for r in rows("closure")), None),
-                void_approvals={r["party"]: r["revoked_at"] for r in rows("void_approval")},
+            blinded = "SELECT * FROM blinded WHERE study = ? ORDER BY owner, hop"
+            hops = zip(
+                database.read(Hop, blinded, of_study), database.read(StoredBlinded, blinded, of_study), strict=True
+            )
+            return database.only(
+                StudyRecord,
+                "SELECT * FROM study WHERE digest = ?",
+                of_study,
+                approvals=by_party(StoredSignature, "approval"),
+                denials=reasons("denial"),
+                lists=by_party(StoredList, "pseudonyms"),
+                bitmaps=by_party(Bitmap, "bitmap"),
+                confirmed=frozenset(database.read(str, "SELECT party FROM confirmation WHERE study = ?", of_study)),
+                columns=columns("column_sha256 <> x''"),
+                damaged=columns("column_sha256 = x''"),
+                failure=database.first(
+                    Failure,
+                    "SELECT failure_code AS code, failure_message AS message, failure_hint AS hint FROM study"
+                    " WHERE digest = ? AND failure_code IS NOT NULL",
+                    of_study,
+                ),
+                revocations=by_party(Revocation, "revocation"),
+                deletions=by_party(StoredSignature, "deletion"),
+                review_manifest=database.first(bytes, "SELECT manifest_sha256 FROM review WHERE study = ?", of_study)
+                or b"",
+                countersignatures=by_party(StoredSignature, "countersignature"),
+                commitments=by_party(StoredSignature, "commitment"),
+                blinded={tuple(hop): held for hop, held in hops},
+                declined=reasons("declined"),
+                sub_model=database.first(StoredSignature, "SELECT * FROM sub_model WHERE study = ?", of_study),
+                decided_at=database.first(str, "SELECT decided_at FROM sub_model WHERE study = ?", of_study),
+                closure=database.first(Closure, "SELECT * FROM closure WHERE study = ?", of_study),
+                void_approvals=reasons("void_approval", "revoked_at"),
             )
 
     # -- the study's life ----------------------------------------------------------------------------------------------------
 
     def add_study(self, digest: bytes, *, study_id: str, proposal: bytes, submitter: str, at: str) -> None:
         """Record a submission; one that is known already stays as it is."""
-        with self._transaction() as connection:
-            connection.execute(
-                "INSERT INTO study (digest, study_id, version, proposal, submitter, submitted_at) VALUES (?, ?, 1, ?, ?, ?)"
-                " ON CONFLICT (digest) DO NOTHING",
-                (digest, study_id, proposal, submitter, at),
-            )
+        self.database.insert(
+            "study",
+            digest=digest,
+            study_id=study_id,
+            version=1,
+            proposal=proposal,
+            submitter=submitter,
+            submitted_at=at,
+            conflict="(digest) DO NOTHING",
+        )
 
     def add_approval(self, study: bytes, party: str, signed: StoredSignature) -> bool:
         """Record a party's approval; False when there is one: the first one stays."""
-        values = (study, party, signed.body, signed.signature, signed.certificate)
-        return self._change(study, "INSERT INTO approval VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", *values)
+        return self._add(study, "approval", signed, party=party)
 
     def set_effective(self, study: bytes, effective: bytes, digest: bytes) -> None:
         """Record the effective study, once."""
@@ -324,11 +214,11 @@ class Catalogue:
 
     def add_denial(self, study: bytes, party: str, reason: str) -> None:
         """Record a party's denial and what the person wrote; the first one stays."""
-        self._change(study, "INSERT INTO denial VALUES (?, ?, ?) ON CONFLICT DO NOTHING", study, party, reason)
+        self._add(study, "denial", party=party, reason=reason)
 
     def confirm(self, study: bytes, party: str) -> None:
         """Record that a party accepts the common list."""
-        self._change(study, "INSERT INTO confirmation VALUES (?, ?) ON CONFLICT DO NOTHING", study, party)
+        self._add(study, "confirmation", party=party)
 
     def set_learning(self, study: bytes, stage: str) -> None:
         """Record how far learning has come (``estimating``, then ``learning``); it never goes back."""
@@ -337,17 +227,13 @@ class Catalogue:
 
     def add_attempt(self, study: bytes) -> int:
         """Count learning that came to nothing and is tried again; returns how often it did."""
-        with self._transaction() as connection:
-            connection.execute("UPDATE study SET attempts = attempts + 1 WHERE digest = ?", (study,))
-            return int(connection.execute("SELECT attempts FROM study WHERE digest = ?", (study,)).fetchone()[0])
+        with self.database.transaction():
+            self.database.write("UPDATE study SET attempts = attempts + 1 WHERE digest = ?", (study,))
+            return self.database.only(int, "SELECT attempts FROM study WHERE digest = ?", (study,))
 
     def fail(self, study: bytes, failure: Failure) -> bool:
         """Record why the study failed; False when it has ended already: the first reason stays."""
-        sql = (
-            "UPDATE study SET failure_code = ?, failure_message = ?, failure_hint = ?"
-            " WHERE digest = ? AND failure_code IS NULL AND published_at IS NULL AND withdrawn = 0 AND expired = 0"
-            " AND NOT EXISTS (SELECT 1 FROM denial WHERE denial.study = study.digest)"
-        )
+        sql = _FAIL + NOT_ENDED
         return self._change(study, sql, failure.code, failure.message, failure.hint, study)
 
     def withdraw(self, study: bytes) -> None:
@@ -364,66 +250,55 @@ class Catalogue:
 
     def publish(self, study: bytes, files: Iterable[ReleaseFile], *, at: str) -> bool:
         """Record the release and its files; False when the study ended otherwise before."""
-        with self._transaction() as connection:
-            sql = (
-                "UPDATE study SET published_at = ? WHERE digest = ?"
-                " AND published_at IS NULL AND withdrawn = 0 AND expired = 0 AND failure_code IS NULL"
-                " AND NOT EXISTS (SELECT 1 FROM denial WHERE denial.study = study.digest)"
-            )
-            if connection.execute(sql, (at, study)).rowcount == 0:
+        with self.database.transaction():
+            sql = f"UPDATE study SET published_at = ? WHERE digest = ? AND {NOT_ENDED}"  # noqa: S608 constants
+            if not self.database.write(sql, (at, study)):
                 return False
-            rows = [(study, file.path, file.size, file.sha256) for file in files]
-            connection.executemany("REPLACE INTO release_file VALUES (?, ?, ?, ?)", rows)
-            self._grow(connection, study)
+            for file in files:
+                self.database.insert("release_file", file, study=study, conflict="REPLACE")
+            self._grow(study)
         self.checkpoint()
         return True
 
     def checkpoint(self) -> None:
         """Move everything from the write-ahead log into the file itself: whoever loses the log then loses none of it."""
-        with self._lock, full_disk_is_an_error("catalogue"):
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def release_file(self, study: bytes, path: str) -> ReleaseFile | None:
         """A file of a published release by its exact name; None when the release has no such file."""
-        with self._lock:
-            query = "SELECT * FROM release_file WHERE study = ? AND path = ?"
-            row = self._connection.execute(query, (study, path)).fetchone()
-        return None if row is None else ReleaseFile(path=row["path"], size=row["size"], sha256=row["sha256"])
+        query = "SELECT * FROM release_file WHERE study = ? AND path = ?"
+        return self.database.first(ReleaseFile, query, (study, path))
 
     def mark_linkage_removed(self, study: bytes) -> None:
         """Record that pseudonyms, bitmaps and staging files were deleted."""
-        with self._transaction() as connection:
-            connection.execute("UPDATE study SET linkage_removed = 1 WHERE digest = ?", (study,))
-            connection.execute("DELETE FROM upload WHERE study = ?", (study,))
-            connection.execute("UPDATE commitment SET nodes = x'' WHERE study = ?", (study,))
+        with self.database.transaction():
+            self.database.write("UPDATE study SET linkage_removed = 1 WHERE digest = ?", (study,))
+            self.database.write("DELETE FROM upload WHERE study = ?", (study,))
+            self.database.write("UPDATE commitment SET nodes = x'' WHERE study = ?", (study,))
 
     # -- lists and alignment -------------------------------------------------------------------------------------------------
 
     def begin_list(self, study: bytes, party: str, *, size: int, sha256: bytes) -> StoredList:
         """The party's list of that size and digest; another one that is not complete is replaced by an empty one."""
-        with self._transaction() as connection:
-            query = "SELECT * FROM pseudonyms WHERE study = ? AND party = ?"
-            row = connection.execute(query, (study, party)).fetchone()
-            if row is None or (not row["complete"] and (row["size"], row["sha256"]) != (size, sha256)):
-                connection.execute("REPLACE INTO pseudonyms VALUES (?, ?, ?, ?, 0, 0)", (study, party, size, sha256))
-                row = connection.execute(query, (study, party)).fetchone()
-        return _list(row)
+        with self.database.transaction():
+            held = self.database.first(StoredList, _BEGUN, (study, party))
+            if held is None or (not held.complete and (held.size, held.sha256) != (size, sha256)):
+                held = StoredList(size=size, sha256=sha256, committed=0, complete=False)
+                self.database.insert("pseudonyms", held, study=study, party=party, conflict="REPLACE")
+        return held
 
     def commit_list(self, study: bytes, party: str, committed: int) -> None:
         """Record that everything before `committed` is on disk."""
-        with self._transaction() as connection:
-            sql = "UPDATE pseudonyms SET committed = ? WHERE study = ? AND party = ? AND complete = 0"
-            connection.execute(sql, (committed, study, party))
+        sql = "UPDATE pseudonyms SET committed = ? WHERE study = ? AND party = ? AND complete = 0"
+        self.database.write(sql, (committed, study, party))
 
     def forget_list(self, study: bytes, party: str) -> None:
         """Forget a list whose bytes turned out to be wrong."""
-        with self._transaction() as connection:
-            connection.execute("DELETE FROM pseudonyms WHERE study = ? AND party = ? AND complete = 0", (study, party))
+        self.database.write("DELETE FROM pseudonyms WHERE study = ? AND party = ? AND complete = 0", (study, party))
 
     def discard_list(self, study: bytes, party: str) -> None:
         """Forget a list, whole or not, of a party that the study went on without."""
-        with self._transaction() as connection:
-            connection.execute("DELETE FROM pseudonyms WHERE study = ? AND party = ?", (study, party))
+        self.database.write("DELETE FROM pseudonyms WHERE study = ? AND party = ?", (study, party))
 
     def complete_list(self, study: bytes, party: str) -> None:
         """Record that the list is whole and checked."""
@@ -435,55 +310,38 @@ class Catalogue:
         self, study: bytes, *, n_common: int, common_sha256: bytes, bitmaps: Mapping[str, tuple[int, bytes]]
     ) -> None:
         """Record the alignment, once: common count, digest of the common list, size and SHA-256 of each bitmap."""
-        with self._transaction() as connection:
+        with self.database.transaction():
             sql = "UPDATE study SET n_common = ?, common_sha256 = ? WHERE digest = ? AND n_common IS NULL"
-            if connection.execute(sql, (n_common, common_sha256, study)).rowcount == 0:
+            if self.database.write(sql, (n_common, common_sha256, study)) == 0:
                 return
             rows = [(study, party, size, sha256) for party, (size, sha256) in bitmaps.items()]
-            connection.executemany("REPLACE INTO bitmap VALUES (?, ?, ?, ?)", rows)
-            self._grow(connection, study)
+            self.database.write_each("REPLACE INTO bitmap VALUES (?, ?, ?, ?)", rows)
+            self._grow(study)
 
     # -- columns -------------------------------------------------------------------------------------------------------------
 
     def add_column(self, study: bytes, column: StoredColumn) -> None:
         """Record a stored column and its receipt, and forget its upload; the first one stays, one that was damaged is whole."""
-        with self._transaction() as connection:
-            changed = connection.execute(
+        with self.database.transaction():
+            changed = self.database.write(
                 "UPDATE stored_column SET column_sha256 = ? WHERE study = ? AND unit = ? AND column_sha256 = x''",
                 (column.column_sha256, study, column.unit),
-            ).rowcount
-            changed += connection.execute(
-                "INSERT INTO stored_column VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (
-                    study,
-                    column.unit,
-                    column.upload_id,
-                    column.artifact_sha256,
-                    column.artifact_size,
-                    column.n_records,
-                    column.item_bytes,
-                    column.column_sha256,
-                    column.receipt.body,
-                    column.receipt.signature,
-                    column.receipt.certificate,
-                ),
-            ).rowcount
-            connection.execute("DELETE FROM upload WHERE study = ? AND unit = ?", (study, column.unit))
+            )
+            changed += self.database.insert("stored_column", column, study=study, conflict=STAYS)
+            self.database.write("DELETE FROM upload WHERE study = ? AND unit = ?", (study, column.unit))
             if changed:
-                self._grow(connection, study)
+                self._grow(study)
 
     def lose_column(self, study: bytes, unit: int) -> None:
         """Record that a stored column was found damaged: it is waited for again, and learning begins anew with it."""
-        with self._transaction() as connection:
-            connection.execute(
+        with self.database.transaction():
+            self.database.write(
                 "UPDATE stored_column SET column_sha256 = x'' WHERE study = ? AND unit = ?", (study, unit)
             )
-            connection.execute("UPDATE study SET learning = NULL WHERE digest = ?", (study,))
-            self._grow(connection, study)
+            self.database.write("UPDATE study SET learning = NULL WHERE digest = ?", (study,))
+            self._grow(study)
 
     def finished_upload(self, upload_id: str) -> tuple[bytes, StoredColumn] | None:
         """Study and column that an upload ended in; None when it has not."""
-        with self._lock:
-            query = "SELECT * FROM stored_column WHERE upload_id = ? AND column_sha256 <> x''"
-            row = self._connection.execute(query, (upload_id,)).fetchone()
-        return None if row is None else (row["study"], _column(row))
+        query = "SELECT study, * FROM stored_column WHERE upload_id = ? AND column_sha256 <> x''"
+        return next(iter(self.database.by(bytes, StoredColumn, query, (upload_id,)).items()), None)

@@ -6,6 +6,11 @@ Nothing counts before it is verified whole: a pseudonym list by digest and order
 range of codes and, where a record is a set of categories, their order. Finishing twice gives the same receipt, byte for byte.
 Every call may be repeated at any time.
 
+A blinded list (linkage ``dh-psi``) belongs to its owner and makes one hop after the other, see
+`verticil.shared.alignment.statements.sender`; tokens keep the order in which the owner sent them. The owner's own list is
+strictly ascending, so its order says nothing; no list has a token twice. Whether a token is a point, the next party finds out
+when it blinds it: the miner computes nothing with it.
+
 It does not ask who sends and whether the study's state allows it: `verticil.miner.service` does, before it calls. All methods
 block. Two streams for one upload are safe: the second to write finds that the offset has moved.
 """
@@ -19,21 +24,31 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import rfc8785
 
-from verticil.miner.storage.alignment import PSEUDONYM_BYTES, first_disorder, read_list
-from verticil.miner.storage.blinded import BlindedLists
 from verticil.miner.storage.catalogue import Catalogue
-from verticil.miner.storage.records import StoredColumn, StoredList, StoredSignature, StudyRecord, Upload
+from verticil.miner.storage.linkage import PSEUDONYM_BYTES, TOKEN_BYTES, first_disorder, read_list
+from verticil.miner.storage.records import (
+    StoredBlinded,
+    StoredColumn,
+    StoredList,
+    StoredSignature,
+    StudyRecord,
+    Upload,
+)
 from verticil.miner.storage.store import Store, StudyFiles, append_durably, remove_durably, replace_durably
+from verticil.shared.alignment.statements import sender
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.formats.artifact import packed_size, unpack
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study, Unit
+
+L = TypeVar("L", StoredList, StoredBlinded)
 
 _BLOCK: Final = 1 << 22
 
@@ -71,6 +86,32 @@ def _moved(what: str, got: int, expected: int) -> PeerFault:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Arriving:
+    """A list on its way to the disk.
+
+    Attributes:
+        name: for messages.
+        study: proposal digest.
+        part, whole: its file while it arrives, and when it was checked.
+        held: its fact now; None: there is none.
+        commit, forget, complete: record what became of it.
+        problem: what is wrong with the whole bytes; empty: nothing.
+        sent_by: for the message of that; empty: the name says it.
+    """
+
+    name: str
+    study: bytes
+    part: Path
+    whole: Path
+    held: Callable[[], StoredList | StoredBlinded | None]
+    commit: Callable[[int], None]
+    forget: Callable[[], None]
+    complete: Callable[[], None]
+    problem: Callable[[Path, StoredList | StoredBlinded], str]
+    sent_by: str = ""
+
+
 class Intake:
     """Pseudonym lists and artifacts on their way to the disk.
 
@@ -89,7 +130,7 @@ class Intake:
         self._table = threading.Lock()
         self._promising = threading.Lock()  # who asks for room sees what everybody before was promised
         self._ended: set[bytes] = set()
-        self.blinded = BlindedLists(store, catalogue, self._exclusive, self.used_bytes)
+        self.blinded = BlindedLists(store, catalogue, self)
 
     @contextlib.contextmanager
     def _exclusive(self, study: bytes, path: Path) -> Generator[None]:
@@ -165,19 +206,16 @@ class Intake:
                     hint="the table, its ids or the linkage key changed after it was sent; the study must be submitted anew",
                 )
             return held
-        files = self._store.study(record.digest)
-        path = files.pseudonyms(study.parties.index(party), complete=False)
-        with self._exclusive(record.digest, path), self._promising:
-            used = self.used_bytes(record, study) - (held.size if held else 0)
-            committed = held.committed if held and (held.size, held.sha256) == (size, sha256) else 0
-            self._store.ensure_room(
-                f"pseudonym list of party '{party}'",
-                needed=size - committed,
-                used=used + committed,
-                promised=self._catalogue.uploads.outstanding_bytes() - (held.size - held.committed if held else 0),
-            )
-            files.prepare()
-            return self._catalogue.begin_list(record.digest, party, size=size, sha256=sha256)
+        return self.begin_arriving(
+            self._pseudonyms(record.digest, party, study.parties.index(party)),
+            record,
+            study,
+            held,
+            size=size,
+            sha256=sha256,
+            promised=True,
+            begin=lambda: self._catalogue.begin_list(record.digest, party, size=size, sha256=sha256),
+        )
 
     def append_list(self, digest: bytes, party: str, position: int, *, sha256: bytes, offset: int, data: bytes) -> int:
         """Write and commit bytes of the list with this digest; returns the committed offset.
@@ -186,16 +224,7 @@ class Intake:
             PeerFault: OFFSET_MISMATCH, also when another list took its place; MESSAGE_INVALID, more bytes than announced.
             DataFault: DISK_FULL.
         """
-        path = self._store.study(digest).pseudonyms(position, complete=False)
-        with self._exclusive(digest, path):
-            record = self._catalogue.study(digest)
-            held = record.lists.get(party) if record else None
-            if held is None or held.complete or held.sha256 != sha256 or held.committed != offset:
-                raise _moved(f"pseudonym list of party '{party}'", offset, held.committed if held else 0)
-            self._append(
-                path, offset, data, held.size, lambda committed: self._catalogue.commit_list(digest, party, committed)
-            )
-        return offset + len(data)
+        return self.append_arriving(self._pseudonyms(digest, party, position), sha256=sha256, offset=offset, data=data)
 
     def complete_list(self, digest: bytes, party: str, position: int) -> None:
         """Check a list that has arrived, and record it. Repeating it is harmless.
@@ -204,26 +233,7 @@ class Intake:
             PeerFault: ARTIFACT_INVALID, digest or order are wrong (the list is forgotten and may be sent again);
                 OFFSET_MISMATCH, bytes are missing.
         """
-        files = self._store.study(digest)
-        part, whole = files.pseudonyms(position, complete=False), files.pseudonyms(position, complete=True)
-        with self._exclusive(digest, part):
-            record = self._catalogue.study(digest)
-            held = record.lists.get(party) if record else None
-            if held is not None and held.complete:
-                return
-            if held is None or held.committed != held.size:
-                raise _moved(
-                    f"pseudonym list of party '{party}'", held.size if held else 0, held.committed if held else 0
-                )
-            source = part if part.exists() else whole  # killed between the renaming and the fact
-            problem = _problem_of_list(source, held)
-            if problem:
-                remove_durably(source)
-                self._catalogue.forget_list(digest, party)
-                raise PeerFault("ARTIFACT_INVALID", f"pseudonym list of party '{party}': {problem}")
-            if source == part:
-                replace_durably(part, whole)
-            self._catalogue.complete_list(digest, party)
+        self.complete_arriving(self._pseudonyms(digest, party, position))
 
     def discard_list(self, digest: bytes, party: str, position: int) -> None:
         """Delete what came of the list of a party that the study went on without: the files, then the fact. Repeatable."""
@@ -233,6 +243,92 @@ class Intake:
             remove_durably(part)
             remove_durably(files.pseudonyms(position, complete=True))
             self._catalogue.discard_list(digest, party)
+
+    def _pseudonyms(self, digest: bytes, party: str, position: int) -> _Arriving:
+        files = self._store.study(digest)
+
+        def held() -> StoredList | None:
+            record = self._catalogue.study(digest)
+            return record.lists.get(party) if record else None
+
+        return _Arriving(
+            name=f"pseudonym list of party '{party}'",
+            study=digest,
+            part=files.pseudonyms(position, complete=False),
+            whole=files.pseudonyms(position, complete=True),
+            held=held,
+            commit=lambda committed: self._catalogue.commit_list(digest, party, committed),
+            forget=lambda: self._catalogue.forget_list(digest, party),
+            complete=lambda: self._catalogue.complete_list(digest, party),
+            problem=_problem_of_list,
+        )
+
+    # -- lists of either kind ------------------------------------------------------------------------------------------------
+
+    def begin_arriving(
+        self,
+        arriving: _Arriving,
+        record: StudyRecord,
+        study: Study,
+        held: L | None,
+        *,
+        size: int,
+        sha256: bytes,
+        promised: bool,
+        begin: Callable[[], L],
+    ) -> L:
+        """Record that a list begins, or goes on where it stopped, when there is room for it.
+
+        Args:
+            arriving: the list.
+            record: facts of the study.
+            study: the study.
+            held: what is stored of it, not complete.
+            size: bytes of the whole list.
+            sha256: of the whole list.
+            promised: what others have begun needs room first.
+            begin: records it.
+
+        Raises:
+            PeerFault: RESOURCE_EXHAUSTED.
+        """
+        with self._exclusive(record.digest, arriving.part), self._promising:
+            used = self.used_bytes(record, study) - (held.size if held else 0)
+            committed = held.committed if held and (held.size, held.sha256) == (size, sha256) else 0
+            others = 0
+            if promised:
+                others = self._catalogue.uploads.outstanding_bytes() - (held.size - held.committed if held else 0)
+            self._store.ensure_room(arriving.name, needed=size - committed, used=used + committed, promised=others)
+            self._store.study(record.digest).prepare()
+            return begin()
+
+    def append_arriving(self, arriving: _Arriving, *, sha256: bytes, offset: int, data: bytes) -> int:
+        """Write and commit bytes of the list with this digest; raises as `append_list`."""
+        with self._exclusive(arriving.study, arriving.part):
+            held = arriving.held()
+            if held is None or held.complete or held.sha256 != sha256 or held.committed != offset:
+                raise _moved(arriving.name, offset, held.committed if held else 0)
+            self._append(arriving.part, offset, data, held.size, arriving.commit)
+        return offset + len(data)
+
+    def complete_arriving(self, arriving: _Arriving) -> None:
+        """Check a list that has arrived, and record it; raises as `complete_list`."""
+        with self._exclusive(arriving.study, arriving.part):
+            held = arriving.held()
+            if held is not None and held.complete:
+                return
+            if held is None or held.committed != held.size:
+                raise _moved(arriving.name, held.size if held else 0, held.committed if held else 0)
+            source = (
+                arriving.part if arriving.part.exists() else arriving.whole
+            )  # killed between the renaming and the fact
+            if problem := arriving.problem(source, held):
+                remove_durably(source)
+                arriving.forget()
+                raise PeerFault("ARTIFACT_INVALID", f"{arriving.name}{arriving.sent_by}: {problem}")
+            if source == arriving.part:
+                replace_durably(arriving.part, arriving.whole)
+            arriving.complete()
 
     # -- artifacts -----------------------------------------------------------------------------------------------------------
 
@@ -442,16 +538,159 @@ class Intake:
                     remove_durably(path)
 
 
+class BlindedLists:
+    """Blinded lists on their way to the disk.
+
+    Args:
+        store: files and quotas.
+        catalogue: facts.
+        intake: what they share with other lists.
+    """
+
+    def __init__(self, store: Store, catalogue: Catalogue, intake: Intake) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._intake = intake
+
+    def begin(
+        self,
+        record: StudyRecord,
+        study: Study,
+        owner: int,
+        hop: int,
+        *,
+        size: int,
+        sha256: bytes,
+        statement: StoredSignature,
+        minimum: int,
+    ) -> StoredBlinded:
+        """Say how much of a list is stored already.
+
+        Args:
+            record: facts of the study.
+            study: the study.
+            owner: whose records, by position in the study.
+            hop: station.
+            size: bytes of the whole list.
+            sha256: of the whole list.
+            statement: what its sender signed, checked.
+            minimum: the smallest common count that the study and its approvals accept.
+
+        Raises:
+            PeerFault: NOT_READY, the hop before is not there; MESSAGE_INVALID for a size that is no list, or not that of the hop
+                before; ARTIFACT_INVALID when another list is stored already; RESOURCE_EXHAUSTED.
+            Refusal: LINKAGE_TOO_SMALL, the list alone is shorter than the minimum.
+        """
+        name = _name(study, owner, hop)
+        if size % TOKEN_BYTES or size == 0 or len(sha256) != 32:
+            raise PeerFault(
+                "MESSAGE_INVALID",
+                f"{name}: {size} bytes and a digest of {len(sha256)} bytes, expected a positive multiple of 32 and 32",
+            )
+        if size < minimum * TOKEN_BYTES:
+            raise Refusal(
+                "LINKAGE_TOO_SMALL",
+                f"{name}: fewer records than the {minimum} that are expected in common",
+                hint="is the party's table whole? Otherwise the study asks for too many common records",
+            )
+        if hop:
+            before = record.blinded.get((owner, hop - 1))
+            if before is None or not before.complete:
+                raise PeerFault("NOT_READY", f"{name}: the hop before it is not there yet", hint="poll for the state")
+            if before.size != size:
+                raise PeerFault("MESSAGE_INVALID", f"{name}: {size} bytes, expected {before.size}, as it came")
+        held = record.blinded.get((owner, hop))
+        if held is not None and held.complete:
+            if (held.size, held.sha256) != (size, sha256):
+                raise PeerFault(
+                    "ARTIFACT_INVALID",
+                    f"{name}: another list is stored already, expected the same bytes",
+                    hint="table or state of the party changed after it was sent; the study must be submitted anew",
+                )
+            return held
+        return self._intake.begin_arriving(
+            self._arriving(record, study, owner, hop),
+            record,
+            study,
+            held,
+            size=size,
+            sha256=sha256,
+            promised=False,
+            begin=lambda: self._catalogue.linkage.begin(
+                record.digest, owner, hop, size=size, sha256=sha256, statement=statement
+            ),
+        )
+
+    def append(
+        self, record: StudyRecord, study: Study, owner: int, hop: int, *, sha256: bytes, offset: int, data: bytes
+    ) -> int:
+        """Write and commit bytes of the list with this digest; returns the committed offset.
+
+        Raises:
+            PeerFault: OFFSET_MISMATCH, also when another list took its place; MESSAGE_INVALID, more bytes than announced.
+            DataFault: DISK_FULL.
+        """
+        arriving = self._arriving(record, study, owner, hop)
+        return self._intake.append_arriving(arriving, sha256=sha256, offset=offset, data=data)
+
+    def complete(self, record: StudyRecord, study: Study, owner: int, hop: int) -> None:
+        """Check a list that has arrived, and record it. Repeating it is harmless.
+
+        Raises:
+            PeerFault: ARTIFACT_INVALID, digest or order are wrong, or tokens are there twice (the list is forgotten and may be
+                sent again); OFFSET_MISMATCH, bytes are missing.
+        """
+        self._intake.complete_arriving(self._arriving(record, study, owner, hop))
+
+    def _arriving(self, record: StudyRecord, study: Study, owner: int, hop: int) -> _Arriving:
+        files, linkage, digest = self._store.study(record.digest), self._catalogue.linkage, record.digest
+
+        def held() -> StoredBlinded | None:
+            record = self._catalogue.study(digest)
+            return record.blinded.get((owner, hop)) if record else None
+
+        return _Arriving(
+            name=_name(study, owner, hop),
+            study=digest,
+            part=files.blinded(owner, hop, complete=False),
+            whole=files.blinded(owner, hop, complete=True),
+            held=held,
+            commit=lambda committed: linkage.commit(digest, owner, hop, committed),
+            forget=lambda: linkage.forget(digest, owner, hop),
+            complete=lambda: linkage.complete(digest, owner, hop),
+            problem=lambda path, held: _problem_of_tokens(path, held, own=hop == 0),
+            sent_by=f", sent by party '{sender(study.parties, owner, hop)}'",
+        )
+
+
+def _name(study: Study, owner: int, hop: int) -> str:
+    return f"blinded list of party '{study.parties[owner]}', hop {hop}"
+
+
 def _approved_by(record: StudyRecord, party: str) -> dict[str, str]:
     """Who approved at a party, in its own words."""
     held = record.approvals.get(party)
     return {} if held is None else {"approved_by": parse_approval(held.body).approver}
 
 
-def _problem_of_list(path: Path, held: StoredList) -> str:
+def _problem_of_list(path: Path, held: StoredList | StoredBlinded) -> str:
     if not path.exists() or path.stat().st_size != held.size or _sha256(path) != held.sha256:
         return "the bytes do not have the announced SHA-256"
     position = first_disorder(read_list(path))
     if position is not None:
         return f"record {position} is not above the one before, expected strictly ascending pseudonyms"
+    return ""
+
+
+def _problem_of_tokens(path: Path, held: StoredList | StoredBlinded, *, own: bool) -> str:
+    if not path.exists() or path.stat().st_size != held.size:
+        return "bytes are missing"
+    if _sha256(path) != held.sha256:
+        return "the bytes do not have the announced SHA-256"
+    tokens = read_list(path, item_bytes=TOKEN_BYTES)
+    n_repeated = len(tokens) - len(np.unique(tokens))
+    if n_repeated:
+        return f"{n_repeated} of {len(tokens)} tokens are there twice"
+    if own and (position := first_disorder(tokens)) is not None:
+        return f"token {position} is not above the one before, expected an ascending list"
     return ""

@@ -1,26 +1,126 @@
 """Finding the common people in the study's mode of linkage, when every party has done its part.
 
-- ``keyed-hash``: every party's list of pseudonyms is there; they are intersected (`alignment`).
+- ``keyed-hash``: every party's list of pseudonyms is there; they are intersected.
 - ``order-commitment``: every party's tree is there; all are equal, or the study ends with ALIGNMENT_MISMATCH, which names the
   first block of rows that differs.
 - ``dh-psi``: every list has been blinded by every party; the last hops are intersected.
 
-Repeatable; a fact is recorded only when there are enough common people.
+Contract, section 2. A pseudonym is 16 bytes and means nothing to the miner; a list is strictly ascending, which also means that
+no pseudonym is there twice. The common list is ascending too, so its order is the same whoever computes it; its SHA-256 lets
+each party check that. Only the number of common people is ever told, with a bitmap for each party of those among its own. Memory
+is bounded by the lists' own size: they are read through the page cache. Repeatable; a fact is recorded, after its files, only
+when there are enough common people.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
-from verticil.miner.storage.alignment import align, intersect_tokens, read_list
-from verticil.miner.storage.blinded import TOKEN_BYTES
+import numpy as np
+from numpy.typing import NDArray
+
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.records import StudyRecord
 from verticil.miner.storage.store import StudyFiles, write_durably
 from verticil.shared.alignment.merkle import common_tree
 from verticil.shared.alignment.statements import sender
 from verticil.shared.study.document import Study
+
+PSEUDONYM_BYTES: Final = 16
+TOKEN_BYTES: Final = 32
+_BLOCK: Final = 1 << 20
+
+# Fixed-width byte strings compare like unsigned bytes, from the left; trailing zero bytes are padding, which two strings of
+# the same width share, so equality is exact too.
+Pseudonyms = NDArray[np.bytes_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alignment:
+    """The common people of all lists.
+
+    Attributes:
+        n_common: how many there are.
+        common_sha256: of the common pseudonyms (or tokens), ascending, one after the other.
+        bitmaps: one for each list; bit i of byte j says whether record 8j+i is common, unused bits are 0.
+    """
+
+    n_common: int
+    common_sha256: bytes
+    bitmaps: tuple[bytes, ...]
+
+
+def read_list(path: Path, *, item_bytes: int = PSEUDONYM_BYTES) -> Pseudonyms:
+    """The pseudonyms (or tokens, 32 bytes each) in a file, as a read-only view of the file; shape (n,)."""
+    if path.stat().st_size == 0:
+        return np.empty(0, dtype=f"S{item_bytes}")
+    return np.memmap(path, dtype=f"S{item_bytes}", mode="r")
+
+
+def first_disorder(pseudonyms: Pseudonyms) -> int | None:
+    """Position of the first pseudonym that is not above the one before it; None when the list is strictly ascending."""
+    for start in range(1, len(pseudonyms), _BLOCK):
+        block = pseudonyms[start - 1 : start + _BLOCK]
+        wrong = np.flatnonzero(block[1:] <= block[:-1])
+        if len(wrong):
+            return start + int(wrong[0])
+    return None
+
+
+def _members(some: Pseudonyms, among: Pseudonyms) -> NDArray[np.bool_]:
+    """Which of `some` are in `among`; both strictly ascending."""
+    found = np.zeros(len(some), dtype=np.bool_)
+    if len(among) == 0:
+        return found
+    for start in range(0, len(some), _BLOCK):
+        block = some[start : start + _BLOCK]
+        place = np.minimum(np.searchsorted(among, block), len(among) - 1)
+        found[start : start + _BLOCK] = among[place] == block
+    return found
+
+
+def intersect(lists: Sequence[Pseudonyms]) -> Alignment:
+    """Intersect strictly ascending lists of pseudonyms.
+
+    Raises:
+        ValueError: no list, or one that is not strictly ascending.
+    """
+    for number, pseudonyms in enumerate(lists):
+        if first_disorder(pseudonyms) is not None:
+            raise ValueError(f"list {number} is not strictly ascending")
+    return _intersect(lists, lists)
+
+
+def intersect_tokens(lists: Sequence[Pseudonyms]) -> Alignment:
+    """Intersect lists of distinct tokens that are in an order of their owners' own. The common list is ascending all the same.
+
+    Raises:
+        ValueError: no list, or one with a token twice.
+    """
+    ascending = [np.sort(tokens) for tokens in lists]
+    for number, tokens in enumerate(ascending):
+        if first_disorder(tokens) is not None:
+            raise ValueError(f"list {number} has a token twice")
+    return _intersect(ascending, lists)
+
+
+def _intersect(ascending: Sequence[Pseudonyms], lists: Sequence[Pseudonyms]) -> Alignment:
+    if not lists:
+        raise ValueError("no list to align")
+    shortest = min(range(len(lists)), key=lambda number: len(lists[number]))
+    common = ascending[shortest]
+    for number, pseudonyms in enumerate(ascending):
+        if number != shortest:
+            common = common[_members(common, pseudonyms)]
+    return Alignment(
+        n_common=len(common),
+        common_sha256=hashlib.sha256(np.ascontiguousarray(common).view(np.uint8).data).digest(),
+        bitmaps=tuple(np.packbits(_members(pseudonyms, common), bitorder="little").tobytes() for pseudonyms in lists),
+    )
 
 
 def linked_parties(record: StudyRecord, study: Study) -> frozenset[str]:
@@ -66,9 +166,22 @@ def find_common(
     """
     if study.linkage.mode == "order-commitment":
         return _compare(catalogue, record, study, minimum)
+    places = [positions[party] for party in study.parties]
     if study.linkage.mode == "dh-psi":
-        return _intersect(files, catalogue, record, {party: positions[party] for party in study.parties}, minimum)
-    return align(files, catalogue, record.digest, {party: positions[party] for party in study.parties}, minimum=minimum)
+        last = len(places) - 1
+        paths = [files.blinded(owner, last, complete=True) for owner in range(len(places))]
+        alignment = intersect_tokens([read_list(path, item_bytes=TOKEN_BYTES) for path in paths])
+    else:
+        alignment = intersect([read_list(files.pseudonyms(place, complete=True)) for place in places])
+    if alignment.n_common >= minimum:
+        bitmaps: dict[str, tuple[int, bytes]] = {}
+        for party, place, bitmap in zip(study.parties, places, alignment.bitmaps, strict=True):
+            write_durably(files.bitmap(place), bitmap)
+            bitmaps[party] = (len(bitmap), hashlib.sha256(bitmap).digest())
+        catalogue.align(
+            record.digest, n_common=alignment.n_common, common_sha256=alignment.common_sha256, bitmaps=bitmaps
+        )
+    return alignment.n_common
 
 
 def _compare(catalogue: Catalogue, record: StudyRecord, study: Study, minimum: int) -> int:
@@ -78,19 +191,3 @@ def _compare(catalogue: Catalogue, record: StudyRecord, study: Study, minimum: i
     if tree.n_records >= minimum:
         catalogue.align(record.digest, n_common=tree.n_records, common_sha256=tree.root, bitmaps={})
     return tree.n_records
-
-
-def _intersect(
-    files: StudyFiles, catalogue: Catalogue, record: StudyRecord, positions: Mapping[str, int], minimum: int
-) -> int:
-    last = len(positions) - 1
-    paths = [files.blinded(owner, last, complete=True) for owner in range(len(positions))]
-    alignment = intersect_tokens([read_list(path, item_bytes=TOKEN_BYTES) for path in paths])
-    if alignment.n_common < minimum:
-        return alignment.n_common
-    bitmaps: dict[str, tuple[int, bytes]] = {}
-    for (party, position), bitmap in zip(positions.items(), alignment.bitmaps, strict=True):
-        write_durably(files.bitmap(position), bitmap)
-        bitmaps[party] = (len(bitmap), hashlib.sha256(bitmap).digest())
-    catalogue.align(record.digest, n_common=alignment.n_common, common_sha256=alignment.common_sha256, bitmaps=bitmaps)
-    return alignment.n_common

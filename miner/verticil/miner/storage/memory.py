@@ -9,53 +9,20 @@ columns are deleted, and a party that asks for such a study is told (`PollReply.
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import re
-import sqlite3
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from verticil.miner.storage.audit import Known, MinerAudit
+from verticil.miner.storage.catalogue import Catalogue
+from verticil.miner.storage.schema import CATALOGUE, FORGOTTEN_SINCE, SCHEMA
 from verticil.miner.storage.store import Store
-from verticil.shared.disk import looking_uri
 from verticil.shared.errors import DataFault
+from verticil.shared.storage.database import inspect, looking, version_of
 
-if TYPE_CHECKING:
-    from verticil.miner.storage.catalogue import Catalogue
-
-CATALOGUE: Final = "catalogue.sqlite"
-FORGOTTEN_SCHEMA: Final = """
-CREATE TABLE forgotten (digest BLOB PRIMARY KEY, at TEXT NOT NULL) WITHOUT ROWID;
-"""
-_SINCE_VERSION: Final = 5
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-
-
-class ForgottenTable:
-    """Digests of the studies whose facts were lost, and which the operator ended.
-
-    Args:
-        transaction: of the catalogue.
-    """
-
-    def __init__(self, transaction: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
-        self._transaction = transaction
-
-    def add(self, digests: frozenset[bytes], at: str) -> None:
-        """They are ended; the first time stays."""
-        with self._transaction() as connection:
-            sql = "INSERT INTO forgotten VALUES (?, ?) ON CONFLICT DO NOTHING"
-            connection.executemany(sql, [(digest, at) for digest in sorted(digests)])
-
-    def among(self, digests: Iterable[bytes]) -> list[bytes]:
-        """Those of them that are among `digests`, in order."""
-        with self._transaction() as connection:
-            ended = {row[0] for row in connection.execute("SELECT digest FROM forgotten")}
-        return sorted(ended.intersection(digests))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,20 +91,26 @@ def _look(directory: Path) -> _Memory:
 
 def _catalogue(path: Path) -> tuple[Known | None, frozenset[bytes]]:
     """What a catalogue counts, and the digests that it knows or has ended. Only reads."""
-    if not path.exists() or not path.stat().st_size:
+    if not (version := version_of(path)):
         return None, frozenset()
-    try:
-        with contextlib.closing(sqlite3.connect(looking_uri(path), uri=True, timeout=10)) as opened:
-            (version,) = opened.execute("PRAGMA user_version").fetchone()
-            if not version:
-                return None, frozenset()
-            rows = opened.execute("SELECT digest, version FROM study").fetchall()
-            ended = opened.execute("SELECT digest FROM forgotten").fetchall() if version >= _SINCE_VERSION else []
-    except sqlite3.DatabaseError as error:
-        raise DataFault(
-            "STATE_CORRUPT",
-            f"{path}: cannot be used as the miner's catalogue",
-            hint="restore the state directory from a backup",
-        ) from error
+    with looking(path) as opened:
+        rows: list[tuple[bytes, int]] = opened.execute("SELECT digest, version FROM study").fetchall()
+        ended: list[tuple[bytes]] = []
+        if version >= FORGOTTEN_SINCE:
+            ended = opened.execute("SELECT digest FROM forgotten").fetchall()
     known = Known(studies=len(rows), versions=sum(row[1] for row in rows))
-    return known, frozenset(row[0] for row in (*rows, *ended))
+    return known, frozenset([*(digest for digest, _ in rows), *(digest for (digest,) in ended)])
+
+
+def inspect_catalogue(directory: Path) -> int:
+    """Check the catalogue of a state directory as `verticil doctor` does: whole, of a known version, and not behind. Only reads.
+
+    Returns:
+        The version of its schema; 0: there is none yet, and nothing says that there was one.
+
+    Raises:
+        DataFault: STATE_CORRUPT, damaged or of a newer version; STATE_READ_ONLY, it cannot be opened there; CATALOGUE_OLDER.
+    """
+    version = inspect(directory / CATALOGUE, SCHEMA)
+    check_memory(directory)
+    return version

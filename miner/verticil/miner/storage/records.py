@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,38 @@ class StoredSignature:
     body: bytes
     signature: bytes
     certificate: bytes
+
+
+class Bitmap(NamedTuple):
+    """Size and SHA-256 of a party's bitmap."""
+
+    size: int
+    sha256: bytes
+
+
+class Hop(NamedTuple):
+    """Whose blinded list it is, by position in the study, and behind which hop."""
+
+    owner: int
+    hop: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A party's certificate.
+
+    Attributes:
+        party: whose.
+        serial: lower-case hex.
+        not_before, not_after: when it is valid, ISO 8601, UTC.
+        carried_at: when the last file of the party's came, ISO 8601; empty: the party came over a line last.
+    """
+
+    party: str
+    serial: str
+    not_before: str
+    not_after: str
+    carried_at: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,49 +8,42 @@ last valid day has passed.
 from __future__ import annotations
 
 import datetime as dt
-import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from verticil.miner.storage.records import Failure, ScoredStudy, StoredSignature
+from verticil.miner.storage.tables import Table
 from verticil.shared.errors import PeerFault
+from verticil.shared.storage.database import Database
 
 MAX_STUDIES: Final = 1000
 MAX_STUDIES_OF_ONE: Final = 250
 """Studies that one party was the first to bring: nobody can keep the others out."""
-
-SCORE_SCHEMA: Final = """
-CREATE TABLE scored_study (digest BLOB PRIMARY KEY, effective BLOB NOT NULL, expires TEXT NOT NULL, brought_by TEXT NOT NULL,
-  attempts INTEGER NOT NULL DEFAULT 0, body BLOB, signature BLOB, certificate BLOB,
-  failure_code TEXT, failure_message TEXT, failure_hint TEXT) WITHOUT ROWID;
-CREATE TABLE score (study BLOB, party TEXT, information BLOB NOT NULL, PRIMARY KEY (study, party)) WITHOUT ROWID;
-"""
 
 
 def _packed(scores: Sequence[int]) -> bytes:
     return np.array(scores, dtype="<u8").tobytes()
 
 
-class ScoreTable:
+class ScoreTable(Table):
     """Scores and structures.
 
     Args:
-        transaction: of the catalogue.
+        database: the catalogue's.
         max_studies: studies at a time.
         max_studies_of_one: of these, studies that one party was the first to bring.
     """
 
     def __init__(
         self,
-        transaction: Callable[[], AbstractContextManager[sqlite3.Connection]],
+        database: Database,
         *,
         max_studies: int = MAX_STUDIES,
         max_studies_of_one: int = MAX_STUDIES_OF_ONE,
     ) -> None:
-        self._transaction = transaction
+        super().__init__(database)
         self._max_studies = max_studies
         self._max_studies_of_one = max_studies_of_one
 
@@ -71,29 +64,27 @@ class ScoreTable:
             PeerFault: STUDY_MISMATCH, the party sent other scores before; RESOURCE_EXHAUSTED, too many studies.
         """
         information = _packed(scores)
-        with self._transaction() as connection:
+        with self._database.transaction():
             query = "SELECT information FROM score WHERE study = ? AND party = ?"
-            if (row := connection.execute(query, (digest, party)).fetchone()) is not None:
-                if row["information"] != information:
+            if (held := self._database.first(bytes, query, (digest, party))) is not None:
+                if held != information:
                     raise PeerFault(
                         "STUDY_MISMATCH",
                         f"scores of party '{party}': not those that it sent before for the same effective study",
                         hint="the party's table or noise has changed; a new study is needed",
                     )
                 return False
-            if connection.execute("SELECT 1 FROM scored_study WHERE digest = ?", (digest,)).fetchone() is None:
-                self._check_room(connection, party)
-                connection.execute(
-                    "INSERT INTO scored_study (digest, effective, expires, brought_by) VALUES (?, ?, ?, ?)",
-                    (digest, effective, expires.isoformat(), party),
+            if not self._database.has("SELECT 1 FROM scored_study WHERE digest = ?", (digest,)):
+                self._check_room(party)
+                self._database.insert(
+                    "scored_study", digest=digest, effective=effective, expires=expires.isoformat(), brought_by=party
                 )
-            connection.execute("INSERT INTO score VALUES (?, ?, ?)", (digest, party, information))
+            self._database.insert("score", study=digest, party=party, information=information)
         return True
 
-    def _check_room(self, connection: sqlite3.Connection, party: str) -> None:
-        total, own = connection.execute(
-            "SELECT count(*), coalesce(sum(brought_by = ?), 0) FROM scored_study", (party,)
-        ).fetchone()
+    def _check_room(self, party: str) -> None:
+        total = self._database.only(int, "SELECT count(*) FROM scored_study")
+        own = self._database.only(int, "SELECT count(*) FROM scored_study WHERE brought_by = ?", (party,))
         if total >= self._max_studies or own >= self._max_studies_of_one:
             raise PeerFault(
                 "RESOURCE_EXHAUSTED",
@@ -104,49 +95,46 @@ class ScoreTable:
 
     def study(self, digest: bytes) -> ScoredStudy | None:
         """What is known of a study; None when nothing is."""
-        with self._transaction() as connection:
-            row = connection.execute("SELECT * FROM scored_study WHERE digest = ?", (digest,)).fetchone()
-            if row is None:
-                return None
-            parties = connection.execute("SELECT party FROM score WHERE study = ?", (digest,)).fetchall()
-        signed = failure = None
-        if row["body"] is not None:
-            signed = StoredSignature(body=row["body"], signature=row["signature"], certificate=row["certificate"])
-        if row["failure_code"] is not None:
-            failure = Failure(code=row["failure_code"], message=row["failure_message"], hint=row["failure_hint"])
-        return ScoredStudy(
-            digest=digest,
-            effective=row["effective"],
-            parties=frozenset(party["party"] for party in parties),
-            structure=signed,
-            failure=failure,
-        )
+        database = self._database
+        with database.view():
+            return database.first(
+                ScoredStudy,
+                "SELECT * FROM scored_study WHERE digest = ?",
+                (digest,),
+                parties=frozenset(database.read(str, "SELECT party FROM score WHERE study = ?", (digest,))),
+                structure=database.first(
+                    StoredSignature, "SELECT * FROM scored_study WHERE digest = ? AND body IS NOT NULL", (digest,)
+                ),
+                failure=database.first(
+                    Failure,
+                    "SELECT failure_code AS code, failure_message AS message, failure_hint AS hint FROM scored_study"
+                    " WHERE digest = ? AND failure_code IS NOT NULL",
+                    (digest,),
+                ),
+            )
 
     def scores(self, digest: bytes) -> dict[str, list[int]]:
         """The scores of a study, by party."""
-        with self._transaction() as connection:
-            rows = connection.execute("SELECT party, information FROM score WHERE study = ?", (digest,)).fetchall()
-        return {row["party"]: np.frombuffer(row["information"], dtype="<u8").tolist() for row in rows}
+        packed = self._database.by(str, bytes, "SELECT party, information FROM score WHERE study = ?", (digest,))
+        return {party: np.frombuffer(scores, dtype="<u8").tolist() for party, scores in packed.items()}
 
     def unfinished(self) -> tuple[bytes, ...]:
         """Digests of the studies with neither structure nor failure."""
         query = "SELECT digest FROM scored_study WHERE body IS NULL AND failure_code IS NULL"
-        with self._transaction() as connection:
-            return tuple(row["digest"] for row in connection.execute(query).fetchall())
+        return tuple(self._database.read(bytes, query))
 
     def finish(self, digest: bytes, structure: StoredSignature) -> None:
         """Record the structure; the first one stays."""
-        with self._transaction() as connection:
-            connection.execute(
-                "UPDATE scored_study SET body = ?, signature = ?, certificate = ?"
-                " WHERE digest = ? AND body IS NULL AND failure_code IS NULL",
-                (structure.body, structure.signature, structure.certificate, digest),
-            )
+        self._database.write(
+            "UPDATE scored_study SET body = ?, signature = ?, certificate = ?"
+            " WHERE digest = ? AND body IS NULL AND failure_code IS NULL",
+            (structure.body, structure.signature, structure.certificate, digest),
+        )
 
     def fail(self, digest: bytes, failure: Failure) -> None:
         """Record why there is no structure; the first end stays."""
-        with self._transaction() as connection:
-            connection.execute(
+        with self._database.transaction():
+            self._database.write(
                 "UPDATE scored_study SET failure_code = ?, failure_message = ?, failure_hint = ?"
                 " WHERE digest = ? AND body IS NULL AND failure_code IS NULL",
                 (failure.code, failure.message, failure.hint, digest),
@@ -154,16 +142,15 @@ class ScoreTable:
 
     def add_attempt(self, digest: bytes) -> int:
         """Count a search process that died without a word; returns how many there were."""
-        with self._transaction() as connection:
-            connection.execute("UPDATE scored_study SET attempts = attempts + 1 WHERE digest = ?", (digest,))
-            row = connection.execute("SELECT attempts FROM scored_study WHERE digest = ?", (digest,)).fetchone()
-        return 0 if row is None else int(row["attempts"])
+        with self._database.transaction():
+            self._database.write("UPDATE scored_study SET attempts = attempts + 1 WHERE digest = ?", (digest,))
+            return self._database.first(int, "SELECT attempts FROM scored_study WHERE digest = ?", (digest,)) or 0
 
     def forget_expired(self, today: dt.date) -> None:
         """Forget the studies whose last valid day lies before `today` (UTC)."""
-        with self._transaction() as connection:
-            connection.execute(
+        with self._database.transaction():
+            self._database.write(
                 "DELETE FROM score WHERE study IN (SELECT digest FROM scored_study WHERE expires < ?)",
                 (today.isoformat(),),
             )
-            connection.execute("DELETE FROM scored_study WHERE expires < ?", (today.isoformat(),))
+            self._database.write("DELETE FROM scored_study WHERE expires < ?", (today.isoformat(),))

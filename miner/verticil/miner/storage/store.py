@@ -19,16 +19,16 @@ import errno
 import fcntl
 import os
 import shutil
-import sqlite3
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.disk import is_database_full, is_disk_full, unwritable
+from verticil.shared.disk import is_disk_full, unwritable
 from verticil.shared.durable import remove, remove_tree, rename, sync_directory, sync_file
 from verticil.shared.errors import DataFault, PeerFault
+from verticil.shared.storage.database import disk_full
 
 
 @contextlib.contextmanager
@@ -38,20 +38,11 @@ def full_disk_is_an_error(where: str) -> Generator[None]:
     Raises:
         DataFault: DISK_FULL.
     """
-    problem = DataFault(
-        "DISK_FULL",
-        f"{where}: no space left on the miner's disk",
-        hint="make room there; what was under way goes on where it stopped",
-    )
     try:
         yield
     except OSError as error:
         if is_disk_full(error):
-            raise problem from error
-        raise
-    except sqlite3.DatabaseError as error:
-        if is_database_full(error):
-            raise problem from error
+            raise disk_full(where, disk="the miner's disk") from error
         raise
 
 

@@ -293,9 +293,9 @@ class Database:
         """The first row of a query, as `read` gives it; None: there is none."""
         return next(iter(self.read(kind, statement, values, **given)), None)
 
-    def only(self, kind: type[R], statement: str, values: Sequence[Cell] = ()) -> R:
+    def only(self, kind: type[R], statement: str, values: Sequence[Cell] = (), **given: object) -> R:
         """The one row of a query that always has one, as `read` gives it."""
-        (row,) = self.read(kind, statement, values)
+        (row,) = self.read(kind, statement, values, **given)
         return row
 
     def has(self, statement: str, values: Sequence[Cell] = ()) -> bool:
@@ -374,10 +374,13 @@ def looking(path: Path) -> Generator[sqlite3.Connection]:
     """A connection that only looks at a database of any version.
 
     Raises:
-        DataFault: as `mapped`.
+        DataFault: as `mapped`; STATE_CORRUPT also where it does not have what is looked for.
     """
-    with mapped(path), contextlib.closing(sqlite3.connect(looking_uri(path), uri=True, timeout=10.0)) as opened:
-        yield opened
+    try:
+        with mapped(path), contextlib.closing(sqlite3.connect(looking_uri(path), uri=True, timeout=10.0)) as opened:
+            yield opened
+    except sqlite3.DatabaseError as error:
+        raise _damaged(path, "does not have the tables that are expected") from error
 
 
 def version_of(path: Path) -> int:
