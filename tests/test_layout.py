@@ -25,7 +25,6 @@ LAYERS = {
     "verticil.shared.estimation": 1,
     "verticil.shared.study.document": 1,
     "verticil.shared.registry": 1,
-    "verticil.shared.study.recipients": 1,
     "verticil.shared.privacy": 1,
     "verticil.shared.study.protocol": 1,
     "verticil.shared.study.protocols": 1,

@@ -35,7 +35,7 @@ from verticil.shared.study.document import (
     Study,
     Unit,
 )
-from verticil.shared.study.recipients import scored_pairs
+from verticil.shared.study.peer import scored_pairs
 from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator, check_health
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 

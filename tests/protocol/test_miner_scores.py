@@ -43,7 +43,7 @@ from verticil.shared.study.document import (
     Study,
     Unit,
 )
-from verticil.shared.study.recipients import scored_pairs
+from verticil.shared.study.peer import scored_pairs
 from verticil.shared.study.structure_document import Structure, parse_structure
 from verticil.shared.transport.calling.client import Connection
 from verticil.shared.transport.calling.remote import GrpcCoordinator

@@ -54,8 +54,8 @@ from verticil.shared.record import encode
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.canonical import from_bytes
+from verticil.shared.study.peer import scored_pairs
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.recipients import scored_pairs
 from verticil.shared.study.states import State
 from verticil.shared.study.structure_document import given_structure
 from verticil.shared.transport.access import NOT_LET_IN

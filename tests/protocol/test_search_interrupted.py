@@ -31,7 +31,7 @@ from verticil.shared.study.document import (
     Study,
     Unit,
 )
-from verticil.shared.study.recipients import scored_pairs
+from verticil.shared.study.peer import scored_pairs
 
 NOW = dt.datetime(
     2098, 11, 21, tzinfo=dt.UTC

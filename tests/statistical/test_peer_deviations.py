@@ -22,8 +22,8 @@ from verticil.party.protocol.peer.learner import learn_families
 from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.document import ParameterRule, Unit
+from verticil.shared.study.peer import reads
 from verticil.shared.study.protocols import sent_units
-from verticil.shared.study.recipients import given_dag, reads
 
 RUNS = 300
 TOLERANCE = 0.25
@@ -77,7 +77,7 @@ def records():
 def estimates(study, records) -> dict[str, np.ndarray]:
     """For each variable (RUNS, J): the estimated probability of its first category, parents as the paper prints them."""
     generator = np.random.default_rng(11)
-    names, dag = study.schema.names, given_dag(study)
+    names, dag = study.schema.names, study.given_dag
     found: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for _ in range(RUNS):
         released = {

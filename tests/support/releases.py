@@ -33,7 +33,7 @@ from verticil.shared.study.document import (
     Study,
     Unit,
 )
-from verticil.shared.study.recipients import reads
+from verticil.shared.study.peer import reads
 from verticil.shared.study.structure_document import Structure, given_structure
 
 HARD_LABELS = (

@@ -17,13 +17,13 @@ from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.model.graph import Dag
 from verticil.shared.study.document import ShareRule, Unit
-from verticil.shared.study.recipients import given_dag, scored_pairs, shared_tables
+from verticil.shared.study.peer import scored_pairs, shared_tables
 
 KEY = bytes(range(32))
 
 
 def _learn(case, party, *, noise=None):
-    dag = given_dag(case.study)
+    dag = case.study.given_dag
     own, remote = case.columns(party, dag)
     return learn_families(own, remote, case.study, party, dag, noise=noise)
 
@@ -164,7 +164,7 @@ def test_a_peer_that_sends_another_column_gets_other_noise(peer_case, peer_study
     study = peer_study(share=ShareRule(epsilon=2.0, delta=1e-6))
     case = peer_case(study)
     noise = share_noise(KEY, study, "insurer")
-    dag = given_dag(study)
+    dag = study.given_dag
     own, remote = case.columns("insurer", dag)
     asked = []
     for first in (0, 1):
@@ -220,7 +220,7 @@ def test_a_subset_column_of_a_peer_is_read_as_sets(peer_case, peer_study):
         for u in units
     )
     study = dataclasses.replace(study, units=units)
-    dag = given_dag(study)
+    dag = study.given_dag
     own = {4: raw[4], 5: raw[5]}
     (claims, _), _ = learn_families(own, released, study, "insurer", dag, noise=None)
     members = np.zeros((n, 9))
@@ -308,7 +308,7 @@ def test_noisy_scores_are_sticky_and_differ_from_exact_ones(peer_case, peer_stud
 def test_what_does_not_fit_is_refused(peer_case, peer_study):
     study = peer_study()
     case = peer_case(study)
-    dag = given_dag(study)
+    dag = study.given_dag
     own, remote = case.columns("insurer", dag)
     with pytest.raises(ValueError, match="own columns"):
         learn_families({4: own[4]}, remote, study, "insurer", dag, noise=None)

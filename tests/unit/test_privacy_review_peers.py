@@ -19,13 +19,13 @@ from verticil.party.storage.database import Database
 from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.estimation.parameters import family_parameters, marginal_parameters
-from verticil.shared.formats.peer_statement import peer_statement
 from verticil.shared.release.bundle import write_release
 from verticil.shared.release.peer_assembly import assemble
 from verticil.shared.release.report.page import render
 from verticil.shared.release.statement import statement_body
 from verticil.shared.study import canonical
 from verticil.shared.study.document import ShareRule
+from verticil.shared.study.peer import peer_statement
 from verticil.shared.study.protocols import sent_units
 from verticil.shared.study.structure_document import parse_structure, structure_body
 from verticil.simulation.summary import parameters_text

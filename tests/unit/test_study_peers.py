@@ -21,12 +21,12 @@ from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.model.graph import Dag
-from verticil.shared.study import canonical, structure_document
+from verticil.shared.study import canonical
 from verticil.shared.study.document import ShareRule, Study
+from verticil.shared.study.peer import read_by
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import sent_units
 from verticil.shared.study.reading import read_declarations, read_study
-from verticil.shared.study.recipients import read_by
 from verticil.shared.study.study_table import study_table
 
 # clinic: age, smoker; bank: income, debt; town: district. income has the parents age (remote) and debt; smoker has income
@@ -74,7 +74,7 @@ def test_a_given_structure_is_written_out_in_the_order_of_the_variables(study: S
         ("district", ()),
     )
     assert study.share == ShareRule(epsilon=2.0, delta=1e-9, minimum_count=5)
-    assert structure_document.given_dag(study) == Dag(parents=((), (2,), (0, 3), (4,), ()))
+    assert study.given_dag == Dag(parents=((), (2,), (0, 3), (4,), ()))
 
 
 def test_it_may_be_an_inline_table_and_the_model_central(tmp_path: Path):

@@ -30,7 +30,6 @@ from verticil.shared.model.schema import Variable
 from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import protocol_of
-from verticil.shared.study.recipients import given_dag
 from verticil.shared.study.study_table import RECORDS_PER_CELL, ColumnRow, StudyTable, family_records, study_table
 from verticil.shared.study.sub_model import obstacle
 
@@ -197,7 +196,7 @@ def _domain(study: Study, unit: Unit, where: str) -> Iterator[Finding]:
     """What impossible combinations do beyond the draw: categories without a possible one, and what may be synthesized."""
     if not unit.impossible:
         return
-    if (dag := given_dag(study)) is None:
+    if (dag := study.given_dag) is None:
         yield _note(
             "impossible-if-joined",
             where,
@@ -310,7 +309,7 @@ def _families(study: Study, n: int | None) -> Iterator[Finding]:
     """Families with more cells than there are records; only where somebody says how many there are."""
     if n is None:
         return
-    schema, rule, dag = study.schema, study.structure, given_dag(study)
+    schema, rule, dag = study.schema, study.structure, study.given_dag
     if dag is None:
         # The largest table that a search may come to: the widest columns that fit, one after the other.
         family: list[int] = []

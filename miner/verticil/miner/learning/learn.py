@@ -32,7 +32,6 @@ from verticil.shared.model.rounding import round_network
 from verticil.shared.release.shares import model_shares
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, negative_counts
-from verticil.shared.study.recipients import given_dag
 
 Progress = Callable[[str, int], None]
 
@@ -101,7 +100,7 @@ def learn(
         ValueError: the columns do not fit the study.
     """
     schema = study.schema
-    dag = given_dag(study)
+    dag = study.given_dag
     if len(columns) != len(study.units):
         raise ValueError(f"{len(columns)} columns for {len(study.units)} units")
     n = len(columns[0]) // study.units[0].transition.codes_per_record

@@ -19,7 +19,7 @@ from verticil.miner.learning.search.protocol import Checkpoint, Keep, SearchResu
 from verticil.miner.scheduler.search_facts import search_facts
 from verticil.miner.storage.checkpoint import CHECKPOINT_SECONDS, binding_of, resumed
 from verticil.shared.study import canonical
-from verticil.shared.study.recipients import scored_pairs
+from verticil.shared.study.peer import scored_pairs
 from verticil.shared.study.structure_document import NANONATS, structure_body
 
 STRUCTURE_KIND: Final = "structure"

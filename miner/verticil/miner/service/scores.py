@@ -33,7 +33,7 @@ from verticil.miner.storage.store import remove_durably
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.study.recipients import scored_pairs
+from verticil.shared.study.peer import scored_pairs
 from verticil.shared.study.structure_document import NANONATS, parse_structure
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 

@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 from verticil.shared.errors import GateFailed
 from verticil.shared.estimation.smaller_families import RECORDS
 from verticil.shared.formats.json_document import Json, Node, parse
-from verticil.shared.formats.peer_statement import FamilyOrigin, peer_statement
 from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal, Network, PairAccuracy, Projection
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.quorum import left_out_to_json
 
 FORMAT: Final = "verticil-model"
@@ -107,7 +107,7 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
     """
     study = context.study
     names = network.schema.names
-    peer = None if study.model == "central" else peer_statement(study, network.dag)
+    statement = protocol_of(study).statement(study, network.dag)
     document: dict[str, Json] = {
         "format": FORMAT,
         "version": VERSION,
@@ -141,7 +141,7 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
                 {
                     "replaced": "the probability is a backed-off value, because too few people are in the cell; not estimated"
                 }
-                if peer is not None and peer.minimum_count
+                if statement is not None and statement.replaces
                 else {}
             ),
             "unstable": "the parent configuration's estimated count is below 3 of its standard deviations",
@@ -156,15 +156,15 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
             },
         },
         "families": [
-            {**_family(family, names), **({} if peer is None else _origin(peer.origins[family.child]))}
+            {**_family(family, names), **({} if statement is None else statement.of_family(family.child))}
             for family in network.families
         ],
         "marginals": [_marginal(marginal, names) for marginal in marginals],
     }
     if context.pairs:
         document["pairs"] = {"statement": _PAIRS, "tables": [_pair(pair, names) for pair in context.pairs]}
-    if peer is not None:
-        document["peer"] = peer.document()
+    if statement is not None:
+        document[statement.key] = statement.document()
     return rfc8785.dumps(cast("dict[str, object]", document))  # type: ignore[arg-type]  # rfc8785 types its input as dict and list
 
 
@@ -275,14 +275,6 @@ def _intervals(low: NDArray[np.float64], high: NDArray[np.float64]) -> list[Json
         return [_intervals(low_row, high_row) for low_row, high_row in zip(low, high, strict=True)]
     pairs = zip(cast("list[float]", low.tolist()), cast("list[float]", high.tolist()), strict=True)
     return [None if math.isnan(first) or math.isnan(last) else [first, last] for first, last in pairs]
-
-
-def _origin(origin: FamilyOrigin) -> dict[str, Json]:
-    return {
-        "learned_by": origin.learned_by,
-        "kind": origin.kind,
-        "cross_parents": list(origin.cross_parents),
-    }
 
 
 def _family(family: Family, names: tuple[str, ...]) -> dict[str, Json]:

@@ -145,6 +145,11 @@ class PrivacyStatement:
         """The columns that leave their sites."""
         return tuple(column for column in self.columns if column.sent)
 
+    @property
+    def n_sent(self) -> int:
+        """How many variables leave their sites."""
+        return sum(len(column.variables) for column in self.sent)
+
     def of_party(self, party: str) -> float:
         """The part of the total that comes from one party's columns."""
         return math.fsum(column.epsilon for column in self.sent if column.owner == party)

@@ -11,7 +11,6 @@ parameters), versions, seeds and the privacy figures. What is signed is the mani
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import importlib.metadata
 import os
@@ -28,14 +27,16 @@ from verticil.shared.durable import rename, sync_directory
 from verticil.shared.errors import DataFault, Misuse, PeerFault
 from verticil.shared.formats import bif, datapackage, model_json, xmlbif
 from verticil.shared.formats.json_document import Json, to_text
-from verticil.shared.formats.peer_statement import peer_statement
 from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.formats.tables import write_atomically, write_csv, write_parquet
 from verticil.shared.identity.pki import identity_of
 from verticil.shared.release.content import PROPOSAL, ReleaseContent, SignedStatement
+from verticil.shared.release.evidence import base64_text, signed_document
+from verticil.shared.release.protocols import release_protocol
 from verticil.shared.release.report.warnings import remarks
 from verticil.shared.release.sub_model_evidence import parties_left_out
 from verticil.shared.study import canonical
+from verticil.shared.study.protocols import protocol_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -154,13 +155,13 @@ def write_signatures(
         "file": MANIFEST,
         "algorithm": SIGNATURE_ALGORITHM,
         "signatures": [
-            {"signature": _base64(item.signature), "certificate": _base64(item.certificate)} for item in ordered
+            {"signature": base64_text(item.signature), "certificate": base64_text(item.certificate)} for item in ordered
         ],
-        "authority": _base64(to_der(ca_certificate)),
+        "authority": base64_text(to_der(ca_certificate)),
     }
     if countersigned:
         by_name = sorted(countersigned, key=lambda item: _signer_name(item.certificate))
-        document["countersignatures"] = [_signed(item) for item in by_name]
+        document["countersignatures"] = [signed_document(item) for item in by_name]
     # Made beside the folder, not in it: a crash must not leave an unlisted file in a release.
     staging = directory.with_name(f".{directory.name}.{SIGNATURE}")
     _write_bytes(staging, to_text(document))
@@ -225,6 +226,7 @@ def _write_tables(folder: Path, synthetic: pd.DataFrame, content: ReleaseContent
 
 def _manifest(folder: Path, content: ReleaseContent) -> Json:
     study = content.study
+    besides = protocol_of(study).statement(study, content.network.dag)
     files: dict[str, Json] = {}
     for name in sorted(content.files):
         size, sha256 = _measure(folder / name)
@@ -238,7 +240,7 @@ def _manifest(folder: Path, content: ReleaseContent) -> Json:
         "published_at": content.published_text,
         "software": {"name": "verticil", "version": importlib.metadata.version("verticil")},
         "parties": list(study.parties),
-        **({} if content.sub_model is None else parties_left_out(study, _signed(content.sub_model))),
+        **({} if content.sub_model is None else parties_left_out(study, signed_document(content.sub_model))),
         "n_common": content.n_common,
         "synthetic_records": len(content.synthetic),
         "simulation": content.simulation,
@@ -248,26 +250,8 @@ def _manifest(folder: Path, content: ReleaseContent) -> Json:
         "provenance": dict(content.provenance),
         "privacy": privacy_statement(study, content.network.dag).document(),
         "files": files,
-        **_evidence(content),
-    }
-
-
-def _evidence(content: ReleaseContent) -> dict[str, Json]:
-    """What others signed: the miner's receipts, or in Model I the parties' parameters and a learned structure."""
-    if content.study.model == "central":
-        return {"receipts": [_signed(receipt) for receipt in content.receipts]}
-    return {
-        "peer": peer_statement(content.study, content.network.dag).document(),
-        "structure": None if content.structure is None else _signed(content.structure),
-        "statements": [_signed(statement) for statement in content.statements],
-    }
-
-
-def _signed(statement: SignedStatement) -> Json:
-    return {
-        "body": statement.body.decode("utf-8"),
-        "signature": _base64(statement.signature),
-        "certificate": _base64(statement.certificate),
+        **({} if besides is None else {besides.key: besides.document()}),
+        **release_protocol(study).evidence(content),
     }
 
 
@@ -292,10 +276,6 @@ def to_der(certificate: bytes) -> bytes:
     if certificate.lstrip().startswith(b"-----BEGIN"):
         return x509.load_pem_x509_certificate(certificate).public_bytes(Encoding.DER)
     return x509.load_der_x509_certificate(certificate).public_bytes(Encoding.DER)
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
 
 
 def _refuse_existing(directory: Path) -> None:

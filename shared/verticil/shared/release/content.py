@@ -20,6 +20,7 @@ from verticil.shared.model.network import Marginal, Network, PairAccuracy, PairE
 from verticil.shared.release.pair_accuracy import pair_accuracy
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import protocol_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,7 +128,7 @@ class ReleaseContent:
             raise ValueError(
                 f"{len(self.marginals)} marginals, expected one for each of {len(schema)} variables in order"
             )
-        if self.study.model == "peer" and len(self.statements) != len(self.study.parties):
+        if not protocol_of(self.study).coordinated and len(self.statements) != len(self.study.parties):
             raise ValueError(
                 f"{len(self.statements)} statements, expected one of each of {len(self.study.parties)} parties"
             )

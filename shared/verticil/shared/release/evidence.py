@@ -1,4 +1,4 @@
-"""Reading signed evidence out of a release: what every check of `verification` and `peer_verification` starts from.
+"""Reading signed evidence out of a release: what every check of `verification` and of the protocols starts from.
 
 Every fault is a `GateFailed`: RELEASE_INVALID, or RELEASE_UNTRUSTED where a certificate is not of the reader's own authority.
 """
@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from cryptography import x509
 
 from verticil.shared.errors import GateFailed, PeerFault
-from verticil.shared.formats.json_document import Node
+from verticil.shared.formats.json_document import Json, Node
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import verify_signed
+from verticil.shared.release.content import SignedStatement
 from verticil.wire.v1 import common_pb2
 
 
@@ -97,6 +98,20 @@ def signed_statement(node: Node) -> common_pb2.Signed:
         signature=base64_bytes(node["signature"]),
         certificate=base64_bytes(node["certificate"]),
     )
+
+
+def signed_document(statement: SignedStatement) -> dict[str, Json]:
+    """What `signed_statement` reads."""
+    return {
+        "body": statement.body.decode("utf-8"),
+        "signature": base64_text(statement.signature),
+        "certificate": base64_text(statement.certificate),
+    }
+
+
+def base64_text(data: bytes) -> str:
+    """What `base64_bytes` reads."""
+    return base64.b64encode(data).decode("ascii")
 
 
 def expect(node: Node, expected: str) -> None:

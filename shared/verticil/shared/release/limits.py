@@ -17,7 +17,6 @@ from verticil.shared.release.content import FILES, PROPOSAL
 from verticil.shared.release.synthetic import TABLES, table_bytes
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.study.recipients import given_dag
 
 _DOCUMENT: Final = 8 * 2**20
 _EACH_PROBABILITY: Final = 512
@@ -66,7 +65,7 @@ def _probabilities(study: Study) -> int:
     n_states = study.schema.n_states
     rule = study.structure
     named = sum(math.prod(n_states[study.schema.index(name)] for name in pair) for pair in study.release.pairs)
-    if (dag := given_dag(study)) is not None:
+    if (dag := study.given_dag) is not None:
         families = ((*parents, child) for child, parents in enumerate(dag.parents))
         return named + sum(math.prod(n_states[v] for v in family) for family in families)
     largest = math.prod(sorted(n_states)[-rule.max_parents :]) if rule.max_parents else 1

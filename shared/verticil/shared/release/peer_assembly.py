@@ -27,7 +27,7 @@ from verticil.shared.release.statement import (
 from verticil.shared.release.synthesis import released_records
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.study.recipients import reads
+from verticil.shared.study.peer import reads
 from verticil.shared.study.structure_document import Structure
 
 

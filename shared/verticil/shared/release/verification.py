@@ -2,7 +2,7 @@
 
 In this order: every file of the manifest is there with its size and SHA-256, and no other file is; the documents belong to the
 same study; the publisher's signature over the manifest holds; its certificate, and those of all receipts, were issued by one
-authority to one miner (in Model I every party of the study has signed, and `peer_verification` checks what each has stated); so
+authority to one miner (in Model I every party of the study has signed, and the protocol checks what each has stated); so
 many parties have countersigned as the study asks for; and that authority, or that certificate, is the one that the reader trusts.
 Without an anchor of the reader's own (the CA certificate, or a fingerprint from a trusted place) all but the last is checked and
 the result is still "untrusted": anybody can make a consistent release.
@@ -28,7 +28,6 @@ from cryptography import x509
 from verticil.shared.errors import GateFailed, Misuse, VerticilError
 from verticil.shared.formats import model_json
 from verticil.shared.formats.json_document import Node, parse
-from verticil.shared.formats.peer_statement import peer_statement
 from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.membership.revocation import parse_list, revoked_in
@@ -44,11 +43,12 @@ from verticil.shared.release.bundle import (
     to_der,
 )
 from verticil.shared.release.countersignature import check_countersignatures
-from verticil.shared.release.evidence import Denied, base64_bytes, expect, signed_statement, signer, utc_time
-from verticil.shared.release.peer_verification import check_evidence, check_peer_figures
+from verticil.shared.release.evidence import Denied, base64_bytes, expect, signer, utc_time
+from verticil.shared.release.protocols import release_protocol
 from verticil.shared.release.sub_model_evidence import check_sub_model_evidence
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import protocol_of
 from verticil.wire.v1 import common_pb2
 
 _MAX_DOCUMENT = 256 * 2**20  # in Model I a manifest holds every parameter as its party signed it
@@ -160,16 +160,15 @@ def verify_release(
     if named != authority:
         signature["authority"].fail("names another authority than the one that the signers' certificates are of")
     publishers = [identity for identity, _ in signers]
-    if study.model == "peer":
-        n_receipts, n_statements = (
-            0,
-            check_evidence(manifest, study, model, authority=authority, published=published, denied=denied),
-        )
-    else:
-        n_receipts = _check_receipts(
-            manifest, study, authority=authority, publisher=publishers[0].name, published=published, denied=denied
-        )
-        n_statements = 0
+    checked = release_protocol(study).check(
+        manifest,
+        study,
+        model,
+        authority=authority,
+        publisher=publishers[0].name,
+        published=published,
+        denied=denied,
+    )
     left_out = check_sub_model_evidence(
         directory,
         manifest,
@@ -189,7 +188,7 @@ def verify_release(
         anchored=anchor is not None,
         denied=denied,
         # In a simulation on one machine there is nobody who could look, as there is nobody who could give a receipt.
-        complete=not before_publication and (n_receipts > 0 or not manifest["simulation"].boolean()),
+        complete=not before_publication and (checked.receipts > 0 or not manifest["simulation"].boolean()),
     )
 
     authority_sha256 = hashlib.sha256(authority).hexdigest()
@@ -210,6 +209,7 @@ def verify_release(
             hint="give --ca FILE or --fingerprint HEX from a trusted place (federation.toml has it as ca_sha256)",
         )
     total = privacy_statement(study, model.dag)
+    besides = protocol_of(study).statement(study, model.dag)
     return VerifiedRelease(
         publisher=publishers[0].uri,
         publisher_sha256=signers[0][1],
@@ -221,11 +221,11 @@ def verify_release(
         published_at=manifest["published_at"].text(),
         n_common=manifest["n_common"].integer(),
         synthetic_records=manifest["synthetic_records"].integer(),
-        receipts=n_receipts,
-        statements=n_statements,
+        receipts=checked.receipts,
+        statements=checked.statements,
         left_out=left_out,
         countersigned_by=countersigned,
-        exact_parameters=peer_statement(study, model.dag).exact if study.model == "peer" else None,
+        exact_parameters=None if besides is None else besides.exact,
         simulation=manifest["simulation"].boolean(),
         seed_derived=manifest["seed_derived"].boolean(),
         epsilon_per_person=total.epsilon_per_person if total.bounded else None,
@@ -321,8 +321,7 @@ def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network]:
         )
     for document in (manifest, model):
         _check_privacy(document["privacy"], study, network.dag)
-        if study.model == "peer":
-            check_peer_figures(document["peer"], study, network.dag)
+        _check_statement(document, study, network.dag)
     expect(manifest["study"]["id"], study.id)
     expect(manifest["study"]["model"], study.model)
     return study, network
@@ -340,7 +339,7 @@ def _check_signatures(
 ) -> list[tuple[Identity, str]]:
     """The miner has signed the manifest, or in Model I every party of the study; who, and the certificate's fingerprint."""
     entries = signature["signatures"].items()
-    role, expected = (Role.PARTY, len(study.parties)) if study.model == "peer" else (Role.MINER, 1)
+    role, expected = (Role.MINER, 1) if protocol_of(study).coordinated else (Role.PARTY, len(study.parties))
     if len(entries) != expected:
         whose = "one of each party" if role is Role.PARTY else "the miner's"
         signature["signatures"].fail(f"{len(entries)} signatures, expected {whose}")
@@ -376,49 +375,24 @@ def _check_privacy(node: Node, study: Study, dag: Dag) -> None:
             figure.fail(f"got {published}, the matrices in study.json give {value}")
 
 
-def _check_receipts(
-    manifest: Node, study: Study, *, authority: bytes, publisher: str, published: dt.datetime, denied: Denied
-) -> int:
-    """One receipt of the publisher for each unit of the study; in a simulation there may be none."""
-    receipts = manifest["receipts"].items()
-    if not receipts and manifest["simulation"].boolean():
-        return 0
-    units: set[int] = set()
-    for receipt in receipts:
-        signed = signed_statement(receipt)
-        body = parse(signed.body, source=f"{receipt.where}: body")
-        received = utc_time(body["received_at"])
-        signer(
-            signed,
-            authority,
-            role=Role.MINER,
-            name=publisher,
-            at=received,
-            where=receipt.where,
-            anchored=False,
-            denied=denied,
+def _check_statement(document: Node, study: Study, dag: Dag) -> None:
+    """What a document says of who read what, and of the noise of the parameters, is what the study and the structure give."""
+    expected = protocol_of(study).statement(study, dag)
+    if expected is not None and not _equal((node := document[expected.key]).value, expected.document()):
+        node.fail("what it says of readers and noise is not what the study and the structure give")
+
+
+def _equal(got: object, expected: object) -> bool:
+    """Whether two JSON values are the same; numbers to nine digits, because another machine may have computed them."""
+    if isinstance(expected, dict):
+        return isinstance(got, dict) and got.keys() == expected.keys() and all(_equal(got[k], expected[k]) for k in got)
+    if isinstance(expected, list):
+        return isinstance(got, list) and len(got) == len(expected) and all(map(_equal, got, expected))
+    if isinstance(expected, float):
+        return (
+            isinstance(got, int | float) and not isinstance(got, bool) and abs(got - expected) <= 1e-9 * abs(expected)
         )
-        index = body["unit"].integer()
-        if index >= len(study.units) or index in units:
-            body["unit"].fail(f"unit {index} has a receipt already, or the study has none of that number")
-        units.add(index)
-        unit = study.units[index]
-        expected: tuple[tuple[str, object], ...] = (
-            ("effective_digest", manifest["effective_digest"].text()),
-            ("proposal_digest", manifest["study_digest"].text()),
-            ("miner", publisher),
-            ("party", unit.owner),
-            ("variables", list(unit.variables)),
-            ("n_records", manifest["n_common"].integer()),
-        )
-        for key, value in expected:
-            if body[key].value != value:
-                body[key].fail(f"got {body[key].value!r}, expected {value!r}")
-        if received > published:
-            body["received_at"].fail("later than the publication")
-    if len(units) != len(study.units):
-        manifest["receipts"].fail(f"receipts for {len(units)} of {len(study.units)} randomized columns")
-    return len(receipts)
+    return type(got) is type(expected) and got == expected
 
 
 def _revoked(encoded: bytes, authority: bytes) -> dict[int, dt.datetime]:

@@ -19,6 +19,7 @@ from verticil.shared.channels.subset import Subset
 from verticil.shared.channels.transition import Transition
 from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.model.constraints import Constraints, CustomNetwork, declared_constraints, declared_custom_network
+from verticil.shared.model.graph import Dag
 from verticil.shared.model.schema import Schema
 
 
@@ -316,6 +317,14 @@ class Study:
         Where parties countersign, one of them may run a version that reads no null; with `means` none does.
         """
         return self.publish is not None and all(variable.means is None for variable in self.schema.variables)
+
+    @property
+    def given_dag(self) -> Dag | None:
+        """The structure that the study gives; None where it is to be learned."""
+        if self.structure.parents is None:
+            return None
+        index = self.schema.index
+        return Dag(parents=tuple(tuple(index(name) for name in names) for _, names in self.structure.parents))
 
     def units_of(self, party: str) -> tuple[int, ...]:
         """Indices of the units that `party` owns."""

@@ -1,22 +1,31 @@
 """The protocol ``peer`` (Model I): the parties send randomized columns to each other, each learns its own variables' families.
 
-Ma & Sivakumar, section 4. Who reads which column is in `recipients`. Where the structure is learned, a miner searches it from
-scores of pairs and has nothing else.
+Ma & Sivakumar, section 4. A variable is *cross* when one of its parents is at another party; those parents are *cross parents*.
+With a structure, a unit is read by the parties that own a child of one of its variables, and by nobody else. Where the structure
+is learned, a miner searches it from scores of pairs and has nothing else; each pair of variables is scored by exactly one party,
+which holds one of them raw: both at one party, that party; else the owner that stands first in the study; so a unit is also read
+by every party before its owner.
+
+Everything here follows from the study, and in the end from the structure, so that all nodes agree without talking about it.
+
+What must not be read into the statement of a release: the epsilon of a randomized column is a promise against those who read the
+column. It says nothing about the parameters, which their owner computed from raw values.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from verticil.shared.channels.gaussian import share_sigma
 from verticil.shared.errors import Misuse
 from verticil.shared.model.graph import Dag
+from verticil.shared.record import Json
 from verticil.shared.study.central import MEMBERS
 from verticil.shared.study.document import ShareRule, Study, Unit
-from verticil.shared.study.protocol import Disclosure, Finding, Protocol
-from verticil.shared.study.recipients import given_dag, read_by, readers, shared_tables
+from verticil.shared.study.protocol import Disclosure, Finding, Protocol, Statement
 from verticil.shared.study.vocabulary import MAX_SAFE, PAIR_METHODS, fail
 
 LARGEST_DELTA: Final = 1e-2
@@ -46,6 +55,252 @@ _LINKAGE: Final = {
         " not follow the protocol can have other people taken for common ones, and does not learn who they are",
     ),
 }
+EXACT_STATEMENT: Final = (
+    "The parameters of local variables are exact functions of the raw data of their owner. "
+    "No differential privacy protects them. "
+    "The parameters of cross variables are exact functions of the raw data of their owner and of the randomized columns that it "
+    "read; no differential privacy protects the owner's data in them either."
+)
+"""Where the study asks for no share noise."""
+
+NOISE_STATEMENT: Final = (
+    "Each party added Gaussian noise to every count of its own tables before it computed anything that it shared. "
+    "What one party shared is (epsilon, delta) differentially private for the replacement of one person's columns at that party. "
+    "The number of common people is public and not covered. The randomized columns that a party sent are not part of this: "
+    "their epsilons add to it, for whoever read them and by what others computed from them. "
+    "For the columns of one person at all parties together, the parties' epsilons and deltas add up."
+)
+"""Where it does."""
+
+
+def scored_pairs(study: Study, party: str) -> tuple[tuple[int, int], ...]:
+    """The pairs of variables (a, b), a < b, that `party` scores, in lexicographic order."""
+    rank = {name: position for position, name in enumerate(study.parties)}
+    owners = [variable.owner for variable in study.schema.variables]
+    return tuple(
+        (a, b)
+        for a in range(len(owners))
+        for b in range(a + 1, len(owners))
+        if min(owners[a], owners[b], key=rank.__getitem__) == party
+    )
+
+
+def reads(study: Study, party: str, dag: Dag | None) -> tuple[int, ...]:
+    """The units of other parties that `party` reads, ascending.
+
+    Args:
+        study: the effective study.
+        party: the reading party.
+        dag: the structure; None: while pairs are scored.
+    """
+    return tuple(
+        index for index, unit in enumerate(study.units) if unit.owner != party and party in readers(study, index, dag)
+    )
+
+
+def readers(study: Study, index: int, dag: Dag | None) -> tuple[str, ...]:
+    """The parties that read unit `index`, in the study's order; its owner is not among them.
+
+    Args:
+        study: the effective study.
+        index: of the unit.
+        dag: the structure; None: while pairs are scored.
+    """
+    unit = study.units[index]
+    if dag is None:
+        return study.parties[: study.parties.index(unit.owner)]
+    members = {study.schema.index(name) for name in unit.variables}
+    needing = {study.schema[child].owner for child, parents in enumerate(dag.parents) if members & set(parents)}
+    return tuple(party for party in study.parties if party in needing and party != unit.owner)
+
+
+def read_by(study: Study, index: int, dag: Dag | None = None) -> tuple[str, ...]:
+    """The peers that unit `index` goes to in the whole of a study with model ``peer``, in the study's order.
+
+    Args:
+        study: a study between peers.
+        index: of the unit.
+        dag: the structure, where it is learned; None: it is not yet known, and then every other party may read the unit.
+    """
+    given = study.given_dag
+    if given is not None:
+        return readers(study, index, given)
+    if dag is None:
+        return tuple(party for party in study.parties if party != study.units[index].owner)
+    reading = {*readers(study, index, None), *readers(study, index, dag)}
+    return tuple(party for party in study.parties if party in reading)
+
+
+def shared_tables(study: Study, party: str) -> int:
+    """How many tables of its own raw data a party shares something of: one for each own variable and for each scored pair."""
+    scored = 0 if study.structure.parents is not None else len(scored_pairs(study, party))
+    return len(study.schema.owned_by(party)) + scored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyOrigin:
+    """Where a variable's parameters come from.
+
+    Attributes:
+        learned_by: the party that owns the variable and learned them.
+        cross_parents: names of its parents at other parties; none: the variable is local.
+    """
+
+    learned_by: str
+    cross_parents: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """``local`` or ``cross`` (Ma & Sivakumar, section 4)."""
+        return "cross" if self.cross_parents else "local"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentColumn:
+    """A randomized column that left its party.
+
+    Attributes:
+        unit: index of the unit.
+        variables: names.
+        owner: who sent it.
+        scored_by: who read it to score pairs, while the structure was learned.
+        read_by: who read it to learn a family.
+    """
+
+    unit: int
+    variables: tuple[str, ...]
+    owner: str
+    scored_by: tuple[str, ...]
+    read_by: tuple[str, ...]
+
+    @property
+    def readers(self) -> tuple[str, ...]:
+        """Everybody who read it."""
+        return (*self.scored_by, *(party for party in self.read_by if party not in self.scored_by))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareStatement:
+    """What noise covers the parameters.
+
+    Attributes:
+        epsilon, delta: of everything that one party shared.
+        parties: party -> (number of its tables, standard deviation of the noise on each count before rounding).
+    """
+
+    epsilon: float
+    delta: float
+    parties: Mapping[str, tuple[int, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerStatement(Statement):
+    """All of it.
+
+    Attributes:
+        origins: of each variable, in schema order.
+        sent: the columns that left their party, in the order of units.
+        share: None: the parameters are exact functions of raw data.
+        minimum_count: parameters that rest on fewer people were replaced; 0: none was.
+    """
+
+    key = "peer"
+
+    origins: tuple[FamilyOrigin, ...]
+    sent: tuple[SentColumn, ...]
+    share: ShareStatement | None
+    minimum_count: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether the parameters are exact functions of raw data."""
+        return self.share is None
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the study asks for a least count."""
+        return self.minimum_count > 0
+
+    @property
+    def statement(self) -> str:
+        """The plain statement."""
+        return EXACT_STATEMENT if self.exact else NOISE_STATEMENT
+
+    def document(self) -> Json:
+        """Noise, and who read what."""
+        return {
+            "exact_parameters": self.exact,
+            "statement": self.statement,
+            "share": None
+            if self.share is None
+            else {
+                "noise": "gaussian",
+                "epsilon": self.share.epsilon,
+                "delta": self.share.delta,
+                "relation": "replace one person's columns at one party; the number of common people is public",
+                "parties": [
+                    {"party": party, "tables": tables, "sigma": sigma}
+                    for party, (tables, sigma) in self.share.parties.items()
+                ],
+            },
+            "minimum_count": self.minimum_count,
+            "columns": [
+                {
+                    "unit": column.unit,
+                    "variables": list(column.variables),
+                    "owner": column.owner,
+                    "scored_by": list(column.scored_by),
+                    "read_by": list(column.read_by),
+                }
+                for column in self.sent
+            ],
+        }
+
+    def of_family(self, child: int) -> dict[str, Json]:
+        """Who learned it, and from which columns of others."""
+        origin = self.origins[child]
+        return {"learned_by": origin.learned_by, "kind": origin.kind, "cross_parents": list(origin.cross_parents)}
+
+
+def peer_statement(study: Study, dag: Dag) -> PeerStatement:
+    """The statement of a study of Model I with this structure.
+
+    Raises:
+        ValueError: the study is not of Model I.
+    """
+    if study.share is None:
+        raise ValueError(f"study '{study.id}' is of model '{study.model}', expected one whose parties share parameters")
+    schema, rule = study.schema, study.share
+    learned = study.structure.parents is None
+    origins = tuple(
+        FamilyOrigin(
+            learned_by=variable.owner,
+            cross_parents=tuple(schema[p].name for p in parents if schema[p].owner != variable.owner),
+        )
+        for variable, parents in zip(schema.variables, dag.parents, strict=True)
+    )
+    sent = tuple(
+        SentColumn(
+            unit=index,
+            variables=study.units[index].variables,
+            owner=study.units[index].owner,
+            scored_by=readers(study, index, None) if learned else (),
+            read_by=readers(study, index, dag),
+        )
+        for index in range(len(study.units))
+        if read_by(study, index, dag)
+    )
+    share: ShareStatement | None = None
+    if rule.epsilon is not None and rule.delta is not None:
+        tables = {party: shared_tables(study, party) for party in study.parties}
+        share = ShareStatement(
+            epsilon=rule.epsilon,
+            delta=rule.delta,
+            parties={
+                party: (count, share_sigma(rule.epsilon, rule.delta, count)) for party, count in tables.items() if count
+            },
+        )
+    return PeerStatement(origins=origins, sent=sent, share=share, minimum_count=rule.minimum_count)
 
 
 class Peer(Protocol):
@@ -138,9 +393,13 @@ class Peer(Protocol):
                 hint="use 'symmetric'",
             )
 
+    def statement(self, study: Study, dag: Dag) -> PeerStatement:
+        """Who learned and read what, and the noise of what was shared."""
+        return peer_statement(study, dag)
+
     def findings(self, study: Study) -> Iterator[Finding]:
         """Who gets what, and what is shared without noise."""
-        dag = given_dag(study)
+        dag = study.given_dag
         if study.share is not None and study.share.epsilon is None:
             what = "the parameters" if dag is not None else "the parameters and the scores of pairs"
             yield Finding(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from verticil.shared.model.graph import Dag
+from verticil.shared.record import Json
 from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.vocabulary import fail
 
@@ -73,6 +74,34 @@ class Finding:
     hint: str
 
 
+class Statement(ABC):
+    """What model.json and the manifest of a release say of a protocol besides what they say of every one.
+
+    Attributes:
+        key: under which the documents have it.
+    """
+
+    key: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def exact(self) -> bool:
+        """Whether the parameters are exact functions of raw data."""
+
+    @property
+    @abstractmethod
+    def replaces(self) -> bool:
+        """Whether parameters that rest on few people were replaced by others."""
+
+    @abstractmethod
+    def document(self) -> Json:
+        """The statement itself."""
+
+    def of_family(self, child: int) -> dict[str, Json]:
+        """What model.json says of one family besides."""
+        return {}
+
+
 class Protocol(ABC):
     """One way of carrying a study out.
 
@@ -80,7 +109,8 @@ class Protocol(ABC):
         name: as a study's key ``model`` has it.
         summary: what happens, for those who approve.
         linkage: the modes of linkage that a study may ask for, and what each reveals.
-        coordinated: an analyst submits the study to a miner, which carries it out; else the operator of every party loads it.
+        coordinated: an analyst submits the study to a miner, which carries it out and signs the release; else the operator of
+            every party loads it, every party states what it computed, and every party signs.
         shares: the parties share statistics of their own raw data: the study has a ``share`` table.
         counts_families: the miner has tables of whole families, so it leaves parents out of those that are too large.
         sources: what the network is estimated from, for the description of the synthetic records.
@@ -149,6 +179,10 @@ class Protocol(ABC):
         Raises:
             Misuse: STUDY_INVALID.
         """
+
+    def statement(self, study: Study, dag: Dag) -> Statement | None:
+        """What the documents of a release say besides, of an effective study and the structure; None: nothing."""
+        return None
 
     def findings(self, study: Study) -> Iterator[Finding]:
         """Say what the analyst should know of a study besides what is said of every one."""

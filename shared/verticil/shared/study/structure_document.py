@@ -1,4 +1,4 @@
-"""Model I: the structure as a document that all nodes agree on. Who reads what by it is in `readers`."""
+"""Model I: the structure as a document that all nodes agree on. Who reads what by it is in `peer`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from verticil.shared.errors import Misuse
 from verticil.shared.model.graph import Dag
 from verticil.shared.record import Json, canonical_json, parse, peer_fault
 from verticil.shared.study.document import Study
-from verticil.shared.study.recipients import given_dag
 
 NANONATS: Final = 10**9
 """Scores travel as whole numbers of 1e-9 nats."""
@@ -44,7 +43,7 @@ class Structure:
 
 def given_structure(study: Study, effective_digest: bytes) -> Structure | None:
     """The structure that the study gives; None where it is to be learned."""
-    dag = given_dag(study)
+    dag = study.given_dag
     if dag is None:
         return None
     body = structure_body(effective_digest, dag.parents, {"method": "given"})

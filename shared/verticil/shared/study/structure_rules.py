@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from verticil.shared.study.document import HillClimbRule, OrderRule, Study
-from verticil.shared.study.recipients import given_dag
 from verticil.shared.study.vocabulary import (
     MAX_EXACT,
     MAX_SAFE,
@@ -211,7 +210,7 @@ class _Structure:
             self.fail(
                 "parents", f"there is a cycle: {' -> '.join(cycle)}, expected none", hint="remove one of the edges"
             )
-        custom, dag = self.study.custom_network(where=f"{self.source}: structure"), given_dag(self.study)
+        custom, dag = self.study.custom_network(where=f"{self.source}: structure"), self.study.given_dag
         if custom is not None and dag is not None and (leaks := custom.leaks(dag)):
             s, q = (schema.names[v] for v in leaks[0])
             self.fail(

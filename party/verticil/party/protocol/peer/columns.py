@@ -16,7 +16,7 @@ from verticil.shared.errors import PeerFault
 from verticil.shared.formats import artifact
 from verticil.shared.model.graph import Dag
 from verticil.shared.study.document import Study
-from verticil.shared.study.recipients import readers, reads
+from verticil.shared.study.peer import readers, reads
 from verticil.shared.study.structure_document import Structure
 from verticil.shared.transport.parts import fetch_file
 from verticil.wire.v1 import peer_pb2

@@ -34,8 +34,8 @@ from verticil.shared.estimation.information import pair_information
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal
 from verticil.shared.study.document import Study
+from verticil.shared.study.peer import scored_pairs, shared_tables
 from verticil.shared.study.prior import estimator_of, negative_counts
-from verticil.shared.study.recipients import scored_pairs, shared_tables
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 Floats = NDArray[np.float64]

@@ -41,7 +41,7 @@ from verticil.shared.release.statement import (
     statement_body,
 )
 from verticil.shared.study.canonical import to_bytes
-from verticil.shared.study.recipients import scored_pairs
+from verticil.shared.study.peer import scored_pairs
 from verticil.shared.study.structure_document import parse_structure
 from verticil.shared.transport.errors_on_wire import from_detail
 from verticil.shared.transport.parts import fetch_bytes

@@ -45,8 +45,8 @@ from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.formats.peer_deletion import Deleted, Ended, PeerDeletion
 from verticil.shared.identity.identity import Identity
 from verticil.shared.study.document import Study
+from verticil.shared.study.peer import readers
 from verticil.shared.study.protocols import protocol_of
-from verticil.shared.study.recipients import readers
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.errors_on_wire import to_detail
 from verticil.shared.transport.parts import send_parts

@@ -12,7 +12,6 @@ import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
@@ -22,9 +21,11 @@ from verticil.shared.formats.model_json import STRUCTURE_STATEMENT
 from verticil.shared.formats.privacy_statement import PRIOR, ColumnStatement, PrivacyStatement, privacy_statement
 from verticil.shared.model.network import CONFIRMED
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.protocol import own_template
+from verticil.shared.release.protocols import RELEASES, release_protocol
 from verticil.shared.release.report import layout, probabilities, projection, wording
-from verticil.shared.release.report.peer import peer_section
 from verticil.shared.release.report.warnings import remarks
+from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.sub_model import left_out_words
 
 if TYPE_CHECKING:
@@ -130,7 +131,9 @@ def render(content: ReleaseContent) -> str:
 
 
 def _read(name: str) -> str:
-    return files("verticil.shared.release.report").joinpath(name).read_text("utf-8")
+    """A template: one of the report's own, or a protocol's under ``protocol/NAME``."""
+    folder, _, protocol = name.rpartition("/")
+    return RELEASES.named(protocol).template() if folder == "protocol" else own_template(name)
 
 
 @functools.cache  # it keeps the compiled templates, which take longer to make than a page
@@ -164,7 +167,8 @@ def _values(content: ReleaseContent) -> dict[str, object]:
             for party in study.parties
         ],
         "rows": [_row(column, owner_index) for column in statement.sent],
-        "peer": peer_section(content, statement),
+        "section": release_protocol(study).section(content, statement),
+        "coordinated": protocol_of(study).coordinated,
         "total": _total(statement),
         "example": _example(statement),
         "unchanged": _unchanged(statement),
@@ -251,7 +255,7 @@ def _total(statement: PrivacyStatement) -> dict[str, object]:
         "posterior": wording.at_most(statement.posterior_per_person),
         "identifying": statement.epsilon_per_person > math.log(100),
         "unbounded": statement.unbounded_variables,
-        "n_columns": wording.count(sum(len(column.variables) for column in statement.sent), "column"),
+        "n_columns": wording.count(statement.n_sent, "column"),
     }
 
 

@@ -1,0 +1,98 @@
+"""What a release carries of its protocol: what others signed, how it is checked, and what the report says of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from importlib.resources import files
+
+from verticil.shared.formats.json_document import Json, Node
+from verticil.shared.formats.privacy_statement import PrivacyStatement
+from verticil.shared.model.network import Network
+from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.evidence import Denied
+from verticil.shared.study.document import Study
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """How much of what others signed was checked.
+
+    Attributes:
+        receipts: of the miner.
+        statements: of the parties.
+    """
+
+    receipts: int = 0
+    statements: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """What the report says of one protocol, as values of `ReleaseProtocol.template` and in the sections of all protocols.
+
+    Attributes:
+        figures: (what, how much, a note) of the headline, for the total of one person.
+        share: what a column's published share is, in a sentence's middle.
+        noisy: the shares and probabilities carry noise.
+        no_pairs: why no pair of columns is compared.
+        evidence: what manifest.json has of what others signed.
+        replaced: how many probabilities were replaced, of how many, because they rest on fewer than so many people; all empty
+            where the study has no such rule.
+    """
+
+    figures: tuple[tuple[str, str, str], ...]
+    share: str
+    noisy: bool
+    no_pairs: str
+    evidence: str
+    replaced: tuple[str, str, str] = ("", "", "")
+
+
+class ReleaseProtocol(ABC):
+    """The release's part of a protocol."""
+
+    @abstractmethod
+    def evidence(self, content: ReleaseContent) -> dict[str, Json]:
+        """The keys of the manifest that hold what others signed."""
+
+    @abstractmethod
+    def check(
+        self,
+        manifest: Node,
+        study: Study,
+        model: Network,
+        *,
+        authority: bytes,
+        publisher: str,
+        published: dt.datetime,
+        denied: Denied,
+    ) -> Checked:
+        """Check what others signed, and that the release is made of it.
+
+        Args:
+            manifest: its root.
+            study: the effective study, already checked against its digest.
+            model: the network of model.json.
+            authority: DER of the authority that all certificates must be of.
+            publisher: who signed the release (first).
+            published: time of publication.
+            denied: the reader's deny-list.
+
+        Raises:
+            GateFailed: RELEASE_INVALID.
+        """
+
+    @abstractmethod
+    def section(self, content: ReleaseContent, statement: PrivacyStatement) -> Section:
+        """What the report says."""
+
+    @abstractmethod
+    def template(self) -> str:
+        """The report's sections 1 and 2, as a Jinja template: what the release is, and what can be learned about a person."""
+
+
+def own_template(name: str) -> str:
+    """A template of the report's own folder."""
+    return files("verticil.shared.release.report").joinpath(name).read_text("utf-8")
