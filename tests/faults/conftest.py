@@ -24,9 +24,8 @@ from verticil.shared.errors import VerticilError
 from verticil.shared.identity.pki import load_credentials
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.calling.client import Connection
-from verticil.shared.transport.calling.fetch import fetch_release
-from verticil.shared.transport.calling.remote import GrpcControl
+from verticil.shared.transport.client import Connection, GrpcControl
+from verticil.shared.transport.fetch import fetch_release
 from verticil.simulation.analyst import follow_study
 from verticil.simulation.chaos.drill import charged, keep_port
 from verticil.simulation.chaos.line import Line

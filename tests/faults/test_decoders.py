@@ -41,7 +41,7 @@ EXEMPT: Mapping[str, str] = {
     "cli.pki_site.install": "reads with install",
     "cli.release.verify": "reads with verify_release",
     "cli.service_unit.install": "writes a unit, and reads none",
-    "shared.relay.sealing.load_sealing_key": "the site's own key; reads with load_private_key",
+    "shared.transport.sealing.load_sealing_key": "the site's own key; reads with load_private_key",
 }
 """What looks like a decoder and is none of foreign bytes, and why."""
 
@@ -228,7 +228,7 @@ def test_what_fuzzing_has_found(name: str, damage: Callable[[bytes], bytes], dec
 
 def test_what_fuzzing_has_found_in_an_audit_log(decoders: dict[str, Decoder]) -> None:
     """A line that is nested too deeply is no event, and hides none."""
-    log = decoders["shared.audit.chain.entries"]
+    log = decoders["shared.audit.entries"]
     assert log.decode(b"[" * 2000 + b"\n" + log.example) == log.decode(log.example)
 
 

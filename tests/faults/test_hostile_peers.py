@@ -31,8 +31,8 @@ from verticil.shared.errors import VerticilError
 from verticil.shared.identity.pki import Credentials, load_credentials
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.calling.client import CLIENT_OPTIONS, ERROR_KEY, Connection
-from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator
+from verticil.shared.transport.client import CLIENT_OPTIONS, Connection, GrpcControl, GrpcCoordinator
+from verticil.shared.transport.errors_on_wire import ERROR_KEY
 from verticil.simulation.provision import Provisioned, copied, set_endpoint
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 

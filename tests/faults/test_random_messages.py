@@ -46,14 +46,11 @@ from verticil.shared.identity.signing import SigningKey
 from verticil.shared.release.statement import software_text
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.access import ROLES
-from verticil.shared.transport.calling.client import Connection, dial_peer
-from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator, GrpcPeer
-from verticil.shared.transport.coordinator import Control, Coordinator
+from verticil.shared.transport.authorization import ROLES
+from verticil.shared.transport.client import Connection, GrpcControl, GrpcCoordinator, GrpcPeer, dial_peer
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
-from verticil.shared.transport.peer import Peer
-from verticil.shared.transport.serving.binding import bind
-from verticil.shared.transport.serving.server import RpcServer
+from verticil.shared.transport.interface import Control, Coordinator, Peer, bind
+from verticil.shared.transport.server import RpcServer
 from verticil.simulation.chaos.drill import charged
 from verticil.simulation.chaos.release_equality import differences, essence
 from verticil.simulation.in_process import run_federation

@@ -24,7 +24,7 @@ from verticil.shared.errors import PeerFault
 from verticil.shared.record import canonical_json
 from verticil.shared.release import bundle, synthesis
 from verticil.shared.study.states import State
-from verticil.shared.transport.calling import fetch
+from verticil.shared.transport import fetch
 from verticil.shared.transport.chunks import make_chunks, plain_data
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 

@@ -44,8 +44,8 @@ from verticil.shared.release.verification import verify_release
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.access import EMPTY_DENY_LIST
-from verticil.shared.transport.calling.fetch import fetch_release
+from verticil.shared.transport.authorization import EMPTY_DENY_LIST
+from verticil.shared.transport.fetch import fetch_release
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.simulation.chaos.release_equality import essence
 from verticil.simulation.in_process import run_federation

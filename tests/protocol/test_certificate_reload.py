@@ -41,11 +41,10 @@ from verticil.shared.identity.pki import (
 from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.membership.current import FollowedCredentials
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
-from verticil.shared.transport.calling.client import Connection
-from verticil.shared.transport.calling.diagnosis import served_certificate
-from verticil.shared.transport.calling.remote import GrpcCoordinator
-from verticil.shared.transport.serving.binding import Binding
-from verticil.shared.transport.serving.server import RpcServer
+from verticil.shared.transport.channel import served_certificate
+from verticil.shared.transport.client import Connection, GrpcCoordinator
+from verticil.shared.transport.interface import Binding
+from verticil.shared.transport.server import RpcServer
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 LOOK_SECONDS = 5.0

@@ -34,7 +34,7 @@ from verticil.shared.release.shares import model_shares
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.states import State
-from verticil.shared.transport.calling.fetch import fetch_release
+from verticil.shared.transport.fetch import fetch_release
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 pki, federation, manual = session.pki, session.federation, session.manual

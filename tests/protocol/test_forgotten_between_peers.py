@@ -22,8 +22,7 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.study.reading import read_study
 from verticil.shared.transport.in_memory import InMemoryPeer
-from verticil.shared.transport.methods import Service
-from verticil.shared.transport.peer import Peer
+from verticil.shared.transport.interface import Peer, Service
 from verticil.simulation.in_process_peers import run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, provision
 from verticil.simulation.provision import Site as Place

@@ -16,12 +16,10 @@ from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import Credentials, certificate_sha256, load_credentials, read_certificates
-from verticil.shared.transport.calling.client import REQUEST_ID, Connection
-from verticil.shared.transport.calling.remote import GrpcControl
-from verticil.shared.transport.coordinator import Control
-from verticil.shared.transport.serving.binding import bind
-from verticil.shared.transport.serving.metrics import Gauge, Metrics, metrics_address
-from verticil.shared.transport.serving.server import RpcServer
+from verticil.shared.transport.client import REQUEST_ID, Connection, GrpcControl
+from verticil.shared.transport.interface import Control, bind
+from verticil.shared.transport.metrics import Gauge, Metrics, metrics_address
+from verticil.shared.transport.server import RpcServer
 from verticil.wire.v1 import control_pb2
 
 

@@ -36,7 +36,8 @@ from verticil.shared.study.document import (
     Unit,
 )
 from verticil.shared.study.peer import scored_pairs
-from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator, check_health
+from verticil.shared.transport.client import GrpcControl, GrpcCoordinator
+from verticil.shared.transport.health import check_health
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
 folder = miner_daemon.folder

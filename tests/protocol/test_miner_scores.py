@@ -45,12 +45,10 @@ from verticil.shared.study.document import (
 )
 from verticil.shared.study.peer import scored_pairs
 from verticil.shared.study.structure_document import Structure, parse_structure
-from verticil.shared.transport.calling.client import Connection
-from verticil.shared.transport.calling.remote import GrpcCoordinator
-from verticil.shared.transport.coordinator import Coordinator
+from verticil.shared.transport.client import Connection, GrpcCoordinator
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.shared.transport.serving.binding import bind
-from verticil.shared.transport.serving.server import RpcServer
+from verticil.shared.transport.interface import Coordinator, bind
+from verticil.shared.transport.server import RpcServer
 from verticil.wire.v1 import control_pb2, coordinator_pb2
 
 PARTIES = ("north", "south", "west")

@@ -59,7 +59,7 @@ from verticil.shared.study.document import (
     Unit,
 )
 from verticil.shared.study.states import State
-from verticil.shared.transport.calling.fetch import fetch_release
+from verticil.shared.transport.fetch import fetch_release
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 

@@ -67,7 +67,7 @@ from verticil.shared.membership.revocation import make_list, number_of, parse_li
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.shared.transport.chunks import plain_data
-from verticil.shared.transport.coordinator import Coordinator
+from verticil.shared.transport.interface import Coordinator
 from verticil.wire.v1 import common_pb2, control_pb2
 
 federation, manual, pki = party_session.federation, party_session.manual, party_session.pki

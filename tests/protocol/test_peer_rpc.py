@@ -28,14 +28,13 @@ from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import Credentials, certificate_sha256, load_credentials, read_certificates
-from verticil.shared.transport.calling.client import dial_peer, retriable
-from verticil.shared.transport.calling.remote import GrpcPeer
 from verticil.shared.transport.chunks import CHUNK_LIMIT, STREAM_LIMIT
+from verticil.shared.transport.client import GrpcPeer, dial_peer
+from verticil.shared.transport.errors_on_wire import retriable
 from verticil.shared.transport.in_memory import InMemoryPeer
+from verticil.shared.transport.interface import Peer, bind
 from verticil.shared.transport.parts import fetch_bytes, fetch_file, send_parts
-from verticil.shared.transport.peer import Peer
-from verticil.shared.transport.serving.binding import bind
-from verticil.shared.transport.serving.server import RpcServer
+from verticil.shared.transport.server import RpcServer
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 BOB = Identity.parse("verticil://fed/party/bob")

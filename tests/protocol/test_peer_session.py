@@ -58,7 +58,7 @@ from verticil.shared.study.peer import scored_pairs
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.shared.study.structure_document import given_structure
-from verticil.shared.transport.access import NOT_LET_IN
+from verticil.shared.transport.authorization import NOT_LET_IN
 from verticil.shared.transport.in_memory import InMemoryCoordinator, InMemoryPeer
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 

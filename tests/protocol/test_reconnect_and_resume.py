@@ -31,11 +31,9 @@ from verticil.shared.identity.pki import load_credentials
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.calling.client import Connection
-from verticil.shared.transport.calling.remote import GrpcControl
-from verticil.shared.transport.coordinator import Control, Coordinator
-from verticil.shared.transport.serving.binding import bind
-from verticil.shared.transport.serving.server import RpcServer
+from verticil.shared.transport.client import Connection, GrpcControl
+from verticil.shared.transport.interface import Control, Coordinator, bind
+from verticil.shared.transport.server import RpcServer
 from verticil.simulation.analyst import follow_study
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision, set_endpoint
 from verticil.wire.v1 import control_pb2

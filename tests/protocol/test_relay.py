@@ -18,17 +18,16 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from verticil.miner.service.leases import Changes
 from verticil.miner.service.relay import Relay
-from verticil.party.protocol.relay.client import Post
-from verticil.party.protocol.relay.server import MESSAGES_IN_FLIGHT, Answering
-from verticil.party.protocol.relay.stub import RelayPeer
+from verticil.party.protocol.relay.client import RelayClient, RelayPeer
+from verticil.party.protocol.relay.server import MESSAGES_IN_FLIGHT, RelayServer
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.relay.sealing import PIECE_LIMIT, Seals
-from verticil.shared.transport.access import ROLES, RefusedCall
+from verticil.shared.transport.authorization import ROLES, RefusedCall
 from verticil.shared.transport.chunks import CHUNK_LIMIT
 from verticil.shared.transport.in_memory import InMemoryCoordinator
+from verticil.shared.transport.interface import Peer
 from verticil.shared.transport.parts import fetch_bytes, send_parts
-from verticil.shared.transport.peer import Peer
+from verticil.shared.transport.sealing import PIECE_LIMIT, Seals
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2, relay_pb2
 
 NAMES = ("alice", "bob", "eve")
@@ -147,9 +146,9 @@ class Site:
     ) -> None:
         self.name, self.service, self._idle = name, Service(), idle
         seals = Seals(identity(name), KEYS[name], PINS)
-        self.post = Post(seals, lambda: line(miner, identity(name)), patience_seconds=idle)  # type: ignore[arg-type]
+        self.post = RelayClient(seals, lambda: line(miner, identity(name)), patience_seconds=idle)  # type: ignore[arg-type]
         self.refused: list[RefusedCall] = []
-        self.answering = Answering(self.service if answers else None, "fed", self.post, self.refused.append)
+        self.answering = RelayServer(self.service if answers else None, "fed", self.post, self.refused.append)
         self.challenges: dict[str, bytes] = {}
 
     def peer(self, name: str, *, idle: float | None = None) -> RelayPeer:

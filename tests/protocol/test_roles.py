@@ -24,10 +24,10 @@ from verticil.shared.errors import VerticilError
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import Credentials, certificate_sha256, load_credentials, read_certificates
-from verticil.shared.transport.access import ROLES, RefusedCall, check_access
-from verticil.shared.transport.calling.client import client_channel
-from verticil.shared.transport.serving.binding import Binding
-from verticil.shared.transport.serving.server import RpcServer
+from verticil.shared.transport.authorization import ROLES, RefusedCall, check_access
+from verticil.shared.transport.client import client_channel
+from verticil.shared.transport.interface import Binding
+from verticil.shared.transport.server import RpcServer
 from verticil.wire.v1 import control_pb2, coordinator_pb2, peer_pb2
 
 SERVICES: list[ServiceDescriptor] = [

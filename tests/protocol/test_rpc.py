@@ -26,15 +26,15 @@ from verticil.shared.errors import CODES, InternalFault, Misuse, PeerFault, Refu
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import Credentials, certificate_sha256, load_credentials, read_certificates, utc_now
-from verticil.shared.transport.access import ROLES
-from verticil.shared.transport.calling.client import CLIENT_OPTIONS, MESSAGE_LIMIT, Connection, retriable
-from verticil.shared.transport.calling.diagnosis import diagnose
-from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator, check_health
+from verticil.shared.transport.authorization import ROLES
+from verticil.shared.transport.channel import diagnose
 from verticil.shared.transport.chunks import STREAM_LIMIT, ChunkReader, make_chunks
-from verticil.shared.transport.coordinator import Control, Coordinator
+from verticil.shared.transport.client import CLIENT_OPTIONS, Connection, GrpcControl, GrpcCoordinator
+from verticil.shared.transport.errors_on_wire import retriable
+from verticil.shared.transport.health import check_health
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.shared.transport.serving.binding import bind
-from verticil.shared.transport.serving.server import SERVER_OPTIONS, RpcServer
+from verticil.shared.transport.interface import MESSAGE_LIMIT, Control, Coordinator, bind
+from verticil.shared.transport.server import SERVER_OPTIONS, RpcServer
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2, peer_pb2
 
 CANARY = "canary-7f3a"

@@ -25,7 +25,7 @@ from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.identity.identity import Role
 from verticil.shared.study import canonical
 from verticil.shared.study.states import State
-from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator
+from verticil.shared.transport.client import GrpcControl, GrpcCoordinator
 from verticil.wire.v1 import control_pb2, coordinator_pb2
 
 keys, make_study, PARTIES, NOW = service.keys, service.make_study, service.PARTIES, service.NOW

@@ -43,8 +43,8 @@ from verticil.shared.airgap.journal import Journal, load_journal, store_journal
 from verticil.shared.airgap.statement import Reference
 from verticil.shared.airgap.statement import Statement as CarriedStatement
 from verticil.shared.airgap.statement import parse_statement as parse_carried_statement
-from verticil.shared.audit.chain import entries
-from verticil.shared.audit.chain import verify as verify_audit
+from verticil.shared.audit import entries
+from verticil.shared.audit import verify as verify_audit
 from verticil.shared.config import load_federation, read_toml
 from verticil.shared.errors import VerticilError
 from verticil.shared.formats import json_document, model_json
@@ -64,7 +64,6 @@ from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.membership.installation import install, read_fingerprint
 from verticil.shared.membership.revocation import make_list, parse_list
 from verticil.shared.record import encode, parse
-from verticil.shared.relay import hpke
 from verticil.shared.release.bundle import sign_release, write_release
 from verticil.shared.release.countersignature import (
     Countersignature,
@@ -79,6 +78,7 @@ from verticil.shared.study.document import LeftOut
 from verticil.shared.study.reading import read_declarations, read_study
 from verticil.shared.study.structure_document import parse_structure, structure_body
 from verticil.shared.study.sub_model import SubModel, parse_sub_model
+from verticil.shared.transport import sealing as hpke
 from verticil.shared.transport.chunks import ChunkReader, make_chunks, plain_data
 from verticil.shared.transport.errors_on_wire import from_detail
 from verticil.simulation.provision import OPEN_LIMITS, Site, provision
@@ -257,7 +257,7 @@ def make_decoders(
             lambda data: read_head(io.BytesIO(data), "backup"),
             b"".join(custody.seal([b"state"], "a passphrase", {"party": "clinic"}, cost=2)),
         ),
-        "shared.relay.hpke.open_sealed": Decoder(
+        "shared.transport.sealing.open_sealed": Decoder(
             lambda data: hpke.open_sealed(data, recipient=to, sender=of.public_key(), info=b"i", aad=b"a"),
             hpke.seal(b"message", recipient=to.public_key(), sender=of, info=b"i", aad=b"a"),
         ),
@@ -390,14 +390,14 @@ def make_decoders(
         "party.dataset.keyfile.read_key": Decoder(
             _file(linkage_key.parent, linkage_key.name, read_key), linkage_key.read_bytes()
         ),
-        "shared.audit.chain.verify": Decoder(
+        "shared.audit.verify": Decoder(
             lambda data: verify_audit(data, anchor_number=0, anchor_hash=bytes(32), name="audit.jsonl"), audit
         ),
         "party.policy.votes.ApproverKey.load": Decoder(
             _file(node / "pki", "clinic.sign", ApproverKey.load), (node / "pki" / "clinic.sign").read_bytes()
         ),
         "shared.release.countersignature.read_countersignature": Decoder(read_countersignature, countersignature),
-        "shared.audit.chain.entries": Decoder(lambda data: list(entries(data)), audit),
+        "shared.audit.entries": Decoder(lambda data: list(entries(data)), audit),
         "party.policy.approval.content_of": Decoder(content_of, approval),
         "party.dataset.linkage.common_from_bitmap": Decoder(
             lambda data: common_from_bitmap(
@@ -447,7 +447,7 @@ def _of_carried(folder: Path, key: SigningKey, now: dt.datetime) -> dict[str, De
 
 NAMES = (
     "party.backup.sealing.read_head",
-    "shared.relay.hpke.open_sealed",
+    "shared.transport.sealing.open_sealed",
     "shared.airgap.bundle.unpack",
     "shared.airgap.journal.load_journal",
     "shared.airgap.bundle_entries.Pouch.read",
@@ -496,10 +496,10 @@ NAMES = (
     "shared.identity.signing.verify_signed",
     "party.storage.secret.read_secret",
     "party.dataset.keyfile.read_key",
-    "shared.audit.chain.verify",
+    "shared.audit.verify",
     "party.policy.votes.ApproverKey.load",
     "shared.release.countersignature.read_countersignature",
-    "shared.audit.chain.entries",
+    "shared.audit.entries",
     "party.policy.approval.content_of",
     "party.dataset.linkage.common_from_bitmap",
 )

@@ -13,7 +13,7 @@ from verticil.miner.daemon import init_miner, run_miner
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import load_credentials
-from verticil.shared.transport.calling.client import Connection
+from verticil.shared.transport.client import Connection
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 

@@ -37,7 +37,7 @@ from verticil.shared.study.document import (
     Unit,
 )
 from verticil.shared.study.states import State
-from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
+from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 

@@ -21,9 +21,8 @@ from verticil.shared.errors import from_code
 from verticil.shared.identity.pki import load_credentials
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.study.states import State
-from verticil.shared.transport.coordinator import Coordinator
-from verticil.shared.transport.serving.binding import bind
-from verticil.shared.transport.serving.server import RpcServer
+from verticil.shared.transport.interface import Coordinator, bind
+from verticil.shared.transport.server import RpcServer
 
 pki = session.pki
 

@@ -26,8 +26,7 @@ from verticil.shared.config import RELAY, load_federation
 from verticil.shared.identity.pki import load_credentials
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.calling.client import Connection
-from verticil.shared.transport.calling.remote import GrpcControl
+from verticil.shared.transport.client import Connection, GrpcControl
 from verticil.simulation.peers import Standing, free_addresses, load_everywhere, standing, take_home
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision, set_endpoint
 from verticil.wire.v1 import common_pb2, control_pb2

@@ -44,7 +44,7 @@ import pyarrow.parquet as pq  # noqa: F401
 import verticil.miner.service.node
 import verticil.party.daemon
 import verticil.shared.release.report.page
-import verticil.shared.transport.calling.fetch
+import verticil.shared.transport.fetch
 import verticil.shared.transport.in_memory
 import verticil.simulation.analyst  # noqa: F401
 from verticil.party.protocol.peer.artifact_store import kept_after

@@ -29,12 +29,10 @@ from verticil.shared import durable
 from verticil.shared.config import load_federation
 from verticil.shared.identity.identity import Identity
 from verticil.shared.identity.pki import load_credentials
-from verticil.shared.transport.calling.client import Connection
-from verticil.shared.transport.calling.remote import GrpcCoordinator
 from verticil.shared.transport.chunks import ChunkReader
-from verticil.shared.transport.coordinator import Coordinator
-from verticil.shared.transport.serving.binding import bind
-from verticil.shared.transport.serving.server import RpcServer
+from verticil.shared.transport.client import Connection, GrpcCoordinator
+from verticil.shared.transport.interface import Coordinator, bind
+from verticil.shared.transport.server import RpcServer
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 

@@ -46,8 +46,7 @@ from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.rules import bin_labels
 from verticil.shared.study.states import State
-from verticil.shared.transport.calling.client import Connection
-from verticil.shared.transport.calling.remote import GrpcControl
+from verticil.shared.transport.client import Connection, GrpcControl
 from verticil.wire.v1 import control_pb2
 
 N = 300

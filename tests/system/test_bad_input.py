@@ -33,8 +33,7 @@ from verticil.shared.errors import CODES, VerticilError
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import Credentials, load_credentials
-from verticil.shared.transport.calling.client import Connection
-from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator
+from verticil.shared.transport.client import Connection, GrpcControl, GrpcCoordinator
 from verticil.simulation.provision import set_endpoint
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 

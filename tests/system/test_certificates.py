@@ -22,8 +22,7 @@ from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import load_credentials, read_certificates
 from verticil.shared.identity.signing import SigningKey
-from verticil.shared.transport.calling.client import Connection
-from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator
+from verticil.shared.transport.client import Connection, GrpcControl, GrpcCoordinator
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
 TABLES = ("approval", "denial", "pseudonyms", "confirmation", "upload", "stored_column")

@@ -19,8 +19,7 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import load_credentials
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.calling.client import dial_peer
-from verticil.shared.transport.calling.remote import GrpcPeer
+from verticil.shared.transport.client import GrpcPeer, dial_peer
 from verticil.wire.v1 import peer_pb2
 
 

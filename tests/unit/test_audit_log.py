@@ -17,7 +17,7 @@ import rfc8785
 
 from verticil.party.audit.log import FILE_NAME, AuditLog, Event, What
 from verticil.party.storage.database import Database
-from verticil.shared.audit.chain import verify
+from verticil.shared.audit import verify
 from verticil.shared.errors import DataFault, GateFailed
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)

@@ -18,7 +18,7 @@ from verticil.shared.errors import GateFailed, PeerFault, VerticilError
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey
-from verticil.shared.transport.access import EMPTY_DENY_LIST
+from verticil.shared.transport.authorization import EMPTY_DENY_LIST
 from verticil.wire.v1 import carried_pb2, coordinator_pb2
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)

@@ -35,8 +35,8 @@ from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.membership.revocation import FILE_NAME
-from verticil.shared.transport.serving.binding import Binding
-from verticil.shared.transport.serving.server import RpcServer
+from verticil.shared.transport.interface import Binding
+from verticil.shared.transport.server import RpcServer
 from verticil.shared.vitals import FILE_NAME as HEALTH
 from verticil.shared.vitals import living
 from verticil.wire.v1 import control_pb2
@@ -435,7 +435,7 @@ def test_a_clock_that_is_wrong_is_a_warning(
 def test_another_protocol_version_is_found(
     site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("verticil.shared.transport.calling.reloading_channel._METADATA", (("verticil-protocol", "9"),))
+    monkeypatch.setattr("verticil.shared.transport.channel._METADATA", (("verticil-protocol", "9"),))
     code, checks = examine(site.clinic / "party.toml", capsys)
     assert (code, checks[-1]["check"], checks[-1]["code"]) == (5, "protocol version", "VERSION_UNSUPPORTED")
     assert "upgrade verticil at" in checks[-1]["hint"]

@@ -12,11 +12,8 @@ from verticil.miner.service.control import Control as ControlService
 from verticil.miner.service.coordinator import Coordinator as CoordinatorService
 from verticil.party.protocol.peer.service import Answers
 from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.transport.access import ROLES
-from verticil.shared.transport.coordinator import Control, Coordinator
-from verticil.shared.transport.methods import Calls, Download, Unary, Upload
-from verticil.shared.transport.peer import Peer
-from verticil.shared.transport.serving.binding import bind
+from verticil.shared.transport.authorization import ROLES
+from verticil.shared.transport.interface import Calls, Control, Coordinator, Download, Peer, Unary, Upload, bind
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 ANSWERED = ((Coordinator, CoordinatorService), (Control, ControlService), (Peer, Answers))

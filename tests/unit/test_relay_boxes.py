@@ -15,7 +15,7 @@ from verticil.miner.service.relay import (
     Relay,
 )
 from verticil.shared.errors import PeerFault
-from verticil.shared.relay.sealing import ENVELOPE_LIMIT
+from verticil.shared.transport.sealing import ENVELOPE_LIMIT
 from verticil.wire.v1 import coordinator_pb2
 
 

@@ -10,8 +10,7 @@ from verticil.party.protocol import party_node as running
 from verticil.party.protocol.peer import calls
 from verticil.party.protocol.retry import ENDS_THE_DAEMON, OTHERS_MEND, TRIED_AGAIN, ends_the_daemon, is_waited_out
 from verticil.shared.errors import CODES, PeerFault, from_code
-from verticil.shared.transport.calling.client import retriable
-from verticil.shared.transport.errors_on_wire import from_detail
+from verticil.shared.transport.errors_on_wire import from_detail, retriable
 from verticil.wire.v1 import common_pb2
 
 AUTHENTICATION = {

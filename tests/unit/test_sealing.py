@@ -9,12 +9,11 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from verticil.party.protocol.relay.server import CALLS, ReplayProtection, Verdict
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.membership.sealing_key import make_sealing_key, public_sealing_key
-from verticil.shared.relay.hpke import OVERHEAD, open_sealed, seal
-from verticil.shared.relay.replay_protection import CALLS, Freshness, Verdict
-from verticil.shared.relay.sealing import ENVELOPE_LIMIT, Seals, load_sealing_key
+from verticil.shared.transport.sealing import ENVELOPE_LIMIT, OVERHEAD, Seals, load_sealing_key, open_sealed, seal
 
 KEYS = {name: X25519PrivateKey.from_private_bytes(bytes([i]) * 32) for i, name in enumerate(("a", "b", "eve"), 1)}
 PINS = {name: key.public_key().public_bytes_raw() for name, key in KEYS.items()}
@@ -125,17 +124,17 @@ def test_nothing_is_sealed_for_a_key_that_keeps_no_secret() -> None:
 
 
 def test_feature_13_a_request_is_answered_once_and_only_with_the_present_challenge() -> None:
-    fresh = Freshness()
+    fresh = ReplayProtection()
     challenge = fresh.challenge("a")
     assert fresh.judge("a", b"1", b"") is Verdict.STALE
     assert fresh.judge("a", b"1", challenge) is Verdict.NEW
     assert fresh.judge("a", b"1", challenge) is Verdict.REPEATED
     assert fresh.judge("b", b"1", challenge) is Verdict.STALE, "each sender has its own"
-    assert Freshness().judge("a", b"2", challenge) is Verdict.STALE, "a new process has forgotten it"
+    assert ReplayProtection().judge("a", b"2", challenge) is Verdict.STALE, "a new process has forgotten it"
 
 
 def test_calls_to_remember_are_bounded_and_none_is_answered_twice() -> None:
-    fresh = Freshness()
+    fresh = ReplayProtection()
     first = fresh.challenge("a")
     calls = [number.to_bytes(4, "big") for number in range(CALLS)]
     assert {fresh.judge("a", call, first) for call in calls} == {Verdict.NEW}

@@ -12,7 +12,7 @@ import typer
 
 from verticil.shared.errors import Misuse
 from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.transport.coordinator import Control, Coordinator
+from verticil.shared.transport.interface import Control, Coordinator
 
 FederationOption = Annotated[
     Path, typer.Option("--federation", envvar="VERTICIL_FEDERATION", help="federation.toml of the federation.")
@@ -56,8 +56,8 @@ async def open_connection(federation: Path, certificate: Path) -> AsyncGenerator
     from verticil.shared.config import load_federation
     from verticil.shared.identity.pki import load_credentials
     from verticil.shared.membership.revocation import FILE_NAME, DenyList
-    from verticil.shared.transport.calling.client import Connection as Line
-    from verticil.shared.transport.calling.remote import GrpcControl, GrpcCoordinator
+    from verticil.shared.transport.client import Connection as Line
+    from verticil.shared.transport.client import GrpcControl, GrpcCoordinator
 
     document = load_federation(federation)
     credentials = load_credentials(certificate, certificate.with_suffix(".key"), document)

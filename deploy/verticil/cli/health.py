@@ -36,8 +36,8 @@ def healthcheck(
 async def _ask_miner(config: Path) -> str:
     from verticil.miner.config import load_miner
     from verticil.shared.identity.pki import load_credentials
-    from verticil.shared.transport.calling.client import Connection
-    from verticil.shared.transport.calling.remote import check_health
+    from verticil.shared.transport.client import Connection
+    from verticil.shared.transport.health import check_health
     from verticil.shared.vitals import judge
 
     miner = load_miner(config)

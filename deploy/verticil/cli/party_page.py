@@ -34,7 +34,7 @@ def ui(
     """
     from verticil.party.config import PAGE_HINT, load_party
     from verticil.party.operator.page.server import PageServer
-    from verticil.shared.transport.serving.loopback import loopback_address
+    from verticil.shared.config import loopback_address
 
     document = load_party(config)
     address = document.page if listen is None else loopback_address(listen, where="--listen", hint=PAGE_HINT)

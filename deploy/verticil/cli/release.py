@@ -43,7 +43,7 @@ def fetch(
     form: FormatOption = Format.text,
 ) -> None:
     """Fetch the release of a study; parties, analysts and consumers may."""
-    from verticil.shared.transport.calling.fetch import fetch_release
+    from verticil.shared.transport.fetch import fetch_release
     from verticil.wire.v1.control_pb2 import GetStudyRequest
 
     async def run() -> list[str]:

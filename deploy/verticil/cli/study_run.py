@@ -154,7 +154,7 @@ def _in_the_federation(study: Study, out: Path, federation: Path, certificate: P
     from verticil.shared.config import load_federation
     from verticil.shared.release.verification import verify_release
     from verticil.shared.study.canonical import to_bytes
-    from verticil.shared.transport.calling.fetch import fetch_release
+    from verticil.shared.transport.fetch import fetch_release
     from verticil.simulation.analyst import follow_study
     from verticil.wire.v1.control_pb2 import SubmitStudyRequest
 

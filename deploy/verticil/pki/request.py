@@ -9,8 +9,8 @@ certificate, and the authority's operator has nothing to decide anew.
 Who starts anew where keys lie already (they were revoked, or one of them is lost) makes others: they wait beside the old ones as
 in a renewal, and nothing is lost before the answer is installed.
 
-A party's first request also tells the public half of its sealing key (X25519, `verticil.shared.relay.sealing`), signed with the
-signing key. It gets into no certificate; the authority's operator copies it into federation.toml.
+A party's first request also tells the public half of its sealing key (X25519, `verticil.shared.transport.sealing`), signed with
+the signing key. It gets into no certificate; the authority's operator copies it into federation.toml.
 
 Private keys are written with mode 0600 beside the request, are never overwritten or deleted and never leave that folder. What
 people compare by telephone is `Request.key_hash`, over all public keys.

@@ -26,10 +26,10 @@ from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.calling.client import Connection, retriable
-from verticil.shared.transport.calling.fetch import fetch_release
-from verticil.shared.transport.calling.remote import GrpcControl
-from verticil.shared.transport.coordinator import Control
+from verticil.shared.transport.client import Connection, GrpcControl
+from verticil.shared.transport.errors_on_wire import retriable
+from verticil.shared.transport.fetch import fetch_release
+from verticil.shared.transport.interface import Control
 from verticil.wire.v1 import common_pb2, control_pb2
 
 WAIT_SECONDS: Final = 2

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from verticil.shared.evaluation.fidelity import Comparison
     from verticil.shared.identity.identity import Identity
-    from verticil.shared.transport.coordinator import Coordinator
+    from verticil.shared.transport.interface import Coordinator
     from verticil.simulation.in_process_peers import WrapPeer
     from verticil.simulation.provision import Provisioned
 
@@ -223,7 +223,7 @@ async def run_federation(
     from verticil.shared.identity.pki import load_credentials, utc_now
     from verticil.shared.identity.signing import SigningKey
     from verticil.shared.study.canonical import to_bytes
-    from verticil.shared.transport.calling.fetch import fetch_release
+    from verticil.shared.transport.fetch import fetch_release
     from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
     from verticil.simulation.analyst import follow_study
     from verticil.wire.v1 import control_pb2

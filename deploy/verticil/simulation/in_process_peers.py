@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from verticil.miner.service.node import MinerNode
     from verticil.shared.identity.identity import Identity
     from verticil.shared.study.document import Study
-    from verticil.shared.transport.coordinator import Coordinator
-    from verticil.shared.transport.methods import Service
-    from verticil.shared.transport.peer import Peer
+    from verticil.shared.transport.interface import Coordinator, Peer, Service
     from verticil.simulation.provision import Provisioned
 
 WrapPeer: TypeAlias = "Callable[[str, str, Peer], Peer]"

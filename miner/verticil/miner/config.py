@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from verticil.shared.config import Federation, Table, load_federation, read_toml
-from verticil.shared.transport.serving.metrics import metrics_address
+from verticil.shared.transport.metrics import metrics_address
 
 _MEBIBYTE: Final = 1_048_576
 

@@ -29,8 +29,7 @@ from verticil.miner.scheduler.learning import SpawnedLearning
 from verticil.miner.service.metrics import miner_gauges
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
-from verticil.shared.audit.refusals import Refusals, RefusedLine
-from verticil.shared.audit.writer import expiry_notice, kept
+from verticil.shared.audit import Refusals, RefusedLine, audit_writer, expiry_notice
 from verticil.shared.disk import create_file
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.identity.identity import Role
@@ -38,11 +37,10 @@ from verticil.shared.identity.pki import CredentialSource, check_validity, load_
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.current import FollowedCredentials
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
-from verticil.shared.transport.access import check_revoked
-from verticil.shared.transport.coordinator import Control, Coordinator
-from verticil.shared.transport.serving.binding import bind
-from verticil.shared.transport.serving.metrics import Metrics
-from verticil.shared.transport.serving.server import RpcServer
+from verticil.shared.transport.authorization import check_revoked
+from verticil.shared.transport.interface import Control, Coordinator, bind
+from verticil.shared.transport.metrics import Metrics
+from verticil.shared.transport.server import RpcServer
 from verticil.shared.vitals import Vitals, require_room
 
 _log: Final = logging.getLogger(__name__)
@@ -173,7 +171,7 @@ async def run_miner(
         try:
             ending.callback(_note_knowledge, audit, node)
             look = functools.partial(_note, audit, followed, node)
-            await ending.enter_async_context(kept(refusals, write=write, look=look, clock=utc_now))
+            await ending.enter_async_context(audit_writer(refusals, write=write, look=look, clock=utc_now))
             port = await server.start()
             if config.metrics is not None:
                 ending.callback(metrics.serve(config.metrics).close)

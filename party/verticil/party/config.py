@@ -26,12 +26,11 @@ from verticil.party.policy.policy import (
 )
 from verticil.party.policy.rules import Rule
 from verticil.party.policy.votes import public_key_from
-from verticil.shared.config import RELAY, Federation, Table, load_federation, read_toml
+from verticil.shared.config import RELAY, Federation, Table, listen_address, load_federation, read_toml
 from verticil.shared.errors import Misuse
 from verticil.shared.identity.identity import is_name
 from verticil.shared.study.rules import breach_from
-from verticil.shared.transport.serving.loopback import listen_address
-from verticil.shared.transport.serving.metrics import metrics_address
+from verticil.shared.transport.metrics import metrics_address
 
 DEFAULT_PAGE: Final = ("127.0.0.1", 8899)
 REVIEW_MEGABYTES: Final = 256

@@ -49,8 +49,7 @@ from verticil.party.protocol.relay.network import RelayNetwork
 from verticil.party.site import Site
 from verticil.party.storage.database import DaemonLock
 from verticil.shared import logs
-from verticil.shared.audit.refusals import Refusals, RefusedLine
-from verticil.shared.audit.writer import expiry_notice, kept
+from verticil.shared.audit import Refusals, RefusedLine, audit_writer, expiry_notice
 from verticil.shared.errors import Misuse
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import CredentialSource, load_credentials, utc_now
@@ -58,11 +57,10 @@ from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.current import FollowedCredentials
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.release.statement import software_text
-from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
-from verticil.shared.transport.calling.client import Connection
-from verticil.shared.transport.calling.remote import GrpcCoordinator
-from verticil.shared.transport.coordinator import Coordinator
-from verticil.shared.transport.serving.metrics import Metrics
+from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
+from verticil.shared.transport.client import Connection, GrpcCoordinator
+from verticil.shared.transport.interface import Coordinator
+from verticil.shared.transport.metrics import Metrics
 from verticil.shared.vitals import Vitals, require_room
 
 _log = logging.getLogger(__name__)
@@ -202,7 +200,7 @@ async def run_party(
             if config.metrics is not None:
                 metrics.read(functools.partial(party_gauges, site, followed))
                 ending.callback(metrics.serve(config.metrics).close)
-            await ending.enter_async_context(kept(refusals, write=write, look=look, clock=clock))
+            await ending.enter_async_context(audit_writer(refusals, write=write, look=look, clock=clock))
             if between is None:
                 listening(None)
             await PartyNode(node, coordinator_factory, peers=between, accept_older=accept_older).run(stop)

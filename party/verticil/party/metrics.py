@@ -16,7 +16,7 @@ from typing import Final
 from verticil.party.site import Site
 from verticil.shared.identity.pki import CredentialSource
 from verticil.shared.study.states import State
-from verticil.shared.transport.serving.metrics import Gauge
+from verticil.shared.transport.metrics import Gauge
 
 _RETRYING: Final = re.compile(r"trying again: ([A-Z_]+)")
 """How the stage of a study begins that waits to be tried again."""

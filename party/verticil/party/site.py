@@ -44,7 +44,7 @@ from verticil.party.storage.database import Database
 from verticil.party.storage.secret import FILE_NAME as SECRET_FILE
 from verticil.party.storage.secret import SiteSecret, create_secret, read_secret
 from verticil.party.storage.studies import PartyState, StudyRecord
-from verticil.shared.audit.chain import DAEMON
+from verticil.shared.audit import DAEMON
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.storage.database import disk_fault
 from verticil.shared.study.approval import Approval, parse_approval

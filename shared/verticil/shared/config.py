@@ -7,6 +7,7 @@ rest, naming file, key and the nearest known key. `Federation` is the one docume
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -252,7 +253,7 @@ class Federation:
         chunk_bytes: payload bytes in one chunk, at most 524,288.
         peers: host:port at which each party serves its peers (Model I), by the party's name; `RELAY` for one that is reached
             through the miner; empty where none does.
-        sealing: public sealing key (X25519, 32 bytes) of each party that has one, see `verticil.shared.relay.sealing`.
+        sealing: public sealing key (X25519, 32 bytes) of each party that has one, see `verticil.shared.transport.sealing`.
         miner_sealing: the miner's, for files that are carried to it (`verticil.shared.airgap`); None: it has none.
     """
 
@@ -373,3 +374,51 @@ def _check_address(table: Table, key: str, address: str) -> None:
     shaped = bool(bare) and not any(c.isspace() or c in "/@[]" for c in bare) and (":" not in bare or bare != host)
     if not shaped or not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535):
         table.fail(key, f"got '{address[:200]}', expected host:port", hint='as in "miner.example.org:8443"')
+
+
+def loopback_address(listen: str, *, where: str, hint: str) -> tuple[str, int]:
+    """Host and port of ``127.0.0.1:8899`` or ``[::1]:8899``.
+
+    Args:
+        listen: what somebody wrote.
+        where: key or option, for the message.
+        hint: what to do instead of listening elsewhere.
+
+    Raises:
+        Misuse: CONFIG_INVALID, not host:port, or not a loopback address.
+
+    >>> loopback_address("[::1]:0", where="--listen", hint="")
+    ('::1', 0)
+    """
+    host, separator, port = listen.rpartition(":")
+    if not (separator and host and port.isdecimal() and port.isascii() and int(port) <= 65_535):
+        problem = f"{where}: got '{listen[:100]}', expected host:port"
+        raise Misuse("CONFIG_INVALID", problem, hint="for example 127.0.0.1:9464")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not is_loopback(bare):
+        problem = f"{where}: got '{listen[:100]}', expected a loopback address: the page has no TLS"
+        raise Misuse("CONFIG_INVALID", problem, hint=hint)
+    return bare, int(port)
+
+
+def listen_address(table: Table, *, hint: str) -> tuple[str, int] | None:
+    """The ``listen`` of a table that says nothing else; None where it is absent.
+
+    Raises:
+        Misuse: CONFIG_INVALID, as `loopback_address`.
+    """
+    if not table.has("listen"):
+        table.finish()
+        return None
+    where = f"{table.source}: {table.path('listen')}"
+    address = loopback_address(table.value(str, "listen"), where=where, hint=hint)
+    table.finish()
+    return address
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is one that only this machine reaches."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

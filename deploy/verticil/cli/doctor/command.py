@@ -23,7 +23,7 @@ from verticil.shared.errors import DataFault, Misuse, PeerFault, VerticilError
 if TYPE_CHECKING:
     from verticil.cli.doctor.findings import Finding
     from verticil.party.config import PartyConfig
-    from verticil.shared.audit.chain import Verified
+    from verticil.shared.audit import Verified
     from verticil.shared.config import Federation
     from verticil.shared.identity.pki import Credentials
     from verticil.shared.membership.revocation import DenyList
@@ -147,7 +147,7 @@ async def _of_miner(path: Path) -> AsyncIterator[Finding]:
     from verticil.shared.config import RELAY
     from verticil.shared.identity.identity import Role
     from verticil.shared.identity.pki import utc_now
-    from verticil.shared.transport.calling.diagnosis import split_endpoint
+    from verticil.shared.transport.channel import split_endpoint
 
     config = load_miner(path)
     federation = config.federation
@@ -309,7 +309,7 @@ def _not_revoked(credentials: Credentials, denied: DenyList) -> Finding:
     from cryptography import x509
 
     from verticil.cli.doctor.findings import failed, ok
-    from verticil.shared.transport.access import check_revoked
+    from verticil.shared.transport.authorization import check_revoked
 
     serial = x509.load_pem_x509_certificate(credentials.chain_pem).serial_number
     try:
@@ -326,7 +326,7 @@ def _host_in_certificate(endpoint: str, credentials: Credentials) -> Finding:
     from cryptography import x509
 
     from verticil.cli.doctor.findings import failed, ok
-    from verticil.shared.transport.calling.diagnosis import split_endpoint
+    from verticil.shared.transport.channel import split_endpoint
 
     host = split_endpoint(endpoint)[0]
     certificate = x509.load_pem_x509_certificate(credentials.chain_pem)

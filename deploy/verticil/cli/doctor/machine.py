@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from verticil.cli.doctor.findings import Finding, failed, ok, warn
+from verticil.shared.config import is_loopback
 from verticil.shared.disk import read_only_fault
 from verticil.shared.errors import DataFault, Misuse, PeerFault, VerticilError
 from verticil.shared.identity.pki import Credentials
 from verticil.shared.membership.current import expiry_warning, expiry_words
-from verticil.shared.transport.calling.client import is_loopback
-from verticil.shared.transport.calling.diagnosis import split_endpoint
+from verticil.shared.transport.channel import split_endpoint
 
 _LOW_BYTES: Final = 1 << 30
 _PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
@@ -121,7 +121,7 @@ def check_proxy(endpoint: str, environment: Mapping[str, str]) -> Finding:
     except PeerFault as fault:
         return failed("proxy", fault)
     exceptions = next((known[name] for name in _EXCEPTIONS if known.get(name)), "")
-    if is_loopback(host):
+    if host == "localhost" or is_loopback(host):
         return ok("proxy", f"{proxy} is set, {host} is this machine")
     listed = [entry.strip().lower().lstrip("*").lstrip(".") for entry in exceptions.split(",") if entry.strip()]
     if any(host == entry or host.endswith(f".{entry}") for entry in listed):

@@ -17,10 +17,10 @@ from verticil.cli.doctor.machine import expiry
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity, Role, peer_host
 from verticil.shared.identity.pki import Credentials, identity_of
-from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations, check_revoked
-from verticil.shared.transport.calling.client import Connection
-from verticil.shared.transport.calling.diagnosis import diagnose, served_certificate, split_endpoint
-from verticil.shared.transport.calling.remote import check_health
+from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations, check_revoked
+from verticil.shared.transport.channel import diagnose, served_certificate, split_endpoint
+from verticil.shared.transport.client import Connection
+from verticil.shared.transport.health import check_health
 from verticil.shared.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, SKEW, TIME_KEY, agree
 
 _SECONDS: Final = 5.0

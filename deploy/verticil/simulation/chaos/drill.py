@@ -25,8 +25,7 @@ from verticil.shared.errors import GateFailed, InternalFault, VerticilError
 from verticil.shared.identity.pki import load_credentials
 from verticil.shared.study.canonical import digest as study_digest
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.calling.client import Connection
-from verticil.shared.transport.calling.remote import GrpcControl
+from verticil.shared.transport.client import Connection, GrpcControl
 from verticil.simulation.analyst import CarriedOut, carry_out
 from verticil.simulation.chaos.line import Line
 from verticil.simulation.chaos.release_equality import differences, essence

@@ -16,9 +16,9 @@ from verticil.shared.airgap.bundle_entries import Pouch
 from verticil.shared.alignment.statements import receiver
 from verticil.shared.errors import PeerFault
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.calling.fetch import fetch_release
 from verticil.shared.transport.chunks import plain_data
-from verticil.shared.transport.coordinator import Coordinator
+from verticil.shared.transport.fetch import fetch_release
+from verticil.shared.transport.interface import Coordinator
 from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
 
 M = TypeVar("M")

@@ -31,12 +31,12 @@ from verticil.shared.durable import remove_tree
 from verticil.shared.errors import Misuse
 from verticil.shared.identity.identity import Identity, Role, is_name
 from verticil.shared.identity.signing import SigningKey
-from verticil.shared.relay.sealing import load_sealing_key
 from verticil.shared.study.names import chosen
 from verticil.shared.study.states import State
-from verticil.shared.transport.access import Revocations
+from verticil.shared.transport.authorization import Revocations
 from verticil.shared.transport.errors_on_wire import from_detail
 from verticil.shared.transport.in_memory import InMemoryCoordinator
+from verticil.shared.transport.sealing import load_sealing_key
 from verticil.shared.transport.version import PROTOCOL_VERSION
 from verticil.wire.v1 import carried_pb2
 

@@ -14,8 +14,8 @@ from typing import Final
 from verticil.shared.airgap.bundle_entries import Item, Pouch
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.transport.chunks import make_chunks
-from verticil.shared.transport.coordinator import Coordinator
 from verticil.shared.transport.errors_on_wire import to_detail
+from verticil.shared.transport.interface import Coordinator
 from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
 
 _OF_THIS_MACHINE: Final = frozenset(

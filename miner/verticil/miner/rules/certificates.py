@@ -19,7 +19,7 @@ from verticil.miner.storage.records import Seen, StudyRecord
 from verticil.miner.storage.tables import CertificateTable
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.study.states import State
-from verticil.shared.transport.access import Revocations
+from verticil.shared.transport.authorization import Revocations
 
 if TYPE_CHECKING:
     from verticil.miner.rules.session import Session

@@ -36,7 +36,7 @@ from verticil.shared.identity.signing import verify_signed
 from verticil.shared.study import approval, canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import Facts, State, derive, is_final
-from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
+from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.wire.v1 import common_pb2
 
 MAX_EFFECTIVE_BYTES: Final = 2_097_152

@@ -1,7 +1,7 @@
 """The service for analysts, consumers and auditors: submit, look, withdraw, fetch.
 
 A consumer is told of published studies only; any other one does not exist for them. Who may call what at all is decided before
-(`verticil.shared.transport.access`).
+(`verticil.shared.transport.authorization`).
 
 What is shown of a study in progress is who has done what, never anything that depends on data but the final common count,
 and that only once every party has accepted it.
@@ -42,7 +42,7 @@ def _wire_state(state: State) -> common_pb2.StudyState.ValueType:
 
 
 class Control:
-    """Answers `verticil.shared.transport.coordinator.Control`.
+    """Answers `verticil.shared.transport.interface.Control`.
 
     Args:
         session: the rules.

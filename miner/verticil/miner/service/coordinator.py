@@ -30,7 +30,7 @@ from verticil.miner.storage.records import Failure, StoredColumn, StoredSignatur
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.identity.identity import Identity
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
+from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.shared.transport.chunks import ChunkReader
 from verticil.shared.transport.errors_on_wire import to_detail
 from verticil.shared.transport.version import answer_hello
@@ -51,7 +51,7 @@ def _signed(signature: StoredSignature) -> common_pb2.Signed:
 
 
 class Coordinator:
-    """Answers `verticil.shared.transport.coordinator.Coordinator`.
+    """Answers `verticil.shared.transport.interface.Coordinator`.
 
     Args:
         session: the rules.

@@ -17,7 +17,7 @@ from verticil.miner.service.leases import Presence
 from verticil.miner.service.relay import Relay
 from verticil.shared.identity.pki import CredentialSource
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.serving.metrics import Gauge
+from verticil.shared.transport.metrics import Gauge
 
 _PROGRESS: Final = re.compile(r"([a-z]+) (\d+) %")
 """What the conductor says of learning that is under way."""

@@ -38,7 +38,7 @@ from verticil.miner.storage.schema import CATALOGUE
 from verticil.miner.storage.store import Store
 from verticil.shared.identity.identity import Identity
 from verticil.shared.identity.signing import SigningKey
-from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
+from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
 
 
 def _utc_now() -> dt.datetime:

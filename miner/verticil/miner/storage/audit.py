@@ -1,6 +1,6 @@
 """The miner's audit log: whom it refused, which certificate it showed, how much it knew, in lines nobody changes unnoticed.
 
-``audit.jsonl`` in the state directory is the same hash-chained log as a party's (`verticil.shared.audit.chain`); its head is
+``audit.jsonl`` in the state directory is the same hash-chained log as a party's (`verticil.shared.audit`); its head is
 kept in ``audit.anchor`` beside it. What happens in studies is not told twice: it is in the catalogue, in signed receipts and in
 the parties' own logs. The state directory's lock makes the daemon the only writer; whoever reads needs no lock, because a line
 is on the disk before the anchor knows of it.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from verticil.shared.audit.chain import DAEMON, ChainedLog, Head, Verified
+from verticil.shared.audit import DAEMON, ChainedLog, Head, Verified
 from verticil.shared.disk import is_disk_full, replace_file, unwritable
 from verticil.shared.errors import DataFault
 

@@ -20,8 +20,7 @@ from verticil.shared.airgap.bundle_entries import Pouch
 from verticil.shared.disk import write_fault
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.transport.chunks import make_chunks, plain_data
-from verticil.shared.transport.coordinator import AnsweredLater, Coordinator
-from verticil.shared.transport.methods import Download, Messages, Unary
+from verticil.shared.transport.interface import AnsweredLater, Coordinator, Download, Messages, Unary
 from verticil.shared.transport.parts import send_parts
 from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
 

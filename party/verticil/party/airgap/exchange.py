@@ -42,7 +42,7 @@ from verticil.shared.airgap.bundle_entries import Pouch
 from verticil.shared.airgap.bundle_verification import Arrival, receive
 from verticil.shared.airgap.journal import CARRIED_FOLDER, Journal, check_arrival, load_journal, store_journal
 from verticil.shared.airgap.statement import Reference, Statement, digest_of
-from verticil.shared.audit.chain import DAEMON
+from verticil.shared.audit import DAEMON
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import remove_tree, rename, sync_directory
 from verticil.shared.errors import DataFault, Misuse, PeerFault, VerticilError
@@ -50,13 +50,13 @@ from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
-from verticil.shared.relay.sealing import load_sealing_key
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State
-from verticil.shared.transport.calling.fetch import fetch_release
-from verticil.shared.transport.coordinator import AnsweredLater
 from verticil.shared.transport.errors_on_wire import from_detail, to_detail
+from verticil.shared.transport.fetch import fetch_release
+from verticil.shared.transport.interface import AnsweredLater
+from verticil.shared.transport.sealing import load_sealing_key
 from verticil.shared.transport.version import PROTOCOL_VERSION
 from verticil.wire.v1 import carried_pb2, coordinator_pb2
 

@@ -29,7 +29,7 @@ from verticil.party.policy.approval import parsed
 from verticil.party.policy.releases import Release
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
-from verticil.shared.audit.chain import DAEMON
+from verticil.shared.audit import DAEMON
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.formats.peer_deletion import Deleted
 from verticil.shared.identity.identity import Role

@@ -33,7 +33,7 @@ from verticil.party.policy.releases import Release
 from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.database import Database, holds_nothing
 from verticil.party.storage.secret import FILE_NAME as SECRET
-from verticil.shared.audit.chain import DAEMON, LOG_BROKEN, TORN_LINE, entries, verify
+from verticil.shared.audit import DAEMON, LOG_BROKEN, TORN_LINE, entries, verify
 from verticil.shared.errors import DataFault, GateFailed, Refusal
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.storage.database import disk_fault

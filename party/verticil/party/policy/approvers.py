@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from verticil.party.config import PartyConfig, load_party
+from verticil.shared.disk import FollowedFiles
 from verticil.shared.errors import VerticilError
-from verticil.shared.transport.calling.followed import FollowedFiles
 
 _log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from verticil.party.policy.releases import Release
 from verticil.party.policy.rules import RULE_PREFIX, Rule, against, approver_name
 from verticil.party.site import AUTOMATIC, Site
 from verticil.party.storage.studies import StudyRecord, stamp
-from verticil.shared.audit.chain import DAEMON
+from verticil.shared.audit import DAEMON
 from verticil.shared.errors import Refusal, VerticilError
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study

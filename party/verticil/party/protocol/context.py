@@ -26,7 +26,7 @@ from verticil.party.protocol.planning import AskedAgainError
 from verticil.party.site import Site
 from verticil.party.storage.studies import WAITS_AGAIN, StudyRecord
 from verticil.shared.alignment.statements import common_body
-from verticil.shared.audit.chain import DAEMON
+from verticil.shared.audit import DAEMON
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.document import Study

@@ -43,7 +43,7 @@ from verticil.party.protocol.retry import TRIED_AGAIN, Backoff, ends_the_daemon,
 from verticil.party.site import AUTOMATIC
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared import logs
-from verticil.shared.audit.chain import DAEMON
+from verticil.shared.audit import DAEMON
 from verticil.shared.errors import InternalFault, VerticilError
 from verticil.shared.transport.errors_on_wire import without_text
 

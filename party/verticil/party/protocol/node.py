@@ -12,11 +12,11 @@ from verticil.party.audit.log import Event, What
 from verticil.party.protocol.central.spool import Spool
 from verticil.party.site import Site
 from verticil.shared.alignment.statements import check_statement
-from verticil.shared.audit.chain import DAEMON
+from verticil.shared.audit import DAEMON
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey, verify_signed
-from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
+from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.shared.vitals import Waiting
 from verticil.wire.v1 import common_pb2
 

@@ -33,8 +33,8 @@ from verticil.party.storage.studies import Heartbeat, stamp
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.membership.current import certificate_facts
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.coordinator import Coordinator
 from verticil.shared.transport.errors_on_wire import shown, to_detail, without_text
+from verticil.shared.transport.interface import Coordinator
 from verticil.shared.transport.version import greet
 from verticil.wire.v1 import coordinator_pb2
 

@@ -23,7 +23,7 @@ from verticil.party.protocol.central.spool import Spool
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact, StudyRecord
-from verticil.shared.audit.chain import DAEMON
+from verticil.shared.audit import DAEMON
 from verticil.shared.errors import Refusal
 from verticil.shared.formats import artifact
 from verticil.shared.study.document import Study

@@ -28,7 +28,7 @@ from verticil.shared.disk import write_fault
 from verticil.shared.durable import rename, sync_directory, sync_file
 from verticil.shared.errors import GateFailed, Misuse
 from verticil.shared.record import encode
-from verticil.shared.relay.hpke import OVERHEAD
+from verticil.shared.transport.sealing import OVERHEAD
 from verticil.wire.v1 import common_pb2
 
 PIECE_BYTES: Final = 524_288

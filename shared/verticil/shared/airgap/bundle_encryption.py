@@ -1,4 +1,4 @@
-"""How the content of a bundle is kept from who finds it: each piece is sealed (HPKE, `verticil.shared.relay.hpke`).
+"""How the content of a bundle is kept from who finds it: each piece is sealed (HPKE, `verticil.shared.transport.sealing`).
 
 Both sides have a sealing key (``NAME.seal``), whose public halves stand in federation.toml: the party's in ``[sealing]``, the
 miner's as ``sealing_key`` in ``[miner]``. Bound into a seal are federation, direction, party, the bundle's number and the
@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from verticil.shared.airgap.statement import Direction
 from verticil.shared.errors import GateFailed, Misuse
-from verticil.shared.relay.hpke import open_sealed, seal
+from verticil.shared.transport.sealing import open_sealed, seal
 
 _CONTEXT: Final = "verticil/carried/v1"
 

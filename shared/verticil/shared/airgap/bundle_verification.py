@@ -17,7 +17,7 @@ from verticil.shared.airgap.statement import Direction, Reference, Statement, di
 from verticil.shared.errors import GateFailed
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import verify_signed
-from verticil.shared.transport.access import Revocations, check_revoked
+from verticil.shared.transport.authorization import Revocations, check_revoked
 from verticil.shared.transport.version import agree
 
 

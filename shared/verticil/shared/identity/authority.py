@@ -378,7 +378,7 @@ def private_pem(
 
 
 def new_sealing_pem() -> bytes:
-    """A new sealing key (`verticil.shared.relay.sealing`) as it stands in its file."""
+    """A new sealing key (`verticil.shared.transport.sealing`) as it stands in its file."""
     return private_pem(x25519.X25519PrivateKey.generate())
 
 

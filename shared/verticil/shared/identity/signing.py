@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
+from verticil.shared.disk import FollowedFiles
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import (
@@ -32,7 +33,6 @@ from verticil.shared.identity.pki import (
     load_private_key,
     read_certificates,
 )
-from verticil.shared.transport.calling.followed import FollowedFiles
 from verticil.wire.v1 import common_pb2
 
 _CERTIFICATE_LIMIT: Final = 16_384

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from verticil.shared.config import Federation
+from verticil.shared.disk import EVERY_SECONDS, FollowedFiles
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.pki import Credentials, key_files, load_credentials, read_certificates, utc_now
-from verticil.shared.transport.calling.followed import EVERY_SECONDS, FollowedFiles
 
 WARN_DAYS: Final = (1, 7, 30)
 """Days before the end of a certificate at which a node warns, ascending."""

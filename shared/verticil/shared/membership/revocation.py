@@ -21,11 +21,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from verticil.shared.disk import replace_file, write_fault
+from verticil.shared.disk import EVERY_SECONDS, FollowedFiles, replace_file, write_fault
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.authority import Authority
 from verticil.shared.identity.pki import UNREADABLE
-from verticil.shared.transport.calling.followed import EVERY_SECONDS, FollowedFiles
 
 FILE_NAME: Final = "revoked.crl"
 _LIMIT_BYTES: Final = 1_048_576
@@ -90,7 +89,9 @@ def revoked_in(found: x509.CertificateRevocationList) -> dict[int, dt.datetime]:
 
 
 class DenyList:
-    """The newest list that a node knows of; implements `verticil.shared.transport.access.Revocations`. Safe in several threads.
+    """The newest list that a node knows of. Safe in several threads.
+
+    Implements `verticil.shared.transport.authorization.Revocations`.
 
     A file that does not hold is a warning and changes nothing: it can take no certificate out of the list, and a broken copy must
     not stop a federation.

@@ -1,8 +1,8 @@
 """A site's sealing key as a file: make it where a site of an earlier version has none, show its public half, renew it.
 
 ``NAME.seal`` lies beside the node's other keys, mode 0600. A new one is made as ``NAME.next.seal`` and the one in use stays; the
-daemon takes the one that federation.toml pins (`verticil.shared.relay.sealing`). When the next renewal is made, what was the new
-key gets the name, and the one before it is kept aside: nobody overwrites a key.
+daemon takes the one that federation.toml pins (`verticil.shared.transport.sealing`). When the next renewal is made, what was the
+new key gets the name, and the one before it is kept aside: no key is overwritten.
 """
 
 from __future__ import annotations

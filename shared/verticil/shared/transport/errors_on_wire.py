@@ -13,9 +13,15 @@ import secrets
 from typing import Final
 
 import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
 
-from verticil.shared.errors import InternalFault, VerticilError, from_code
+from verticil.shared.errors import InternalFault, PeerFault, VerticilError, from_code
+from verticil.shared.transport.interface import MESSAGE_LIMIT
 from verticil.wire.v1 import common_pb2
+
+ERROR_KEY: Final = "verticil-error-bin"
+"""Trailing metadata with the `ErrorDetail` of a failed call."""
 
 _TEXT_LIMIT: Final = 1000  # characters; trailing metadata are limited to 8 KiB by gRPC
 _CODE_LIMIT: Final = 64
@@ -42,6 +48,32 @@ _FAMILY_STATUS: Final[dict[str, grpc.StatusCode]] = {
     "Refusal": grpc.StatusCode.FAILED_PRECONDITION,
 }
 """For generic tools only; our own callers read the `ErrorDetail`. Everything else is FAILED_PRECONDITION: not to be retried."""
+
+_RETRIABLE: Final = frozenset(
+    {"UNREACHABLE", "DEADLINE", "RESOURCE_EXHAUSTED", "CHUNK_CORRUPT", "OFFSET_MISMATCH", "NOT_READY"}
+)
+
+_MEANING: Final[dict[grpc.StatusCode, tuple[str, str, str]]] = {
+    grpc.StatusCode.DEADLINE_EXCEEDED: ("DEADLINE", "no answer in time", "try again; the call is safe to repeat"),
+    grpc.StatusCode.UNIMPLEMENTED: (
+        "VERSION_UNSUPPORTED",
+        "does not know this call",
+        "use the same version on both sides",
+    ),
+    grpc.StatusCode.RESOURCE_EXHAUSTED: ("RESOURCE_EXHAUSTED", "serves as many calls as it can", "try again later"),
+    grpc.StatusCode.UNAUTHENTICATED: (
+        "IDENTITY_REFUSED",
+        "refuses our certificate",
+        "something between us and the peer answers",
+    ),
+    grpc.StatusCode.PERMISSION_DENIED: (
+        "IDENTITY_REFUSED",
+        "refuses the call",
+        "something between us and the peer answers",
+    ),
+}
+_BROKEN_OFF: Final = ("UNREACHABLE", "the call was broken off", "try again; the call is safe to repeat")
+"""CANCELLED, INTERNAL and UNKNOWN are how a reset stream or a killed peer looks."""
 
 _log = logging.getLogger(__name__)
 
@@ -93,3 +125,33 @@ def shown(text: str, limit: int) -> str:
     """A text that came from elsewhere, as it may end on a terminal: cut to `limit` letters, without control characters."""
     found = "".join(c if c.isprintable() else " " for c in text[: limit + 1])
     return found if len(found) <= limit else found[: limit - 1] + "…"
+
+
+def retriable(error: VerticilError) -> bool:
+    """Whether the same request may succeed later without anybody changing anything (back off, with jitter).
+
+    Refused identities, wrong versions and invalid messages stay what they are; trying again only fills logs.
+
+    >>> retriable(PeerFault("UNREACHABLE", "miner")), retriable(PeerFault("IDENTITY_REFUSED", "role"))
+    (True, False)
+    """
+    return error.code in _RETRIABLE
+
+
+def interpreted(error: grpc.aio.AioRpcError, peer: str) -> PeerFault:
+    """What a status without an `ErrorDetail` means: it comes from gRPC, not from a service of ours."""
+    if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in (error.details() or ""):
+        return PeerFault("MESSAGE_INVALID", f"{peer}: a message is larger than {MESSAGE_LIMIT} bytes")
+    code, problem, hint = _MEANING.get(error.code(), _BROKEN_OFF)
+    return PeerFault(code, f"{peer}: {problem} ({error.code().name})", hint=hint)
+
+
+def told_in(error: grpc.aio.AioRpcError, teller: str) -> VerticilError | None:
+    """Return the error that the peer has sent with a failed call; None: it sent none."""
+    for key, value in error.trailing_metadata() or ():
+        if key == ERROR_KEY and isinstance(value, bytes):
+            try:
+                return from_detail(common_pb2.ErrorDetail.FromString(value), teller=teller)
+            except DecodeError:
+                return PeerFault("MESSAGE_INVALID", "the peer reported an error that cannot be read")
+    return None

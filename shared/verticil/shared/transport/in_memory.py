@@ -14,11 +14,21 @@ from google.protobuf.message import Message
 
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity
-from verticil.shared.transport.access import check_access
-from verticil.shared.transport.coordinator import Control, Coordinator
+from verticil.shared.transport.authorization import check_access
 from verticil.shared.transport.errors_on_wire import from_detail, to_detail, without_text
-from verticil.shared.transport.methods import AnyMethod, Calls, Download, Messages, Method, Service, Unary, Upload
-from verticil.shared.transport.peer import Peer
+from verticil.shared.transport.interface import (
+    AnyMethod,
+    Calls,
+    Control,
+    Coordinator,
+    Download,
+    Messages,
+    Method,
+    Peer,
+    Service,
+    Unary,
+    Upload,
+)
 from verticil.wire.v1 import common_pb2
 
 Q = TypeVar("Q", bound=Message)

@@ -26,8 +26,8 @@ from typing import BinaryIO, Final, Protocol, TypeAlias
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import remove, rename, sync_directory, sync_file
 from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.transport.calling.client import retriable
 from verticil.shared.transport.chunks import ChunkReader, make_chunks
+from verticil.shared.transport.errors_on_wire import retriable
 from verticil.wire.v1 import peer_pb2
 
 Call: TypeAlias = Callable[[int], AsyncIterator[peer_pb2.Part]]

@@ -2,7 +2,7 @@
 
 What keeps others out:
 
-- It listens on a loopback address and on no other (`verticil.shared.transport.serving.loopback`).
+- It listens on a loopback address and on no other (`verticil.shared.config`).
 - The first part of every path is a random token, made when the server starts and printed once. Another user of this machine can
   connect, and without the token gets nothing; a web page in somebody's browser cannot guess it, and no cookie carries it along.
 - The ``Host`` header must be this very address: a name on the Internet that was pointed at 127.0.0.1 (DNS rebinding) is refused.
@@ -56,7 +56,7 @@ class PageServer(ThreadingHTTPServer):
 
     Args:
         party_toml: read anew for every request.
-        address: host and port, of `verticil.shared.transport.serving.loopback`; port 0 takes a free one.
+        address: host and port, of `verticil.shared.config`; port 0 takes a free one.
         clock: UTC now.
 
     Attributes:

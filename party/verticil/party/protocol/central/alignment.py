@@ -23,7 +23,7 @@ from verticil.party.protocol.central.upload import Alignment, fetch_alignment, s
 from verticil.party.protocol.context import Rows, StudyContext
 from verticil.shared.alignment.statements import check_common
 from verticil.shared.errors import PeerFault
-from verticil.shared.transport.coordinator import Coordinator
+from verticil.shared.transport.interface import Coordinator
 from verticil.wire.v1 import coordinator_pb2
 
 

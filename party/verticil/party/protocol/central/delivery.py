@@ -40,8 +40,8 @@ from verticil.party.storage.studies import Artifact, StudyRecord
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.coordinator import AnsweredLater, Coordinator
 from verticil.shared.transport.errors_on_wire import to_detail
+from verticil.shared.transport.interface import AnsweredLater, Coordinator
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 RECIPIENT: Final = "miner"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from verticil.party.audit.log import Event, What
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.audit.chain import DAEMON
+from verticil.shared.audit import DAEMON
 from verticil.shared.errors import Refusal
 
 _log: Final = logging.getLogger(__name__)

@@ -35,8 +35,8 @@ from verticil.shared.release.limits import release_limits
 from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
-from verticil.shared.transport.calling.fetch import fetch_release
-from verticil.shared.transport.coordinator import Coordinator
+from verticil.shared.transport.fetch import fetch_release
+from verticil.shared.transport.interface import Coordinator
 
 _HINT = "the daemon fetches it: verticil party status"
 

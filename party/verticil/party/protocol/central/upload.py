@@ -17,7 +17,7 @@ from typing import Final, cast
 
 from verticil.shared.errors import PeerFault
 from verticil.shared.transport.chunks import STREAM_LIMIT, make_chunks, plain_data
-from verticil.shared.transport.coordinator import Coordinator
+from verticil.shared.transport.interface import Coordinator
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 _FRUITLESS: Final = 3

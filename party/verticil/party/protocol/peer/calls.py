@@ -17,9 +17,9 @@ from verticil.party.protocol.peer.network import PeerNetwork
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.protocol.retry import TRIED_AGAIN
 from verticil.shared.errors import PeerFault, VerticilError, from_code
-from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
+from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.shared.transport.errors_on_wire import shown
-from verticil.shared.transport.peer import Peer
+from verticil.shared.transport.interface import Peer
 from verticil.shared.transport.version import greet
 
 T = TypeVar("T")

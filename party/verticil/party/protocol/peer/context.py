@@ -19,8 +19,8 @@ from verticil.party.storage.studies import StudyRecord
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.study.document import Study
 from verticil.shared.study.structure_document import Structure, given_structure, parse_structure
-from verticil.shared.transport.coordinator import Coordinator
 from verticil.shared.transport.errors_on_wire import shown
+from verticil.shared.transport.interface import Coordinator
 from verticil.wire.v1 import common_pb2
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]

@@ -38,7 +38,7 @@ from verticil.shared.record import encode
 from verticil.shared.study.approval import check_approval, parse_approval
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
-from verticil.shared.transport.peer import Peer
+from verticil.shared.transport.interface import Peer
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 _REPLY_BYTES = 3_000_000

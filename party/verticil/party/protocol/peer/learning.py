@@ -28,7 +28,7 @@ from verticil.party.protocol.peer.context import PeerStudyContext
 from verticil.party.protocol.peer.learner import learn_families, learn_scores, share_noise
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.storage.secret import secret_id
-from verticil.shared.audit.chain import DAEMON
+from verticil.shared.audit import DAEMON
 from verticil.shared.channels.gaussian import ShareNoise, share_key
 from verticil.shared.errors import PeerFault, VerticilError, from_code
 from verticil.shared.identity.identity import Role
@@ -44,8 +44,8 @@ from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.peer import scored_pairs
 from verticil.shared.study.structure_document import parse_structure
 from verticil.shared.transport.errors_on_wire import from_detail
+from verticil.shared.transport.interface import Peer
 from verticil.shared.transport.parts import fetch_bytes
-from verticil.shared.transport.peer import Peer
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 EVERYONE: Final = "everyone"

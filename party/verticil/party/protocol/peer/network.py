@@ -12,14 +12,11 @@ from verticil.party.config import PartyConfig, PeerRule
 from verticil.shared.errors import Misuse
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import CredentialSource, check_serves
-from verticil.shared.transport.access import EMPTY_DENY_LIST, RefusedCall, Revocations
-from verticil.shared.transport.calling.client import dial_peer
-from verticil.shared.transport.calling.remote import GrpcPeer
-from verticil.shared.transport.methods import Service
-from verticil.shared.transport.peer import Peer
-from verticil.shared.transport.serving.binding import bind
-from verticil.shared.transport.serving.metrics import Metrics
-from verticil.shared.transport.serving.server import RpcServer
+from verticil.shared.transport.authorization import EMPTY_DENY_LIST, RefusedCall, Revocations
+from verticil.shared.transport.client import GrpcPeer, dial_peer
+from verticil.shared.transport.interface import Peer, Service, bind
+from verticil.shared.transport.metrics import Metrics
+from verticil.shared.transport.server import RpcServer
 
 _GRACE_SECONDS: Final = 5.0
 

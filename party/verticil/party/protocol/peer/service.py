@@ -85,7 +85,7 @@ _ENDED: Final[Mapping[State, Ended]] = {
 
 
 class Answers:
-    """Answers `verticil.shared.transport.peer.Peer`.
+    """Answers `verticil.shared.transport.interface.Peer`.
 
     Args:
         node: this party.

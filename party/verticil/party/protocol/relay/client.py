@@ -10,6 +10,13 @@ Promises
 - An error of the miner never ends a study: whatever it answers, the peer cannot be reached now.
 
 The daemon's own session with the miner is another connection; this one begins no lease.
+
+`Peer` through the relay: each call is one request and the pieces of its answer, under the rules of `relay.proto`.
+
+The pieces arrive in sequence and the last one is marked: a gap is CHUNK_CORRUPT, a missing end is DEADLINE, and nothing of a
+message is told before all its pieces are there. A call of which nothing has arrived when the peer or the miner is started anew is
+made again. A stream's answer may end early; `verticil.shared.transport.parts` reads on from
+the offset that it has reached, which is also how the answering side is held back.
 """
 
 from __future__ import annotations
@@ -19,20 +26,20 @@ import contextlib
 import logging
 import secrets
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Generator
-from typing import Final, Protocol
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, MutableMapping
+from typing import Final, Protocol, TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from verticil.party.protocol.retry import Backoff
 from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.relay.replay_protection import CALL_BYTES
-from verticil.shared.relay.sealing import Seals
-from verticil.shared.transport.calling.client import retriable
-from verticil.shared.transport.coordinator import Coordinator
-from verticil.shared.transport.errors_on_wire import without_text
+from verticil.shared.transport.errors_on_wire import from_detail, retriable, without_text
+from verticil.shared.transport.interface import MESSAGE_LIMIT, Coordinator, Download, Method, Peer, Unary
+from verticil.shared.transport.sealing import Seals
 from verticil.wire.v1 import coordinator_pb2, relay_pb2
 
+CALL_BYTES: Final = 16
+"""Length of a call's name, and of a challenge."""
 TAKE_SECONDS: Final = 30
 QUEUE_LIMIT: Final = 256
 """More pieces than one call's answer can have (`verticil.party.protocol.relay.server`)."""
@@ -52,7 +59,7 @@ class BrokenOffError(PeerFault):
         super().__init__("UNREACHABLE", why, hint="it is asked again")
 
 
-class Hearer(Protocol):
+class RequestHandler(Protocol):
     """Who hears of requests."""
 
     def request(self, source: str, message: relay_pb2.RelayMessage) -> None:
@@ -101,7 +108,7 @@ class Call:
         return arrived
 
 
-class Post:
+class RelayClient:
     """The way to and from all relayed peers. Belongs to one event loop.
 
     Args:
@@ -195,13 +202,13 @@ class Post:
 
     # ---- taking
 
-    async def run(self, hearer: Hearer) -> None:
+    async def run(self, handler: RequestHandler) -> None:
         """Take what comes, until cancelled."""
         backoff = Backoff()
         while True:
             line = self._dial()
             try:
-                await self._take(line, hearer, backoff)
+                await self._take(line, handler, backoff)
             except VerticilError as error:
                 if not self._trouble:
                     _log.warning("the relay at the miner cannot be reached: %s", error)
@@ -214,7 +221,7 @@ class Post:
                 await line.close()
             await asyncio.sleep(backoff.next_seconds())
 
-    async def _take(self, line: Coordinator, hearer: Hearer, backoff: Backoff) -> None:
+    async def _take(self, line: Coordinator, handler: RequestHandler, backoff: Backoff) -> None:
         wait = 0  # the first question only says that we are here
         loop = asyncio.get_running_loop()
         while True:
@@ -226,25 +233,25 @@ class Post:
             backoff.reset()
             if reply.box != self._box:
                 known, self._box, self._after = self._box, reply.box, 0
-                await self._begin(hearer, first=not known)
+                await self._begin(handler, first=not known)
             for envelope in reply.envelopes:
-                await self._open(envelope, hearer)
+                await self._open(envelope, handler)
                 self._after = max(self._after, envelope.number)
             if not reply.envelopes and loop.time() - asked < _SOON_SECONDS:
                 await asyncio.sleep(_SOON_SECONDS)  # a miner that is about to stop answers at once
 
-    async def _begin(self, hearer: Hearer, *, first: bool) -> None:
+    async def _begin(self, handler: RequestHandler, *, first: bool) -> None:
         """The box is a new one: this party was started, or the miner was."""
         if not first:
             self._break_off(None, "the miner was started anew, and what was on its way is lost")
-            hearer.forget(None)
+            handler.forget(None)
             return
         started = relay_pb2.RelayMessage(call=secrets.token_bytes(CALL_BYTES), started=True)
         for peer in self._told:
             with contextlib.suppress(VerticilError):  # who is not here waits for nothing from us
                 await self.send(peer, started)
 
-    async def _open(self, envelope: coordinator_pb2.RelayEnvelope, hearer: Hearer) -> None:
+    async def _open(self, envelope: coordinator_pb2.RelayEnvelope, handler: RequestHandler) -> None:
         source = envelope.source
         try:
             plain = await asyncio.to_thread(self._seals.open, source, envelope.sealed)
@@ -256,13 +263,13 @@ class Post:
         if what is None or len(message.call) != CALL_BYTES:
             self._refuse(source, "sealed, but a message of another version")
         elif what == "request":
-            hearer.request(source, message)
+            handler.request(source, message)
         elif what == "started":
             if message.call in self._started[source]:
                 return
             self._started[source].append(message.call)
             self._break_off(source, f"'{source}' was started anew")
-            hearer.forget(source)
+            handler.forget(source)
         elif (call := self._calls.get(message.call)) is not None and call.peer == source:
             call.add(message)
 
@@ -276,3 +283,123 @@ class Post:
         self._refused[shown] += 1
         level = logging.WARNING if self._refused[shown] == 1 else logging.DEBUG
         _log.log(level, "dropped an envelope from the miner: %s", why)
+
+
+Q = TypeVar("Q", bound=Message)
+R = TypeVar("R", bound=Message)
+
+_ATTEMPTS: Final = 8
+"""Once without the present challenge, once with it; and again, should somebody have been started anew meanwhile."""
+
+
+class _AgainError(Exception):
+    """Nothing was told yet, and the same request, asked again, will be answered."""
+
+
+class RelayPeer(Peer):
+    """Another party, asked through the miner.
+
+    Args:
+        post: this party's.
+        name: of the party that is asked.
+        challenges: what each party last challenged us with.
+        idle_timeout_seconds: an answer that makes no progress for so long has failed.
+    """
+
+    def __init__(
+        self, post: RelayClient, name: str, challenges: MutableMapping[str, bytes], *, idle_timeout_seconds: float
+    ) -> None:
+        self._post = post
+        self._name = name
+        self._challenges = challenges
+        self._idle = idle_timeout_seconds
+        self._closed = False
+
+    async def unary(self, method: Unary[Q, R], request: Q) -> R:
+        """See `Calls.unary`."""
+        patience = min(method.deadline(request), self._idle)
+        async with contextlib.aclosing(self._replies(method, request, patience)) as replies:
+            async for reply in replies:
+                return reply
+        raise PeerFault("MESSAGE_INVALID", f"{method.name}: ended without a reply")
+
+    async def receive(self, method: Download[Q, R], request: Q) -> AsyncGenerator[R, None]:
+        """See `Calls.receive`."""
+        async with contextlib.aclosing(self._replies(method, request, self._idle)) as replies:
+            async for reply in replies:
+                yield reply
+
+    async def close(self) -> None:
+        """Refuse further calls. Repeatable."""
+        self._closed = True
+
+    async def _replies(self, method: Method[Q, R], request: Q, patience_seconds: float) -> AsyncGenerator[R, None]:
+        if self._closed:
+            raise PeerFault("UNREACHABLE", f"{method.name}: the connection is closed")
+        for _ in range(_ATTEMPTS):
+            try:
+                async with contextlib.aclosing(self._answers(method.name, request, patience_seconds)) as answers:
+                    async for raw in answers:
+                        try:
+                            reply = method.reply.FromString(raw)
+                        except DecodeError:
+                            raise PeerFault(
+                                "MESSAGE_INVALID",
+                                f"not a {method.reply.DESCRIPTOR.name}",
+                                hint="use the same version there",
+                            ) from None
+                        yield reply
+                return
+            except _AgainError:
+                continue
+        raise PeerFault("DEADLINE", f"{method.name}: asked {_ATTEMPTS} times and answered never", hint="try again")
+
+    async def _answers(self, method: str, request: Message, patience_seconds: float) -> AsyncGenerator[bytes, None]:
+        asked = relay_pb2.RelayRequest(
+            method=method, message=request.SerializeToString(), challenge=self._challenges.get(self._name, b"")
+        )
+        with self._post.call(self._name) as call:
+            await self._post.send(self._name, relay_pb2.RelayMessage(call=call.name, request=asked))
+            whole, expected = bytearray(), 0
+            while True:
+                try:
+                    reply = await self._piece(call, expected, patience_seconds)
+                except BrokenOffError:
+                    if expected == 0:
+                        raise _AgainError from None
+                    raise
+                expected += 1
+                if reply.HasField("failure"):
+                    raise from_detail(reply.failure, teller=f"party '{self._name}'")
+                whole += reply.data
+                if len(whole) > MESSAGE_LIMIT:
+                    raise PeerFault("MESSAGE_INVALID", f"{method}: a reply of more than {MESSAGE_LIMIT} bytes")
+                if reply.whole:
+                    yield bytes(whole)
+                    whole.clear()
+                if reply.last:
+                    if whole:
+                        raise PeerFault("CHUNK_CORRUPT", f"{method}: the last piece of a message is missing")
+                    return
+
+    async def _piece(self, call: Call, expected: int, patience_seconds: float) -> relay_pb2.RelayReply:
+        """The next piece of the answer.
+
+        Raises:
+            _AgainError: there is none: the request was not fresh; the challenge is known now.
+            PeerFault: CHUNK_CORRUPT, one is missing before it; and as `Call.next`.
+        """
+        while True:
+            message = await call.next(patience_seconds)
+            if message.WhichOneof("what") == "challenge":
+                if expected == 0:
+                    self._challenges[self._name] = message.challenge
+                    raise _AgainError
+            elif message.sequence > expected:
+                raise PeerFault(
+                    "CHUNK_CORRUPT",
+                    f"piece {message.sequence} of an answer arrived, expected {expected}",
+                    hint="the relay lost or moved one; it is asked again",
+                )
+            elif message.sequence == expected:
+                return message.reply

@@ -13,17 +13,14 @@ from collections.abc import AsyncGenerator, Callable
 
 from verticil.party.config import PartyConfig
 from verticil.party.protocol.peer.network import PeerNetwork
-from verticil.party.protocol.relay.client import Post
-from verticil.party.protocol.relay.server import Answering
-from verticil.party.protocol.relay.stub import RelayPeer
+from verticil.party.protocol.relay.client import RelayClient, RelayPeer
+from verticil.party.protocol.relay.server import RelayServer
 from verticil.shared.config import RELAY
 from verticil.shared.errors import Misuse
 from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.relay.sealing import Seals, load_sealing_key
-from verticil.shared.transport.access import RefusedCall
-from verticil.shared.transport.coordinator import Coordinator
-from verticil.shared.transport.methods import Service
-from verticil.shared.transport.peer import Peer
+from verticil.shared.transport.authorization import RefusedCall
+from verticil.shared.transport.interface import Coordinator, Peer, Service
+from verticil.shared.transport.sealing import Seals, load_sealing_key
 
 
 def open_seals(config: PartyConfig) -> Seals:
@@ -74,7 +71,7 @@ class RelayNetwork:
         seals = open_seals(config)
         concerned = [name for name in seals.peers if self._relayed or self._federation.peers.get(name) == RELAY]
         idle = self._federation.idle_timeout_seconds
-        self._post = Post(seals, dial, patience_seconds=idle, told=concerned)
+        self._post = RelayClient(seals, dial, patience_seconds=idle, told=concerned)
 
     def dial(self, name: str) -> Peer:
         """See `PeerNetwork.dial`.
@@ -99,7 +96,7 @@ class RelayNetwork:
             if not self._relayed:
                 port = await stack.enter_async_context(self._direct.serve(service))
             answers = service if self._relayed else None
-            answering = Answering(answers, self._federation.name, self._post, self._on_refusal)
+            answering = RelayServer(answers, self._federation.name, self._post, self._on_refusal)
             stack.push_async_callback(answering.close)
             stack.push_async_callback(_ended, asyncio.create_task(self._post.run(answering), name="relay"))
             yield port

@@ -4,33 +4,41 @@ Promises
 - Who asks is whose seal the request bears. The role table stands before the service as it does over gRPC; that there is no
   certificate here, and so no serial number to look up in a deny-list, is made up for at the miner: it takes and passes on nothing
   for a revoked certificate. Where the miner is not trusted with that either, take the party's line out of ``[sealing]``.
-- A request is answered once and only if it is fresh (`verticil.shared.relay.replay_protection`).
+- A request is answered once and only if it is fresh (`ReplayProtection`).
 - At most `MESSAGES_IN_FLIGHT` messages of a stream (4 MiB) are on their way to a caller; then the answer ends, and the caller
   asks again from where it is. The miner's quota holds back what goes beyond that, piece by piece.
 - At most `CALLS_AT_A_TIME` calls of one peer are answered at the same time.
 - What goes wrong is told as over gRPC: an error of ours with its code, anything else without its text.
+
+Replay protection tells a new request from one that the relay repeats. No clocks: hospital clocks differ. Each sender has a
+challenge, random and unknown to the relay (it travels sealed). A request carries the challenge that its sender was told last,
+and names itself by a random call. It is answered if the challenge is the present one and the call is new to it. A request with
+another challenge, such as the first of a sender or one that was recorded before this party was started, is not answered: its
+sender is told the present challenge and asks again. After `CALLS` calls a sender gets a new challenge, so that the calls to
+remember are bounded. Nothing of it is stored: a new process draws new challenges.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import logging
+import secrets
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Final, cast
 
 from google.protobuf.message import DecodeError, Message
 
-from verticil.party.protocol.relay.client import Post
+from verticil.party.protocol.relay.client import CALL_BYTES, RelayClient
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.relay.replay_protection import Freshness, Verdict
-from verticil.shared.relay.sealing import PIECE_LIMIT
-from verticil.shared.transport.access import NOT_LET_IN, RefusedCall, check_access
+from verticil.shared.transport.authorization import NOT_LET_IN, RefusedCall, check_access
 from verticil.shared.transport.errors_on_wire import to_detail, without_text
-from verticil.shared.transport.methods import AnyMethod, Download, Service
-from verticil.shared.transport.peer import Peer
+from verticil.shared.transport.interface import AnyMethod, Download, Peer, Service
+from verticil.shared.transport.sealing import PIECE_LIMIT
 from verticil.wire.v1 import relay_pb2
 
 MESSAGES_IN_FLIGHT: Final = 8
@@ -41,8 +49,8 @@ _METHODS: Final[dict[str, AnyMethod]] = {method.name: method for method in Peer.
 _log = logging.getLogger(__name__)
 
 
-class Answering:
-    """Implements `verticil.party.protocol.relay.client.Hearer`. Belongs to one event loop.
+class RelayServer:
+    """Implements `verticil.party.protocol.relay.client.RequestHandler`. Belongs to one event loop.
 
     Args:
         service: answers; None: this party is dialled, and answers nothing here.
@@ -55,28 +63,28 @@ class Answering:
         self,
         service: Service | None,
         federation: str,
-        post: Post,
+        post: RelayClient,
         on_refusal: Callable[[RefusedCall], None] | None = None,
     ) -> None:
         self._service = service
         self._federation = federation
         self._post = post
         self._on_refusal = on_refusal
-        self._freshness = Freshness()
+        self._replays = ReplayProtection()
         self._running: dict[asyncio.Task[None], str] = {}
         self._calls: Counter[str] = Counter()
 
     def request(self, source: str, message: relay_pb2.RelayMessage) -> None:
-        """See `Hearer.request`."""
-        verdict = self._freshness.judge(source, message.call, message.request.challenge)
+        """See `RequestHandler.request`."""
+        verdict = self._replays.judge(source, message.call, message.request.challenge)
         if verdict is Verdict.STALE:
-            reply = relay_pb2.RelayMessage(call=message.call, challenge=self._freshness.challenge(source))
+            reply = relay_pb2.RelayMessage(call=message.call, challenge=self._replays.challenge(source))
             self._start(source, self._tell(source, reply))
         elif verdict is Verdict.NEW:
             self._start(source, self._answer(source, message))
 
     def forget(self, source: str | None) -> None:
-        """See `Hearer.forget`."""
+        """See `RequestHandler.forget`."""
         for task, caller in self._running.items():
             if source in {None, caller}:
                 task.cancel()
@@ -175,7 +183,7 @@ class Answering:
 class _Answer:
     """The pieces of one answer, left one after the other."""
 
-    def __init__(self, post: Post, recipient: str, call: bytes) -> None:
+    def __init__(self, post: RelayClient, recipient: str, call: bytes) -> None:
         self._post = post
         self._recipient = recipient
         self._call = call
@@ -199,3 +207,56 @@ class _Answer:
         message = relay_pb2.RelayMessage(call=self._call, sequence=self._sequence, reply=reply)
         self._sequence += 1
         await self._post.deliver(self._recipient, message)
+
+
+CALLS: Final = 4096
+"""Calls of one sender under one challenge."""
+
+
+class Verdict(enum.Enum):
+    """What a request is."""
+
+    NEW = "new"
+    """Answer it."""
+    REPEATED = "repeated"
+    """It came before; nobody waits for an answer."""
+    STALE = "stale"
+    """It does not carry the present challenge: tell its sender which it is."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sender:
+    challenge: bytes
+    calls: set[bytes] = field(default_factory=set)
+
+
+class ReplayProtection:
+    """Which requests were answered already.
+
+    Args:
+        draw: random bytes, so many as asked for; the operating system's unless given.
+    """
+
+    def __init__(self, draw: Callable[[int], bytes] = secrets.token_bytes) -> None:
+        self._draw = draw
+        self._senders: dict[str, _Sender] = {}
+
+    def challenge(self, sender: str) -> bytes:
+        """What the sender's requests must carry now."""
+        return self._of(sender).challenge
+
+    def judge(self, sender: str, call: bytes, challenge: bytes) -> Verdict:
+        """Whether to answer a request; one that is new is not new any more afterwards."""
+        known = self._of(sender)
+        if challenge != known.challenge:
+            return Verdict.STALE
+        if call in known.calls:
+            return Verdict.REPEATED
+        known.calls.add(call)
+        return Verdict.NEW
+
+    def _of(self, sender: str) -> _Sender:
+        known = self._senders.get(sender)
+        if known is None or len(known.calls) >= CALLS:
+            known = self._senders[sender] = _Sender(challenge=self._draw(CALL_BYTES))
+        return known

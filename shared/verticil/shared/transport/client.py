@@ -3,18 +3,19 @@
 A unary call has a deadline. A stream has none: it fails when it makes no progress for the connection's idle time, however
 long it takes altogether. gRPC itself repeats only unary calls, which are all safe to repeat, and only when the peer was
 not there; a stream is never replayed, its caller goes on from the committed offset. A peer that refuses our certificate
-looks to gRPC like one that is not there, so after such a failure `diagnosis` finds out which it is. Renewed certificates and a
-new deny-list are taken up between two calls (`line`).
+looks to gRPC like one that is not there, so after such a failure `diagnose` finds out which it is. Renewed certificates and a
+new deny-list are taken up between two calls (`channel`).
 
 Channel options are those measured in contract.md section 3. A connection belongs to the event loop in which it was
 made and must be closed there.
+
+`GrpcCoordinator`, `GrpcControl` and `GrpcPeer` make the calls of `verticil.shared.transport.interface` on a `Connection`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import json
 import logging
 import re
@@ -24,59 +25,36 @@ from typing import Final, TypeVar
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from verticil.shared import logs
+from verticil.shared.config import is_loopback
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity, peer_host
 from verticil.shared.identity.pki import Credentials, CredentialSource
-from verticil.shared.transport.access import EMPTY_DENY_LIST, Revocations
-from verticil.shared.transport.calling.diagnosis import diagnose, served_certificate, split_endpoint
-from verticil.shared.transport.calling.reloading_channel import Line
-from verticil.shared.transport.coordinator import Control, Coordinator
-from verticil.shared.transport.errors_on_wire import from_detail
-from verticil.shared.transport.methods import Unary
-from verticil.shared.transport.peer import Peer
-from verticil.wire.v1 import common_pb2
+from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
+from verticil.shared.transport.channel import ReloadingChannel, diagnose, served_certificate, split_endpoint
+from verticil.shared.transport.errors_on_wire import interpreted, told_in
+from verticil.shared.transport.interface import (
+    MESSAGE_LIMIT,
+    Calls,
+    Control,
+    Coordinator,
+    Download,
+    Messages,
+    Peer,
+    Unary,
+    Upload,
+)
 
-MESSAGE_LIMIT: Final = 4_194_304
-"""Most bytes in one message, either way."""
 KEEPALIVE_SECONDS: Final = 60
 """Time between pings on a silent connection; below what clouds and firewalls cut (4 to 10 minutes)."""
-ERROR_KEY: Final = "verticil-error-bin"
-"""Trailing metadata with the `ErrorDetail` of a failed call."""
 REQUEST_KEY: Final = "verticil-request"
 """Metadata with the id of a call, chosen by the caller: it stands in the log lines of both sides and means nothing else."""
 REQUEST_ID: Final = re.compile(r"[0-9a-f]{12}")
 """What such an id looks like."""
 
 _log = logging.getLogger(__name__)
-
-_RETRIABLE: Final = frozenset(
-    {"UNREACHABLE", "DEADLINE", "RESOURCE_EXHAUSTED", "CHUNK_CORRUPT", "OFFSET_MISMATCH", "NOT_READY"}
-)
-
-_MEANING: Final[dict[grpc.StatusCode, tuple[str, str, str]]] = {
-    grpc.StatusCode.DEADLINE_EXCEEDED: ("DEADLINE", "no answer in time", "try again; the call is safe to repeat"),
-    grpc.StatusCode.UNIMPLEMENTED: (
-        "VERSION_UNSUPPORTED",
-        "does not know this call",
-        "use the same version on both sides",
-    ),
-    grpc.StatusCode.RESOURCE_EXHAUSTED: ("RESOURCE_EXHAUSTED", "serves as many calls as it can", "try again later"),
-    grpc.StatusCode.UNAUTHENTICATED: (
-        "IDENTITY_REFUSED",
-        "refuses our certificate",
-        "something between us and the peer answers",
-    ),
-    grpc.StatusCode.PERMISSION_DENIED: (
-        "IDENTITY_REFUSED",
-        "refuses the call",
-        "something between us and the peer answers",
-    ),
-}
-_BROKEN_OFF: Final = ("UNREACHABLE", "the call was broken off", "try again; the call is safe to repeat")
-"""CANCELLED, INTERNAL and UNKNOWN are how a reset stream or a killed peer looks."""
 
 
 def request_id() -> str:
@@ -87,17 +65,6 @@ def request_id() -> str:
 T = TypeVar("T")
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
-
-
-def retriable(error: VerticilError) -> bool:
-    """Whether the same request may succeed later without anybody changing anything (back off, with jitter).
-
-    Refused identities, wrong versions and invalid messages stay what they are; trying again only fills logs.
-
-    >>> retriable(PeerFault("UNREACHABLE", "miner")), retriable(PeerFault("IDENTITY_REFUSED", "role"))
-    (True, False)
-    """
-    return error.code in _RETRIABLE
 
 
 def _service_config() -> str:
@@ -147,20 +114,13 @@ def client_channel(
     options: list[tuple[str, int | str]] = [*CLIENT_OPTIONS]
     if server_name is not None:
         options.append(("grpc.ssl_target_name_override", server_name))
-    if is_loopback(split_endpoint(endpoint)[0]):
+    host = split_endpoint(endpoint)[0]
+    if host == "localhost" or is_loopback(host):
         options.append(("grpc.enable_http_proxy", 0))  # a site's proxy cannot reach this machine's own ports
     secure = grpc.ssl_channel_credentials(
         credentials.ca_pem if trusted is None else trusted, credentials.key_pem, credentials.chain_pem
     )
     return grpc.aio.secure_channel(endpoint, secure, options=options)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine; no proxy is used for it."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class Connection:
@@ -188,7 +148,7 @@ class Connection:
         expected: Identity | None = None,
         revocations: Revocations = EMPTY_DENY_LIST,
     ) -> None:
-        self._line = Line(
+        self._line = ReloadingChannel(
             credentials,
             revocations,
             make=lambda ours, trusted: client_channel(endpoint, ours, server_name=server_name, trusted=trusted),
@@ -324,7 +284,7 @@ class Connection:
 
     async def _ours(self, error: grpc.aio.AioRpcError, marked: str) -> VerticilError:
         """The error that a failed call stands for."""
-        told = _told(error, self._teller)
+        told = told_in(error, self._teller)
         with logs.fields(request=marked):
             _log.debug("%s: %s", self._peer, told.code if told is not None else error.code().name)
         if told is None and error.code() is grpc.StatusCode.UNAVAILABLE:
@@ -336,7 +296,7 @@ class Connection:
                 server_name=self._server_name,
                 expected=self._expected,
             )
-        return _interpreted(error, self._peer) if told is None else told
+        return interpreted(error, self._peer) if told is None else told
 
 
 def dial_peer(
@@ -366,24 +326,6 @@ def dial_peer(
     )
 
 
-def _interpreted(error: grpc.aio.AioRpcError, peer: str) -> PeerFault:
-    """What a status without an `ErrorDetail` means: it comes from gRPC, not from a service of ours."""
-    if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in (error.details() or ""):
-        return PeerFault("MESSAGE_INVALID", f"{peer}: a message is larger than {MESSAGE_LIMIT} bytes")
-    code, problem, hint = _MEANING.get(error.code(), _BROKEN_OFF)
-    return PeerFault(code, f"{peer}: {problem} ({error.code().name})", hint=hint)
-
-
-def _told(error: grpc.aio.AioRpcError, teller: str) -> VerticilError | None:
-    for key, value in error.trailing_metadata() or ():
-        if key == ERROR_KEY and isinstance(value, bytes):
-            try:
-                return from_detail(common_pb2.ErrorDetail.FromString(value), teller=teller)
-            except DecodeError:
-                return PeerFault("MESSAGE_INVALID", "the peer reported an error that cannot be read")
-    return None
-
-
 async def _each(messages: Iterable[Q] | AsyncIterable[Q]) -> AsyncGenerator[Q, None]:
     if isinstance(messages, AsyncIterable):
         async for message in messages:
@@ -392,3 +334,59 @@ async def _each(messages: Iterable[Q] | AsyncIterable[Q]) -> AsyncGenerator[Q, N
     iterator = iter(messages)
     while (following := await asyncio.to_thread(next, iterator, None)) is not None:
         yield following
+
+
+class _Grpc(Calls):
+    """Calls over a connection.
+
+    Args:
+        connection: to the one who answers, with our credentials; closed together with this.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def unary(self, method: Unary[Q, R], request: Q) -> R:
+        """See `Calls.unary`."""
+        call: grpc.aio.UnaryUnaryMultiCallable[Q, R] = self._connection.channel.unary_unary(
+            method.path,
+            request_serializer=method.request.SerializeToString,
+            response_deserializer=method.reply.FromString,
+        )
+        return await self._connection.unary(call, request, timeout_seconds=method.deadline(request))
+
+    async def send(self, method: Upload[Q, R], requests: Messages[Q]) -> R:
+        """See `Calls.send`."""
+        call: grpc.aio.StreamUnaryMultiCallable[Q, R] = self._connection.channel.stream_unary(
+            method.path,
+            request_serializer=method.request.SerializeToString,
+            response_deserializer=method.reply.FromString,
+        )
+        return await self._connection.send(call, requests)
+
+    async def receive(self, method: Download[Q, R], request: Q) -> AsyncGenerator[R, None]:
+        """See `Calls.receive`."""
+        call: grpc.aio.UnaryStreamMultiCallable[Q, R] = self._connection.channel.unary_stream(
+            method.path,
+            request_serializer=method.request.SerializeToString,
+            response_deserializer=method.reply.FromString,
+        )
+        async with contextlib.aclosing(self._connection.receive(call, request)) as replies:
+            async for reply in replies:
+                yield reply
+
+    async def close(self) -> None:
+        """Close the connection. Repeatable."""
+        await self._connection.close()
+
+
+class GrpcCoordinator(_Grpc, Coordinator):
+    """`Coordinator` over gRPC."""
+
+
+class GrpcControl(_Grpc, Control):
+    """`Control` over gRPC."""
+
+
+class GrpcPeer(_Grpc, Peer):
+    """`Peer` over gRPC (`verticil.shared.transport.client.dial_peer`)."""

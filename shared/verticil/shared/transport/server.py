@@ -34,21 +34,23 @@ from verticil.shared import logs
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import CredentialSource, utc_now
-from verticil.shared.transport.access import EMPTY_DENY_LIST, ROLES, RefusedCall, Revocations
-from verticil.shared.transport.calling.client import (
-    ERROR_KEY,
-    KEEPALIVE_SECONDS,
-    MESSAGE_LIMIT,
-    REQUEST_ID,
-    REQUEST_KEY,
-    request_id,
+from verticil.shared.transport.authorization import (
+    EMPTY_DENY_LIST,
+    ROLES,
+    Authorizer,
+    Caller,
+    Context,
+    OnCaller,
+    RefusedCall,
+    Revocations,
+    TooManyCalls,
 )
-from verticil.shared.transport.errors_on_wire import status_of, to_detail, without_text
-from verticil.shared.transport.serving.authorization import Caller, Context, Gate, OnCaller, TooManyCalls
-from verticil.shared.transport.serving.binding import Binding
-from verticil.shared.transport.serving.handshake import Shown, shown
-from verticil.shared.transport.serving.health import HealthService, ServiceUnknown
-from verticil.shared.transport.serving.metrics import Metrics
+from verticil.shared.transport.channel import Shown, shown
+from verticil.shared.transport.client import KEEPALIVE_SECONDS, REQUEST_ID, REQUEST_KEY, request_id
+from verticil.shared.transport.errors_on_wire import ERROR_KEY, status_of, to_detail, without_text
+from verticil.shared.transport.health import HealthService, ServiceUnknown
+from verticil.shared.transport.interface import MESSAGE_LIMIT, Binding
+from verticil.shared.transport.metrics import Metrics
 from verticil.shared.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, TIME_KEY
 
 T = TypeVar("T")
@@ -115,7 +117,7 @@ class RpcServer:
         self._bindings = tuple(bindings)
         self._idle = idle_timeout_seconds
         self._maximum = maximum_concurrent_rpcs
-        self._gate = Gate(
+        self._gate = Authorizer(
             credentials.current().identity.federation,
             roles=roles,
             maximum=maximum_concurrent_rpcs,
@@ -316,7 +318,7 @@ class RpcServer:
 class _Unknown(grpc.GenericRpcHandler):
     """Stands behind all services: what arrives here, none of them has. The caller is told so as by gRPC itself."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Authorizer) -> None:
         self._gate = gate
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:

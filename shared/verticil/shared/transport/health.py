@@ -13,10 +13,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from typing import TypeAlias
 
+import grpc.aio
 from grpc_health.v1 import health_pb2
 
 from verticil.shared.errors import PeerFault
 from verticil.shared.identity.identity import Identity
+from verticil.shared.transport.client import Connection
 
 _Reply: TypeAlias = health_pb2.HealthCheckResponse
 
@@ -63,3 +65,24 @@ class HealthService:
 
     def _state(self) -> _Reply:
         return _Reply(status=_Reply.NOT_SERVING if self._stopped.is_set() else _Reply.SERVING)
+
+
+async def check_health(connection: Connection, *, timeout_seconds: float = 5.0) -> dict[str, str]:
+    """Ask the peer whether it serves; what `verticil healthcheck` does.
+
+    Returns:
+        What it tells of itself besides: `verticil.shared.transport.version.PROTOCOL_KEY` and ``TIME_KEY``, from version 2 on.
+
+    Raises:
+        PeerFault: NOT_READY when it does not serve (now), and as `Connection.unary`.
+    """
+    check: grpc.aio.UnaryUnaryMultiCallable[health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse]
+    check = connection.channel.unary_unary(
+        "/grpc.health.v1.Health/Check",
+        request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+        response_deserializer=health_pb2.HealthCheckResponse.FromString,
+    )
+    reply, told = await connection.ask(check, health_pb2.HealthCheckRequest(), timeout_seconds=timeout_seconds)
+    if reply.status != health_pb2.HealthCheckResponse.SERVING:
+        raise PeerFault("NOT_READY", "the service is not serving", hint="it is starting or stopping")
+    return told

@@ -1,1 +1,0 @@
-"""The append-only, chained audit log of both sides."""

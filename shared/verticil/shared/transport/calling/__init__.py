@@ -1,1 +1,0 @@
-"""The side that dials: connections, calls, and what a line that does not come about is called."""
