@@ -164,7 +164,13 @@ def distance(columns: Codes, study: Study, found: Found) -> float:
         observed, design = found.tables.counted((*given, child))
         families.append(
             parameters.family_parameters(
-                observed, design, child, given, prior_count=None, level=0.95, estimator=estimators.ESTIMATORS["em"]
+                observed,
+                design,
+                child,
+                given,
+                prior_count=None,
+                level=0.95,
+                estimator=estimators.ESTIMATORS["em"].estimate,
             )
         )
     network = Network(schema=study.schema, dag=found.result.dag, families=tuple(families))

@@ -258,13 +258,13 @@ def test_every_estimator_on_every_design(units, axes, name):
     if name == "em":
         fitted = em_projection(observed, design, iterations=20_000, tolerance=1e-13)
     else:
-        fitted = ESTIMATORS[name](observed, design)
+        fitted = ESTIMATORS[name].estimate(observed, design)
     np.testing.assert_allclose(fitted, expected, rtol=1e-4, atol=1e-6 * expected.sum())
     # Few records: a distribution, impossible cells empty, the sum kept, with and without a prior.
     few = np.random.default_rng(4).multinomial(40, observed.ravel() / observed.sum()).reshape(observed.shape)
     impossible = expected == 0
     for prior_count in (0.0, 0.5):
-        answer = ESTIMATORS[name](few, design, prior_count=prior_count)
+        answer = ESTIMATORS[name].estimate(few, design, prior_count=prior_count)
         assert answer.shape == design.shape
         assert answer.sum() == pytest.approx(40, rel=1e-9)
         assert (answer[impossible] == 0).all()

@@ -38,10 +38,10 @@ from verticil.shared.study.document import (
     Study,
     Unit,
 )
-from verticil.shared.study.vocabulary import METHOD_SCORES
+from verticil.shared.study.vocabulary import METHODS
 
 N_STATES = (2, 3, 2, 2, 3, 2)
-SEARCHED = [(method, score) for method, scores in METHOD_SCORES.items() if method != "given" for score in scores]
+SEARCHED = [(method, score) for method, known in METHODS.items() if method != "given" for score in known.scores]
 
 
 def study_of(epsilon: float | None = 2.0, **structure: object) -> Study:

@@ -148,7 +148,7 @@ def test_second_moments_of_a_compound_are_exact_in_expectation(axes):
     family = family_parameters(observed, design, axes[-1], axes[:-1], prior_count=0.5, level=0.95)
     error = np.sqrt(ratio) / expected.sum(axis=-1, keepdims=True)
     np.testing.assert_allclose(family.standard_error, error.reshape(family.estimate.shape), rtol=1e-8)
-    for estimator in ESTIMATORS.values():
+    for estimator in [way.estimate for way in ESTIMATORS.values()]:
         fitted = estimator(observed, design, prior_count=0.5)
         assert fitted.shape == expected.shape
         assert fitted.sum() == pytest.approx(expected.sum(), rel=1e-9)

@@ -48,6 +48,7 @@ from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.estimation.design import ColumnUnit, family_design
 from verticil.shared.estimation.unit_axis import contrast_factor
 from verticil.shared.study.document import Study
+from verticil.shared.study.vocabulary import METHODS
 
 CANDIDATES: Final = (
     Search(method="hill-climb", score="bic"),
@@ -322,7 +323,7 @@ def _compare(
 def _can(search: Search, part: _Part) -> bool:
     """No tree where a variable has two required parents."""
     needed = [part.problem.required_parents(child) for child in range(len(part.problem.n_states))]
-    return search.method != "tree" or all(len(parents) <= 1 for parents in needed)
+    return not METHODS[search.method].one_parent or all(len(parents) <= 1 for parents in needed)
 
 
 def chosen(candidates: Sequence[Candidate], study: Study, units: Sequence[ColumnUnit]) -> Candidate:

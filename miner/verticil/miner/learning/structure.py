@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,8 @@ from verticil.miner.learning.search.protocol import (
 )
 from verticil.miner.learning.search.tree import TreeSearch
 from verticil.shared.errors import Misuse
-from verticil.shared.study.document import Study
+from verticil.shared.study.document import StructureRule, Study
+from verticil.shared.study.vocabulary import METHODS, pair_methods
 
 State = TypeVar("State")
 
@@ -46,7 +47,6 @@ with d and not with its square. Where both columns are not randomized, these com
 makes more of a pair than there is, and nothing but the test holds it: there a relation that only shows in the presence of a third
 variable is not found."""
 
-_ON_PAIRS: Final = ("genetic", "order", "tree")
 _BETWEEN_PEERS: Final = "order"
 
 
@@ -75,11 +75,11 @@ def check_method(study: Study) -> None:
         Misuse: STUDY_UNSUPPORTED, the method needs tables of whole families.
     """
     rule = study.structure
-    if rule.method not in (*_ON_PAIRS, "auto"):
+    if rule.method not in pair_methods():
         raise Misuse(
             "STUDY_UNSUPPORTED",
             f"study '{study.id}': structure.method '{rule.method}' needs tables of whole families, got scores of pairs only",
-            hint=f"use one of: {', '.join(_ON_PAIRS)}, auto",
+            hint=f"use one of: {', '.join(pair_methods())}",
         )
 
 
@@ -173,52 +173,99 @@ def run_method(
         ForeignCheckpoint: the checkpoint is of another search.
         ValueError: there is no such method, or it needs scores that are not there.
     """
-    rule = study.structure
+    if (registered := SEARCHES.get(search.method)) is None:
+        raise ValueError(f"there is no method '{search.method}'")
+    if not METHODS[search.method].on_pairs and (scores is None or pairs is None):
+        raise ValueError(f"the method '{search.method}' needs scores of families")
 
     def run(searcher: Searcher[State], within: SearchProblem = problem) -> SearchResult:
         return run_search(
             searcher,
             within,
-            seed=rule.seed,
+            seed=study.structure.seed,
             progress=progress,
             cancelled=cancelled,
             checkpoint=checkpoint,
             keep=keep,
         )
 
-    if search.method == "genetic":
-        return run(
-            GeneticSearch(
-                population=rule.genetic.population,
-                selected=rule.genetic.selected,
-                generations=rule.genetic.generations,
-                mutation_rate=rule.genetic.mutation_rate,
-            )
+    return registered(Task(score=search.score, problem=problem, study=study, scores=scores, pairs=pairs), run)
+
+
+class Run(Protocol):
+    """Runs a searcher, with the progress, the stop and the checkpoints that were asked for."""
+
+    def __call__(self, searcher: Searcher[State], within: SearchProblem = ...) -> SearchResult:
+        """Search, in the task's problem or within another one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Task:
+    """What a registered search is made for; `scores` and `pairs` are there unless the method needs scores of pairs only."""
+
+    score: str
+    problem: SearchProblem
+    study: Study
+    scores: FamilyScores | None
+    pairs: PairScores | None
+
+    @property
+    def rule(self) -> StructureRule:
+        """What the study says of its structure."""
+        return self.study.structure
+
+
+def _genetic(task: Task, run: Run) -> SearchResult:
+    rule = task.rule.genetic
+    return run(
+        GeneticSearch(
+            population=rule.population,
+            selected=rule.selected,
+            generations=rule.generations,
+            mutation_rate=rule.mutation_rate,
         )
-    if search.method == "order" and rule.order.exact:
+    )
+
+
+def _order(task: Task, run: Run) -> SearchResult:
+    rule = task.rule.order
+    if rule.exact:
         return run(ExactSearch())
-    if search.method == "order":
-        return run(OrderSearch(chains=rule.order.chains, moves=rule.order.moves, rounds=rule.order.rounds))
-    if search.method == "tree":
-        return run(TreeSearch())
-    if scores is None or pairs is None:
-        raise ValueError(f"the method '{search.method}' needs scores of families")
-    if search.method == "greedy":
-        return run(GreedySearch(information=scores.information))
-    if search.method == "hill-climb":
-        near, within = _restricted(problem, study, pairs, scores.unrandomized)
-        # Under noise another local optimum of the score is no better a network, and its families cost the most.
-        plain = len(scores.unrandomized) == len(problem.n_states)
-        climb = HillClimbSearch(
-            score=scores.named(search.score),
-            tabu_length=rule.hill_climb.tabu_length,
-            patience=rule.hill_climb.patience,
-            rounds=None if plain else 0,
-            near=near if scores.unrandomized else None,
-            ahead=scores.count_ahead,
-        )
-        return run(climb, within)
-    raise ValueError(f"there is no method '{search.method}'")
+    return run(OrderSearch(chains=rule.chains, moves=rule.moves, rounds=rule.rounds))
+
+
+def _greedy(task: Task, run: Run) -> SearchResult:
+    assert task.scores is not None
+    return run(GreedySearch(information=task.scores.information))
+
+
+def _hill_climb(task: Task, run: Run) -> SearchResult:
+    scores, rule = task.scores, task.rule.hill_climb
+    assert scores is not None
+    assert task.pairs is not None
+    near, within = _restricted(task.problem, task.study, task.pairs, scores.unrandomized)
+    # Under noise another local optimum of the score is no better a network, and its families cost the most.
+    plain = len(scores.unrandomized) == len(task.problem.n_states)
+    climb = HillClimbSearch(
+        score=scores.named(task.score),
+        tabu_length=rule.tabu_length,
+        patience=rule.patience,
+        rounds=None if plain else 0,
+        near=near if scores.unrandomized else None,
+        ahead=scores.count_ahead,
+    )
+    return run(climb, within)
+
+
+SEARCHES: Final[dict[str, Callable[[Task, Run], SearchResult]]] = {
+    "genetic": _genetic,
+    "order": _order,
+    "tree": lambda task, run: run(TreeSearch()),
+    "greedy": _greedy,
+    "hill-climb": _hill_climb,
+}
+"""By the names that a study has for them; what a study must know of each stands in `verticil.shared.study.vocabulary.METHODS`."""
 
 
 def _restricted(

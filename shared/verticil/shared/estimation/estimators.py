@@ -31,8 +31,8 @@ others project the family's cells. A cell that stands for an impossible combinat
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -286,9 +286,43 @@ def along(tables: Floats, matrices: Sequence[Floats | None]) -> Floats:
     return tables
 
 
-ESTIMATORS: Final[Mapping[str, Estimator]] = MappingProxyType(
-    {"em": em_estimate, "inverse": inverse_estimate, "clip": clip_projection, "simplex": simplex_projection}
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """An estimator as a study names it.
+
+    Attributes:
+        estimate: the estimator.
+        counts: what its counts are, for who reads the model.
+        words: the same for who reads the report, beside the unbiased counts.
+    """
+
+    estimate: Estimator
+    counts: str
+    words: str
+
+
+ESTIMATORS: Final[dict[str, Way]] = {
+    "em": Way(
+        estimate=em_estimate,
+        counts="the most likely counts that are not negative, by constrained EM",
+        words="the most probable counts that are not negative (constrained EM, with a prior)",
+    ),
+    "inverse": Way(
+        estimate=inverse_estimate,
+        counts="the unbiased counts, none of which is negative",
+        words="the same counts (a study that asks for this ends where one is negative)",
+    ),
+    "clip": Way(
+        estimate=clip_projection,
+        counts="the unbiased counts, negative ones set to 0 and the others rescaled",
+        words="the same counts with the negative ones set to zero and the others rescaled",
+    ),
+    "simplex": Way(
+        estimate=simplex_projection,
+        counts="the nearest counts to the unbiased ones that are not negative, by least squares",
+        words="the nearest counts that are not negative (least squares)",
+    ),
+}
 """By the names that a study has for them."""
 
 

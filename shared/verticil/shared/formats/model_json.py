@@ -28,6 +28,7 @@ import rfc8785
 from numpy.typing import NDArray
 
 from verticil.shared.errors import GateFailed
+from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.estimation.smaller_families import RECORDS
 from verticil.shared.formats.json_document import Json, Node, parse
 from verticil.shared.formats.privacy_statement import privacy_statement
@@ -50,12 +51,6 @@ _LAYOUT: Final = (
     "and one column for each category of the child. null: not estimable."
 )
 
-_PROBABILITY: Final[Mapping[str, str]] = {
-    "em": "the most likely counts that are not negative, by constrained EM",
-    "inverse": "the unbiased counts, none of which is negative",
-    "clip": "the unbiased counts, negative ones set to 0 and the others rescaled",
-    "simplex": "the nearest counts to the unbiased ones that are not negative, by least squares",
-}
 _LEANING: Final = (
     f"each row leans on the table with a parent less, which counts for {RECORDS:g} records, of randomized columns for as many "
     "more as their noise asks"
@@ -133,7 +128,7 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
         },
         "parameters": {
             "layout": _LAYOUT,
-            "probability": f"what is sampled from: {_PROBABILITY[study.parameters.estimator]}; {_prior(study)}",
+            "probability": f"what is sampled from: {ESTIMATORS[study.parameters.estimator].counts}; {_prior(study)}",
             "estimate": "unbiased: from the inverse of the randomization, not clipped, so it can lie outside 0 to 1",
             "standard_error": "of the estimate; sampling and randomization together",
             "interval": "from the estimate, then cut to 0 to 1; null where unstable",

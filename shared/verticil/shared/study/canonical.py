@@ -16,6 +16,7 @@ from verticil.shared.channels.subset import Subset
 from verticil.shared.channels.transition import Transition
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse
+from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.record import MAX_BYTES, Json, canonical_json, parse, peer_fault
 from verticil.shared.study import rules, vocabulary
@@ -33,6 +34,7 @@ from verticil.shared.study.prior import prior_from, prior_to_json
 from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.publication import publish_from, publish_to_json
 from verticil.shared.study.quorum import left_out_from, left_out_to_json, quorum_from_json, quorum_to_json
+from verticil.shared.study.schemes import SCHEMES
 from verticil.shared.study.structure_json import is_null, optional, structure_from, structure_to_json
 
 _WEIGHT: Final = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
@@ -207,7 +209,7 @@ def _study(table: Table) -> Study:
         units=tuple(unit_from(item) for item in table.tables("units")),
         structure=structure_from(table.table("structure")),
         parameters=ParameterRule(
-            estimator=parameters.choice("estimator", vocabulary.ESTIMATORS),
+            estimator=parameters.choice("estimator", ESTIMATORS),
             prior_count=parameters.value(float, "prior_count") if parameters.has("prior_count") else None,
             interval_level=parameters.value(float, "interval_level"),
             **prior_from(parameters, schema.names),
@@ -263,7 +265,7 @@ def unit_from(table: Table) -> Unit:
     unit = Unit(
         variables=table.strings("variables"),
         owner=table.value(str, "party"),
-        scheme=table.choice("scheme", vocabulary.SCHEMES),
+        scheme=table.choice("scheme", SCHEMES),
         transition=_subset(table.table("subset")) if table.has("subset") else _matrix(table),
         two_level=_two_level(table.table("two_level")) if table.has("two_level") else None,
         impossible=_positions(table, "impossible") if table.has("impossible") else (),

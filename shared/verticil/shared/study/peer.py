@@ -26,7 +26,7 @@ from verticil.shared.record import Json
 from verticil.shared.study.central import MEMBERS
 from verticil.shared.study.document import ShareRule, Study, Unit
 from verticil.shared.study.protocol import Disclosure, Finding, Protocol, Statement
-from verticil.shared.study.vocabulary import MAX_SAFE, PAIR_METHODS, fail
+from verticil.shared.study.vocabulary import MAX_SAFE, fail, pair_methods
 
 LARGEST_DELTA: Final = 1e-2
 """Of Gaussian noise; delta is the chance that the promise of epsilon fails altogether."""
@@ -350,12 +350,12 @@ class Peer(Protocol):
             Misuse: STUDY_INVALID; STUDY_UNSUPPORTED.
         """
         structure = study.structure
-        if structure.method not in (*PAIR_METHODS, "given"):
+        if structure.method not in (*pair_methods(), "given"):
             raise Misuse(
                 "STUDY_UNSUPPORTED",
                 f"{source}: structure.method: '{structure.method}' needs tables of whole families, and with the model 'peer' the "
                 "parties send scores of pairs only",
-                hint=f"use one of: {', '.join(PAIR_METHODS)}, given",
+                hint=f"use one of: {', '.join(pair_methods())}, given",
             )
         if structure.minimum_strength is not None:
             fail(

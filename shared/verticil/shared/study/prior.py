@@ -105,7 +105,7 @@ def check_prior(study: Study, fail: Fail) -> None:
 def estimator_of(rule: ParameterRule, child: str) -> Estimator:
     """The way from released counts to true ones that a study has for the family of a variable."""
     if rule.prior is None:
-        return ESTIMATORS[rule.estimator]
+        return ESTIMATORS[rule.estimator].estimate
     alpha = _alpha(rule, child)
 
     def posterior_mean(observed: Counts, design: Design, *, prior_count: float = 0.0) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from typing import Final, cast
 from verticil.shared.channels import privacy
 from verticil.shared.config import Table, read_toml
 from verticil.shared.errors import Refusal
+from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.model.schema import Schema
 from verticil.shared.study import rules, schemes, vocabulary
 from verticil.shared.study.codebook import variable_from
@@ -218,7 +219,6 @@ def _parties(table: Table) -> tuple[str, ...]:
 def _linkage(table: Table) -> LinkageRule:
     table.only("mode", "normalise", "minimum_common_records")
     mode = table.choice("mode", vocabulary.LINKAGE_MODES, "keyed-hash")
-    vocabulary.check_supported(vocabulary.LINKAGE_MODES, mode, where=f"{table.source}: linkage.mode")
     return LinkageRule(
         mode=mode,
         normalise=table.strings("normalise", ["nfkc", "trim"]),
@@ -308,7 +308,6 @@ def _structure(table: Table, schema: Schema) -> StructureRule:
     )  # fmt: skip
     # A study that tunes the genetic algorithm means it.
     method = table.choice("method", vocabulary.METHODS, "genetic" if table.has("genetic") else "auto")
-    vocabulary.check_supported(vocabulary.METHODS, method, where=f"{table.source}: structure.method")
     parents = None
     if method == "given":
         for key in (
@@ -333,7 +332,7 @@ def _structure(table: Table, schema: Schema) -> StructureRule:
     usual = GeneticRule()
     return StructureRule(
         method=method,
-        score=table.choice("score", vocabulary.SCORES, vocabulary.METHOD_SCORES[method][0]),
+        score=table.choice("score", vocabulary.scores(), vocabulary.METHODS[method].scores[0]),
         max_parents=table.value(int, "max_parents", 2),
         max_family_cells=table.value(int, "max_family_cells", 20_000),
         seed=table.value(int, "seed", 1),
@@ -433,7 +432,7 @@ def _share(table: Table, model: str) -> ShareRule | None:
 def _parameters(table: Table, names: Sequence[str]) -> ParameterRule:
     table.only("estimator", "prior_count", "interval_level", "prior", "prior_tables")
     return ParameterRule(
-        estimator=table.choice("estimator", vocabulary.ESTIMATORS, "em"),
+        estimator=table.choice("estimator", ESTIMATORS, "em"),
         prior_count=table.value(float, "prior_count") if table.has("prior_count") else None,
         interval_level=table.value(float, "interval_level", 0.95),
         **prior_from(table, names),

@@ -17,6 +17,7 @@ from typing import Final, Literal, NoReturn
 
 from verticil.shared.channels.privacy import Breach
 from verticil.shared.config import Table
+from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.model.schema import MAX_STATES, Missing, Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import check_prior
@@ -26,15 +27,12 @@ from verticil.shared.study.quorum import check_quorum
 from verticil.shared.study.structure_rules import check_structure, near_hint
 from verticil.shared.study.unit_rules import check_breach, check_units
 from verticil.shared.study.vocabulary import (
-    ESTIMATORS,
-    LINKAGE_MODES,
     MAX_PURPOSE,
     MAX_SAFE,
     MAX_TEXT,
     MAX_VARIABLES,
     NORMALISE_STEPS,
     SAMPLING,
-    check_supported,
     fail,
 )
 
@@ -317,7 +315,6 @@ class _Rules:
             self.fail("variable", f"{len(study.schema)} variables, expected 1 to {MAX_VARIABLES}")
 
     def linkage(self, study: Study) -> None:
-        check_supported(LINKAGE_MODES, study.linkage.mode, where=f"{self.source}: linkage.mode")
         self.distinct("linkage.normalise", study.linkage.normalise)
         for step in study.linkage.normalise:
             if step not in NORMALISE_STEPS:

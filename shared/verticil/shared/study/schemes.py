@@ -25,7 +25,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, NoReturn, cast
 
 import numpy as np
@@ -34,6 +35,7 @@ from numpy.typing import NDArray
 from verticil.shared.channels import privacy, transition
 from verticil.shared.channels.allocation import equal_contrast
 from verticil.shared.channels.subset import LARGEST_EPSILON, LEAST_STATES, Subset, subset_selection
+from verticil.shared.channels.transition import SCALE, Transition
 from verticil.shared.config import Table
 from verticil.shared.model.schema import Variable
 from verticil.shared.study import vocabulary
@@ -41,16 +43,9 @@ from verticil.shared.study.document import TwoLevel, Unit
 from verticil.shared.study.domain import Domain, single
 from verticil.shared.study.structure_rules import near_hint
 
+Floats = NDArray[np.float64]
+
 _STRENGTHS: Final = ("epsilon", "gamma", "keep", "flip")
-_KEYS: Final = {
-    "symmetric": _STRENGTHS,
-    "binary": ("p1", "p2"),
-    "blocks": ("groups", *_STRENGTHS),
-    "two-level": ("groups", "epsilon_group", "epsilon_within"),
-    "matrix": ("rows",),
-    "subset": ("epsilon", "subset_size"),
-    "none": (),
-}
 _RULES: Final = ("equal-contrast",)
 
 
@@ -58,9 +53,9 @@ def check_keys(table: Table, *names: str) -> None:
     """Check that the table has the keys of its scheme, and besides those only `names`.
 
     Raises:
-        Misuse: the table's code, or STUDY_UNSUPPORTED.
+        Misuse: the table's code.
     """
-    every = {key for keys in _KEYS.values() for key in keys}
+    every = {key for scheme in SCHEMES.values() for key in scheme.keys}
     table.only("scheme", *names, *every, "jointly", "impossible", "allocate")
     if table.has("allocate"):
         table.fail("allocate", "does not go here", hint="[allocate] is a table of its own, at the top of a study")
@@ -71,11 +66,10 @@ def check_keys(table: Table, *names: str) -> None:
                 "does not go here: what is said for all other columns makes no compounds",
                 hint="write a [[randomization]] table with jointly = [...]",
             )
-    scheme = table.choice("scheme", vocabulary.SCHEMES)
-    vocabulary.check_supported(vocabulary.SCHEMES, scheme, where=f"{table.source}: {table.path('scheme')}")
+    scheme = table.choice("scheme", SCHEMES)
     for key in sorted(every):
-        if table.has(key) and key not in _KEYS[scheme]:
-            expected = ", ".join(_KEYS[scheme]) or "no key"
+        if table.has(key) and key not in SCHEMES[scheme].keys:
+            expected = ", ".join(SCHEMES[scheme].keys) or "no key"
             table.fail(key, f"does not go with the scheme '{scheme}'", hint=f"'{scheme}' takes {expected}")
 
 
@@ -86,38 +80,11 @@ def unit_for(table: Table, domain: Domain) -> Unit:
         Misuse: the table's code, MATRIX_INVALID or MATRIX_SINGULAR.
     """
     scheme = table.value(str, "scheme")
-    where = _where(table, domain)
-    n_states = domain.n_states
     _check_cells(table, "jointly" if domain.is_compound else "variables", domain)
-    levels: TwoLevel | None = None
-    match scheme:
-        case "symmetric":
-            matrix = transition.symmetric(n_states, **_strength(table), where=where)
-        case "binary":
-            if n_states != 2:
-                table.fail("scheme", f"'binary' for {domain.text} with {n_states} categories, expected 2")
-            matrix = transition.binary(table.value(float, "p1"), table.value(float, "p2"), where=where)
-        case "blocks":
-            matrix = transition.blocks(_groups(table, domain), n_states, **_strength(table), where=where)
-        case "two-level":
-            levels = TwoLevel(
-                groups=tuple(_groups(table, domain)),
-                epsilon_group=table.value(float, "epsilon_group"),
-                epsilon_within=table.value(float, "epsilon_within"),
-            )
-            matrix = transition.two_level(
-                levels.groups,
-                n_states,
-                epsilon_group=levels.epsilon_group,
-                epsilon_within=levels.epsilon_within,
-                where=where,
-            )
-        case "matrix":
-            matrix = _rows(table, domain)
-        case "subset":
-            return _with(domain, scheme, _subset(table, domain))
-        case _:
-            matrix = transition.identity(n_states)
+    made = SCHEMES[scheme].made(table, domain, _where(table, domain))
+    if isinstance(made, Subset):
+        return _with(domain, scheme, made)
+    levels, matrix = made if isinstance(made, tuple) else (None, made)
     bounded = scheme == "two-level" or (scheme == "symmetric" and table.has("epsilon"))
     return _unit(table, domain, scheme, matrix, levels=levels, bounded=bounded)
 
@@ -215,7 +182,7 @@ def _unit(
     table: Table,
     domain: Domain,
     scheme: str,
-    matrix: NDArray[np.float64],
+    matrix: Floats,
     *,
     key: str = "scheme",
     levels: TwoLevel | None = None,
@@ -238,7 +205,7 @@ def _unit(
     return _with(domain, scheme, quantized, levels)
 
 
-def _with(domain: Domain, scheme: str, channel: transition.Transition | Subset, levels: TwoLevel | None = None) -> Unit:
+def _with(domain: Domain, scheme: str, channel: Transition | Subset, levels: TwoLevel | None = None) -> Unit:
     return Unit(
         variables=domain.names,
         owner=domain.variables[0].owner,
@@ -308,7 +275,7 @@ def _no_category(table: Table, domain: Domain, label: object) -> NoReturn:
     table.fail("groups", f"'{label}' is not a category of {domain.text}", hint=hint)
 
 
-def _rows(table: Table, domain: Domain) -> NDArray[np.float64]:
+def _rows(table: Table, domain: Domain) -> Floats:
     rows = table.rows("rows")
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows):
@@ -322,3 +289,85 @@ def _rows(table: Table, domain: Domain) -> NDArray[np.float64]:
         return np.array(cast("list[list[float]]", rows), dtype=np.float64)
     except OverflowError:
         return table.fail("rows", "a number is too large")
+
+
+def _symmetric(table: Table, domain: Domain, where: str) -> Floats:
+    return transition.symmetric(domain.n_states, **_strength(table), where=where)
+
+
+def _binary(table: Table, domain: Domain, where: str) -> Floats:
+    if domain.n_states != 2:
+        table.fail("scheme", f"'binary' for {domain.text} with {domain.n_states} categories, expected 2")
+    return transition.binary(table.value(float, "p1"), table.value(float, "p2"), where=where)
+
+
+def _blocks(table: Table, domain: Domain, where: str) -> Floats:
+    return transition.blocks(_groups(table, domain), domain.n_states, **_strength(table), where=where)
+
+
+def _two_level(table: Table, domain: Domain, where: str) -> tuple[TwoLevel, Floats]:
+    levels = TwoLevel(
+        groups=tuple(_groups(table, domain)),
+        epsilon_group=table.value(float, "epsilon_group"),
+        epsilon_within=table.value(float, "epsilon_within"),
+    )
+    return levels, _of_levels(levels, domain.n_states, where)
+
+
+def _of_levels(levels: TwoLevel, n_states: int, where: str) -> Floats:
+    return transition.two_level(
+        levels.groups, n_states, epsilon_group=levels.epsilon_group, epsilon_within=levels.epsilon_within, where=where
+    )
+
+
+def _is_symmetric(unit: Unit, channel: Transition, where: str) -> bool:
+    weights = channel.weights
+    diagonal = [row[i] for i, row in enumerate(weights)]
+    others = [weight for i, row in enumerate(weights) for j, weight in enumerate(row) if i != j]
+    # The quantizer gives whole missing units to the first of equal remainders, so equal cells differ by one at most;
+    # the diagonal of a large matrix takes up what the rounding of the others leaves.
+    return max(others) - min(others) <= 1 and max(diagonal) - min(diagonal) <= len(weights)
+
+
+def _is_two_level(unit: Unit, channel: Transition, where: str) -> bool:
+    if unit.two_level is None:
+        return False
+    weights = channel.weights
+    declared = _of_levels(unit.two_level, len(weights), where)
+    # Another machine's exp may differ in the last digit; quantization moves a cell by a few units of 2^-64.
+    # A cell of zero would release something exactly, which the scheme promises not to do.
+    difference = np.abs(channel.probabilities - declared)
+    return bool((difference <= 1e-9 * declared + len(weights) / SCALE).all()) and all(map(all, weights))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheme:
+    """A way to randomize a column, as a study names it.
+
+    Attributes:
+        keys: of its table.
+        made: from the table and the domain (with where they stand, for messages): a matrix, also with the levels that it was made
+            of, or a selection of subsets.
+        is_one: whether a resolved unit's matrix is what the scheme's name tells the person who approves. One unit of 2^64 is
+            quantization.
+    """
+
+    keys: tuple[str, ...]
+    made: Callable[[Table, Domain, str], Floats | tuple[TwoLevel, Floats] | Subset]
+    is_one: Callable[[Unit, Transition, str], bool] = lambda unit, channel, where: True
+
+
+SCHEMES: Final[dict[str, Scheme]] = {
+    "symmetric": Scheme(keys=_STRENGTHS, made=_symmetric, is_one=_is_symmetric),
+    "binary": Scheme(keys=("p1", "p2"), made=_binary, is_one=lambda unit, channel, where: len(channel.weights) == 2),
+    "blocks": Scheme(keys=("groups", *_STRENGTHS), made=_blocks),
+    "matrix": Scheme(keys=("rows",), made=lambda table, domain, where: _rows(table, domain)),
+    "none": Scheme(
+        keys=(),
+        made=lambda table, domain, where: transition.identity(domain.n_states),
+        is_one=lambda unit, channel, where: channel.is_identity,
+    ),
+    "two-level": Scheme(keys=("groups", "epsilon_group", "epsilon_within"), made=_two_level, is_one=_is_two_level),
+    "subset": Scheme(keys=("epsilon", "subset_size"), made=lambda table, domain, where: _subset(table, domain)),
+}
+"""By the names that a study has for them."""

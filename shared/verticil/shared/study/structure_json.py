@@ -65,7 +65,7 @@ def structure_from(table: Table) -> StructureRule:
     genetic = table.table("genetic")
     rule = StructureRule(
         method=table.choice("method", vocabulary.METHODS),
-        score=table.choice("score", vocabulary.SCORES),
+        score=table.choice("score", vocabulary.scores()),
         max_parents=table.value(int, "max_parents"),
         max_family_cells=table.value(int, "max_family_cells"),
         seed=table.value(int, "seed"),

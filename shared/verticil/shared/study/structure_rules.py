@@ -10,20 +10,21 @@ import difflib
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NoReturn
+from dataclasses import fields
+from typing import Final, NoReturn
 
-from verticil.shared.study.document import HillClimbRule, OrderRule, Study
+from verticil.shared.study.document import StructureRule, Study
 from verticil.shared.study.vocabulary import (
     MAX_EXACT,
     MAX_SAFE,
     MAX_TEXT,
-    METHOD_SCORES,
     METHODS,
     PREFERENCES,
-    SCORES,
-    check_supported,
     fail,
+    scores,
 )
+
+_USUAL: Final = {field.name: field.default for field in fields(StructureRule)}
 
 
 def edge_text(edge: tuple[str, str]) -> str:
@@ -48,10 +49,9 @@ def check_structure(study: Study, *, source: str) -> None:
         Misuse: STUDY_INVALID or STUDY_UNSUPPORTED.
     """
     rules, rule = _Structure(study, source), study.structure
-    check_supported(METHODS, rule.method, where=f"{source}: structure.method")
     known = {
         "method": (rule.method, METHODS),
-        "score": (rule.score, SCORES),
+        "score": (rule.score, scores()),
         "prefer": (rule.prefer, PREFERENCES),
     }
     for what, (value, names) in known.items():
@@ -111,20 +111,17 @@ class _Structure:
     def method(self) -> None:
         """Method, score and options that go together, and what a method asks of the data."""
         study, rule = self.study, self.study.structure
-        if rule.score not in (scores := METHOD_SCORES[rule.method]):
-            able = ", ".join(f"'{name}'" for name, of_method in METHOD_SCORES.items() if rule.score in of_method)
+        if rule.score not in (able_of := METHODS[rule.method].scores):
+            able = ", ".join(f"'{name}'" for name, method in METHODS.items() if rule.score in method.scores)
             self.fail(
                 "score",
-                f"'{rule.score}' does not go with the method '{rule.method}', expected {' or '.join(scores)}",
+                f"'{rule.score}' does not go with the method '{rule.method}', expected {' or '.join(able_of)}",
                 hint=f"'{rule.score}' goes with the method {able}",
             )
-        for key, used, method in (
-            ("order", rule.order != OrderRule(), "order"),
-            ("hill_climb", rule.hill_climb != HillClimbRule(), "hill-climb"),
-            ("prefer", rule.prefer != PREFERENCES[0], "auto"),
-        ):
-            if used and rule.method != method:
-                self.fail(key, f"goes with the method '{method}', got '{rule.method}'", hint="remove it")
+        for name, method in METHODS.items():
+            for key in method.keys:
+                if rule.method != name and getattr(rule, key) != _USUAL[key]:
+                    self.fail(key, f"goes with the method '{name}', got '{rule.method}'", hint="remove it")
         if rule.minimum_strength is not None and rule.method == "given":
             self.fail("minimum_strength", "is about edges that are found: it goes with a search", hint="remove it")
         if rule.score == "bdeu":
@@ -166,10 +163,10 @@ class _Structure:
         if any(not tier for tier in rule.tiers):
             self.fail("tiers", "a tier is empty, expected names of variables in each")
         constraints = self.study.constraints(where=f"{self.source}: structure")
-        if rule.method == "tree":
+        if METHODS[rule.method].one_parent:
             for child, name in enumerate(self.study.schema.names):
                 if len(needed := constraints.parents_required(child)) > 1:
-                    self.fail("required", f"'{name}' has {len(needed)} required parents, a tree admits one")
+                    self.fail("required", f"'{name}' has {len(needed)} required parents, a {rule.method} admits one")
         if rule.order.exact and (widest := max(map(len, constraints.blocks))) > MAX_EXACT:
             self.fail(
                 "order.exact",

@@ -11,19 +11,16 @@ import math
 from collections import Counter
 from typing import Final
 
-import numpy as np
-
 from verticil.shared.channels.privacy import EPSILON_TOLERANCE, epsilon, gamma
 from verticil.shared.channels.subset import LARGEST_EPSILON, LEAST_STATES, Subset
-from verticil.shared.channels.transition import SCALE, Transition, two_level, validate_matrix
+from verticil.shared.channels.transition import validate_matrix
 from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.protocols import protocol_of, sent_units
+from verticil.shared.study.schemes import SCHEMES
 from verticil.shared.study.vocabulary import (
     MAX_CELLS,
     MAX_COMBINATIONS,
     MAX_TEXT,
-    SCHEMES,
-    check_supported,
     fail,
 )
 
@@ -114,10 +111,8 @@ def _check_domain(study: Study, index: int, where: str) -> None:
 
 
 def _check_scheme(study: Study, unit: Unit, where: str) -> None:
-    check_supported(SCHEMES, unit.scheme, where=f"{where}: scheme")
     if unit.scheme not in SCHEMES:
-        known = ", ".join(name for name, can in SCHEMES.items() if can)
-        fail(where, f"got the scheme '{unit.scheme[:MAX_TEXT]}', expected one of {known}")
+        fail(where, f"got the scheme '{unit.scheme[:MAX_TEXT]}', expected one of {', '.join(SCHEMES)}")
     if (unit.scheme == "two-level") != (unit.two_level is not None):
         fail(where, f"'two_level' goes with the scheme 'two-level' and with no other, got '{unit.scheme}'")
     if (unit.scheme == "subset") != isinstance(unit.transition, Subset):
@@ -125,7 +120,7 @@ def _check_scheme(study: Study, unit: Unit, where: str) -> None:
     if isinstance(unit.transition, Subset):
         protocol_of(study).check_unit(unit, where=where)
         _check_subset(unit.transition, where)
-    elif not _is_of_scheme(unit, unit.transition, where=where):
+    elif not SCHEMES[unit.scheme].is_one(unit, unit.transition, where):
         fail(where, f"the matrix is not one of the scheme '{unit.scheme}'")
     validate_matrix(unit.transition.probabilities, where=where)
 
@@ -139,31 +134,3 @@ def _check_subset(selection: Subset, where: str) -> None:
             f"and at most {LARGEST_EPSILON:g}",
             hint="use 'symmetric'",
         )
-
-
-def _is_of_scheme(unit: Unit, transition: Transition, *, where: str) -> bool:
-    """Whether the matrix is what the scheme's name tells the person who approves. One unit of 2^64 is quantization."""
-    weights = transition.weights
-    if unit.scheme == "none":
-        return transition.is_identity
-    if unit.scheme == "binary":
-        return len(weights) == 2
-    if unit.scheme == "symmetric":
-        diagonal = [row[i] for i, row in enumerate(weights)]
-        others = [weight for i, row in enumerate(weights) for j, weight in enumerate(row) if i != j]
-        # The quantizer gives whole missing units to the first of equal remainders, so equal cells differ by one at most;
-        # the diagonal of a large matrix takes up what the rounding of the others leaves.
-        return max(others) - min(others) <= 1 and max(diagonal) - min(diagonal) <= len(weights)
-    if (levels := unit.two_level) is not None:
-        declared = two_level(
-            levels.groups,
-            len(weights),
-            epsilon_group=levels.epsilon_group,
-            epsilon_within=levels.epsilon_within,
-            where=where,
-        )
-        # Another machine's exp may differ in the last digit; quantization moves a cell by a few units of 2^-64.
-        # A cell of zero would release something exactly, which the scheme promises not to do.
-        difference = np.abs(transition.probabilities - declared)
-        return bool((difference <= 1e-9 * declared + len(weights) / SCALE).all()) and all(map(all, weights))
-    return True

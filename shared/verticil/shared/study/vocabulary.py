@@ -1,12 +1,13 @@
 """What a study may name, how large it may be, and how a rule that it breaks is said.
 
-What the contract knows and this version does not do is refused by name (`check_supported`), so that a study is never carried
-out as something else than what it says.
+Each way to a structure has one line here, and one where the miner registers it (`verticil.miner.learning.structure`). The schemes
+of randomization stand in `verticil.shared.study.schemes`, the estimators in `verticil.shared.estimation.estimators`.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from verticil.shared.errors import Misuse
@@ -23,58 +24,50 @@ MAX_PURPOSE: Final = 4000
 MAX_SAFE: Final = 2**53 - 1
 """The largest whole number that RFC 8785 can write."""
 
-# What a study may name -> whether this version does it.
-LINKAGE_MODES: Final = {"keyed-hash": True, "order-commitment": True, "dh-psi": True}
-SCHEMES: Final = {
-    "symmetric": True,
-    "binary": True,
-    "blocks": True,
-    "matrix": True,
-    "none": True,
-    "two-level": True,
-    "subset": True,
-}
+LINKAGE_MODES: Final = ("keyed-hash", "order-commitment", "dh-psi")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """A way to a structure, as a study names it; the miner registers each search under its name.
+
+    Attributes:
+        scores: what it can make large; the first is its default.
+        on_pairs: it needs nothing but the scores of pairs; between peers nobody has more.
+        keys: of the study's structure that go with it and with no other.
+        one_parent: a variable has one parent at most.
+    """
+
+    scores: tuple[str, ...] = ("mutual-information",)
+    on_pairs: bool = False
+    keys: tuple[str, ...] = ()
+    one_parent: bool = False
+
+
 METHODS: Final = {
-    "genetic": True,
-    "greedy": True,
-    "order": True,
-    "tree": True,
-    "hill-climb": True,
-    "given": True,
-    "auto": True,
+    "genetic": Method(on_pairs=True),
+    "greedy": Method(),
+    "order": Method(on_pairs=True, keys=("order",)),
+    "tree": Method(on_pairs=True, one_parent=True),
+    "hill-climb": Method(scores=("bic", "bic-noise", "bdeu"), keys=("hill_climb",)),
+    "given": Method(),
+    "auto": Method(scores=("auto",), on_pairs=True, keys=("prefer",)),
 }
-SCORES: Final = {"mutual-information": True, "bic": True, "bic-noise": True, "bdeu": True, "auto": True}
-METHOD_SCORES: Final = {
-    "genetic": ("mutual-information",),
-    "greedy": ("mutual-information",),
-    "order": ("mutual-information",),
-    "tree": ("mutual-information",),
-    "hill-climb": ("bic", "bic-noise", "bdeu"),
-    "given": ("mutual-information",),
-    "auto": ("auto",),
-}
-"""What a method can make large; the first is its default."""
 PREFERENCES: Final = ("synthesis", "structure")
-PAIR_METHODS: Final = ("genetic", "order", "tree", "auto")
-"""Methods that need nothing but the scores of pairs; between peers nobody has more."""
 MAX_EXACT: Final = 15
 """Most variables that may stand in any order, for the exact search over orders."""
-ESTIMATORS: Final = ("em", "inverse", "clip", "simplex")
 SAMPLING: Final = ("systematic", "independent", "without-replacement")
 NORMALISE_STEPS: Final = ("nfkc", "trim", "casefold", "digits-only")
 
 
-def check_supported(table: dict[str, bool], value: str, *, where: str) -> None:
-    """Refuse a `value` that the contract knows and this version does not do yet.
+def scores() -> tuple[str, ...]:
+    """What any method can make large."""
+    return tuple(dict.fromkeys(score for method in METHODS.values() for score in method.scores))
 
-    Raises:
-        Misuse: STUDY_UNSUPPORTED.
-    """
-    if not table.get(value, True):
-        able = ", ".join(name for name, can in table.items() if can)
-        raise Misuse(
-            "STUDY_UNSUPPORTED", f"{where}: '{value}' is not yet supported", hint=f"this version supports: {able}"
-        )
+
+def pair_methods() -> tuple[str, ...]:
+    """Methods that need nothing but the scores of pairs; between peers nobody has more."""
+    return tuple(name for name, method in METHODS.items() if method.on_pairs)
 
 
 def starts_a_formula(text: str) -> bool:

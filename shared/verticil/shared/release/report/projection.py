@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.report import wording
 
 _SHOWN: Final = 5
-
-_METHODS: Final[Mapping[str, str]] = {
-    "em": "the most probable counts that are not negative (constrained EM, with a prior)",
-    "inverse": "the same counts (a study that asks for this ends where one is negative)",
-    "clip": "the same counts with the negative ones set to zero and the others rescaled",
-    "simplex": "the nearest counts that are not negative (least squares)",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +42,7 @@ def summarize(content: ReleaseContent) -> ProjectionSummary | None:
         return None
     most = sorted(known, key=lambda pair: (-pair[1].mass_moved, pair[0].child))[:_SHOWN]
     return ProjectionSummary(
-        method=_METHODS[content.study.parameters.estimator],
+        method=ESTIMATORS[content.study.parameters.estimator].words,
         cells=f"{sum(family.probability.size for family, _ in known):,}",
         negative=f"{sum(projection.negative_cells for _, projection in known):,}",
         mean=wording.percent(sum(projection.mass_moved for _, projection in known) / len(known)),
