@@ -28,7 +28,7 @@ from verticil.shared.errors import VerticilError
 EXEMPT: Mapping[str, str] = {
     "shared.privacy.events.from_json": "reads the site's own ledger, written by itself",
     "shared.errors.from_code": "takes a code, not a document; from_detail is fuzzed",
-    "party.policy.releases.Release.from_json": "reads the site's own database, written by itself",
+    "party.dataset.releases.Release.from_json": "reads the site's own database, written by itself",
     "party.protocol.peer.artifact_store.Shelf.read": "reads files whose SHA-256 stands in the site's own database",
     "miner.scheduler.job.LearningJob.from_json": "reads a line that the miner itself wrote to its child",
     "miner.scheduler.structure_job.StructureJob.from_json": "the same",

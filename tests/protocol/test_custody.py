@@ -21,18 +21,20 @@ from verticil.cli.main import main
 from verticil.miner.config import load_miner
 from verticil.miner.service.node import MinerNode
 from verticil.party.backup.backup import backup, restore
-from verticil.party.backup.ledger_reconciliation import proven
 from verticil.party.backup.purge import purge
 from verticil.party.backup.sealing import seal, unseal
 from verticil.party.config import load_party
 from verticil.party.daemon import run_party
+from verticil.party.dataset.releases import Release
 from verticil.party.operator import commands, reports
+from verticil.party.protocol.ledger_reconciliation import proven
 from verticil.party.protocol.psi.blinding_state import Workshop
 from verticil.party.site import Site
 from verticil.shared.errors import GateFailed, Misuse, Refusal
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
+from verticil.shared.privacy.events import Cost, GaussianCounts
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
@@ -152,8 +154,9 @@ async def federation(tmp_path: Path) -> AsyncIterator[Federation]:
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
+    """Of columns."""
     facts: Any = reports.ledger(load_party(folder / "party.toml"))["rows"]
-    return list(facts)
+    return [row for row in facts if row["event"] == "randomized-column"]
 
 
 async def test_a_restored_site_goes_on_and_an_old_backup_never_makes_the_ledger_forget(
@@ -162,13 +165,13 @@ async def test_a_restored_site_goes_on_and_an_old_backup_never_makes_the_ledger_
     north = federation.made.parties["north"]
     first = await federation.carry_out("first", north=north)
     with Site.open(load_party(north / "party.toml")) as site:
-        site.ledger.budget.charge_delta(first, "first", "people", draw=b"x", delta=1e-6, at=utc_now())
+        charge_delta(site, first)
     words = tmp_path / "words"
     words.write_text(WORDS + "\n")
     command = ["--out", str(tmp_path / "old"), "--passphrase-file", str(words), "--config", str(north / "party.toml")]
     assert main(["party", "backup", *command, "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["ledger_rows"] == 1
+    assert told["ledger_rows"] == 2  # and the one of a delta
     assert stat.S_IMODE((tmp_path / "old").stat().st_mode) == 0o600
     raw = (tmp_path / "old").read_bytes()
     for secret in ("state/site.secret", "secrets/linkage.key"):
@@ -223,6 +226,18 @@ async def test_a_restored_site_goes_on_and_an_old_backup_never_makes_the_ledger_
     assert [(entry["study"], entry["columns"]) for entry in mended] == [(second.hex(), ["sex"])]
     await federation_goes_on(federation, older)
     assert first != second
+
+
+def charge_delta(site: Site, study: bytes) -> None:
+    """A row of statistics, at a delta and nothing else."""
+    noisy = Release(
+        variables=("sex",), dataset="people", sources=("sex",), codebook_digest=b"x", transition_digest=b"", secret_id=b"",
+        fingerprint=b"", event=GaussianCounts(epsilon=0.0, delta=1e-6),
+    )  # fmt: skip
+    site.ledger.put_back(
+        noisy, version_tag=b"", charged=Cost(epsilon=0.0, delta=1e-6), study_digest=study, study_id="first", unit=None,
+        recipient="everyone", artifact_sha256=b"", size=0, at=utc_now(),
+    )  # fmt: skip
 
 
 def delta_spent(folder: Path) -> object:
@@ -442,7 +457,7 @@ async def test_purge_takes_what_ended_studies_left_and_nothing_that_accounts_for
         purge(config, None, older_than_days=None)
     with Site.open(config) as site:
         site.state.move(digest, State.PUBLISHED)
-        site.ledger.budget.charge_delta(digest, "first", "people", draw=b"x", delta=1e-6, at=utc_now())
+        charge_delta(site, digest)
     before = rows(north)
     spooled = list((config.state_directory / "spool").iterdir())
     assert len(spooled) == 1

@@ -15,7 +15,7 @@ import pytest
 from verticil.party.backup.backup import BETWEEN_PEERS, backup, restore
 from verticil.party.config import load_party
 from verticil.party.daemon import run_party
-from verticil.party.policy.releases import LedgerRow
+from verticil.party.policy.ledger import LedgerRow
 from verticil.party.site import Site
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.identity.identity import Identity, Role

@@ -25,14 +25,16 @@ import rfc8785
 from verticil.cli.main import main
 from verticil.party.backup.backup import backup, is_just_restored
 from verticil.party.config import load_party
+from verticil.party.dataset.releases import Release
 from verticil.party.operator.commands import init_party
-from verticil.party.policy.releases import LedgerRow, Release
+from verticil.party.policy.ledger import LedgerRow
 from verticil.party.protocol.randomization import enter_in_ledger
 from verticil.party.site import Site
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import Artifact
 from verticil.shared import durable
 from verticil.shared.errors import Refusal
+from verticil.shared.privacy.events import RandomizedColumn
 from verticil.shared.study.reading import read_study
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.in_process_peers import run_peers
@@ -289,7 +291,7 @@ def send(spent: Spent, sha256: bytes = bytes(32)) -> float:
             transition_digest=bytes(32),
             secret_id=bytes(16),
             fingerprint=bytes(31) + b"f",
-            epsilon=1.5,
+            event=RandomizedColumn(epsilon=1.5),
         )
         item = Artifact(
             unit=0,
@@ -299,9 +301,9 @@ def send(spent: Spent, sha256: bytes = bytes(32)) -> float:
             facts=release.to_json(),
             version_tag=b"",
         )
-        before = site.ledger.spent("people")
+        before = site.ledger.spent("people").epsilon
         enter_in_ledger(site, record, item, "analyst", NOW)
-        return site.ledger.spent("people") - before
+        return site.ledger.spent("people").epsilon - before
 
 
 def flipped(path: Path) -> None:
@@ -422,7 +424,7 @@ def test_lines_of_the_program_before_are_charged_to_every_data_set_that_they_can
     config = load_party(Path(spent.toml))
     config = dataclasses.replace(config, datasets={**config.datasets, "other": config.datasets["people"]})
     with Site.open(config, accept_older=True) as site:
-        assert site.ledger.spent("people") == site.ledger.spent("other") == charged
+        assert site.ledger.spent("people").epsilon == site.ledger.spent("other").epsilon == charged
         (digest,) = {bytes.fromhex(row.study_digest) for row in rows}
         columns = {row.variables for row in rows} - {("smoker", "sex")}
         assert site.ledger.columns_sent(digest) == columns  # what the miner tells to have of them is known

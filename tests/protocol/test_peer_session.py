@@ -29,7 +29,6 @@ from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
 from verticil.party import daemon
 from verticil.party.operator import commands, peer_commands, reports
-from verticil.party.policy.budget import SHARED
 from verticil.party.policy.by_rule import ruling
 from verticil.party.policy.ledger import Ledger
 from verticil.party.protocol.peer.artifact_store import Kind
@@ -97,7 +96,7 @@ async def test_cross_parents_reach_only_their_readers(published):
         (shared,) = [row for row in rows if row.recipient == "everyone"]
         assert shared.epsilon == shared.charged == math.inf  # exact parameters, permitted and recorded as such
     with Database(published.root / "west" / "state") as database:
-        assert database.rows("SELECT unit FROM ledger") == [(SHARED,)]  # a local-only party sends no column
+        assert database.rows("SELECT unit FROM ledger") == [(None,)]  # a local-only party sends no column
 
 
 async def test_a_party_that_published_keeps_its_signature_and_nothing_else(published):

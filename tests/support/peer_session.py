@@ -14,8 +14,7 @@ import pytest
 
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.operator import peer_commands
-from verticil.party.policy.ledger import Ledger
-from verticil.party.policy.releases import LedgerRow
+from verticil.party.policy.ledger import Ledger, LedgerRow
 from verticil.party.protocol.central.spool import Spool
 from verticil.party.protocol.engine import Outcome
 from verticil.party.protocol.node import Node

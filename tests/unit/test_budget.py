@@ -16,13 +16,12 @@ import pytest
 from support.documents import FEDERATION, PEOPLE, party_toml
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
+from verticil.party.dataset.releases import Release
 from verticil.party.operator.page import view
 from verticil.party.operator.page.rendering import render
 from verticil.party.operator.pending_studies import show
 from verticil.party.operator.reports import ledger as ledger_facts
-from verticil.party.policy.budget import Budget, Charge
 from verticil.party.policy.ledger import Ledger
-from verticil.party.policy.releases import Release
 from verticil.party.protocol.central.spool import Spool
 from verticil.party.protocol.randomization import enter_in_ledger, fill_spool
 from verticil.party.site import Site, init_state
@@ -30,6 +29,7 @@ from verticil.party.storage.database import FILE_NAME, Database
 from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import Refusal
+from verticil.shared.privacy.events import Cost, GaussianCounts, RandomizedColumn
 from verticil.shared.study import canonical
 from verticil.shared.study.document import ShareRule, Study
 from verticil.shared.study.states import State
@@ -198,11 +198,11 @@ def shared(
 ) -> tuple[Release, dict[str, object]]:
     release = Release(
         variables=("age",), dataset="people", sources=("age",), codebook_digest=basis, transition_digest=b"t" * 32,
-        secret_id=b"s" * 16, fingerprint=b"f" * 32, epsilon=epsilon,
+        secret_id=b"s" * 16, fingerprint=b"f" * 32, event=GaussianCounts(epsilon=epsilon, delta=delta),
     )  # fmt: skip
     digest = study.encode().ljust(32, b"-")
     about: dict[str, object] = {
-        "delta": delta, "study_digest": digest, "study_id": study, "recipient": "everyone", "artifact_sha256": b"a" * 32,
+        "study_digest": digest, "study_id": study, "recipient": "everyone", "artifact_sha256": b"a" * 32,
         "size": 9, "at": NOW,
     }  # fmt: skip
     return dataclasses.replace(release, codebook_digest=digest + basis), about
@@ -216,8 +216,8 @@ def test_deltas_are_summed_over_studies_once_each_and_what_is_beyond_the_limit_i
             for recipient in ("miner", "everyone"):  # scores and parameters rest on one draw of noise
                 release, about = shared(study, 1e-6)
                 ledger.record_shared(release, policy=policy, **(about | {"recipient": recipient}))  # type: ignore[arg-type]
-        assert ledger.budget.delta_spent("people") == 2e-6
-        assert ledger.budget.delta_spent("habits") == 0.0
+        assert ledger.spent("people").delta == 2e-6
+        assert ledger.spent("habits").delta == 0.0
         release, about = shared("three", 1e-9)
         message = "data set 'people': delta 1e-09 on top of what was charged before, expected at most 2e-06"
         with pytest.raises(Refusal, match=message) as caught:
@@ -225,11 +225,11 @@ def test_deltas_are_summed_over_studies_once_each_and_what_is_beyond_the_limit_i
         assert caught.value.code == "BUDGET_EXCEEDED"
         assert "max_delta_lifetime" in caught.value.hint
         assert len(ledger.rows()) == 4  # nothing was written of the third
-        for statement in ("UPDATE delta_charge SET delta = 0", "DELETE FROM delta_charge"):
+        for statement in ("UPDATE ledger SET charged_delta = 0", "DELETE FROM ledger"):
             with pytest.raises(sqlite3.IntegrityError, match="never"):
                 database.write(statement)
     with Database(folder / "state") as database:  # and over a restart
-        assert Budget(database).delta_spent("people") == 2e-6
+        assert Ledger(database).spent("people").delta == 2e-6
 
 
 def test_a_party_toml_without_a_limit_of_delta_has_room_for_ten_studies_at_its_limit(folder: Path) -> None:
@@ -268,11 +268,11 @@ def test_a_state_from_before_deltas_were_summed_has_them_all_when_it_is_opened(
                 (row, study, basis, charged),
             )
     with Database(place) as database:
-        assert Budget(database).delta_spent("people") == pytest.approx(1.3e-6)
-        charged = database.rows("SELECT study_digest, delta, at FROM delta_charge ORDER BY delta")
-        assert charged == [(digest, 3e-7, row), (b"gone", 1e-6, row)]
+        assert Ledger(database).spent("people").delta == pytest.approx(1.3e-6)
+        query = "SELECT study_digest, charged_delta, at FROM ledger WHERE charged_delta > 0 ORDER BY charged_delta"
+        assert database.rows(query) == [(digest, 3e-7, row), (b"gone", 1e-6, row)]
     with Database(place) as database:
-        assert len(database.rows("SELECT 1 FROM delta_charge")) == 2
+        assert len(database.rows(query)) == 2
 
 
 def between_peers(study: Study, *, epsilon: float, delta: float) -> Study:
@@ -308,7 +308,9 @@ def test_an_approval_looks_at_columns_and_at_what_is_shared_together_with_its_de
 ) -> None:
     study = between_peers(with_noise(release_study, "peers", 2.0), epsilon=epsilon, delta=1e-6)
     with Site.open(config_of(folder, max_epsilon_per_column=3.0, **policy)) as site:
-        site.ledger.budget.charge_delta(b"e" * 32, "earlier", "people", draw=b"x", delta=5e-7, at=NOW)
+        earlier, about = shared("earlier", 5e-7)
+        free = Cost(epsilon=0.0, delta=5e-7)
+        site.ledger.put_back(earlier, charged=free, unit=None, version_tag=b"", **about)  # type: ignore[arg-type]
         if message:
             with pytest.raises(Refusal, match=message) as caught:
                 approved(site, study)
@@ -352,16 +354,22 @@ def test_a_study_keeps_room_for_its_shares_from_others_and_not_from_itself(folde
     config = config_of(folder, max_epsilon_lifetime=3.0, max_delta_lifetime=1e-6)
     endless = Release(
         variables=("smoker",), dataset="habits", sources=("smoker",), codebook_digest=b"c" * 32,
-        transition_digest=b"t" * 32, secret_id=b"s" * 16, fingerprint=b"f" * 32, epsilon=math.inf,
+        transition_digest=b"t" * 32, secret_id=b"s" * 16, fingerprint=b"f" * 32, event=RandomizedColumn(epsilon=math.inf),
     )  # fmt: skip
     policy = dataclasses.replace(config.policy, allow_infinite=("smoker",))
     with Site.open(config) as site:
         first, second = (approved(site, with_noise(release_study, name, 0.1)) for name in ("first", "second"))
-        shared = {"people": Charge(epsilon=1.0, delta=6e-7)}
+        shared = {"people": (GaussianCounts(epsilon=1.0, delta=6e-7),)}
         site.ledger.reserve(first, {0: endless}, policy, shared=shared)
-        site.ledger.assess([], policy, study_digest=first, shared={"people": Charge(epsilon=2.5, delta=1e-6)})
+        site.ledger.assess(
+            [], policy, study_digest=first, shared={"people": (GaussianCounts(epsilon=2.5, delta=1e-6),)}
+        )
         with pytest.raises(Refusal, match=r"data set 'people': epsilon 2\.5 on top .* kept for studies under way"):
-            site.ledger.assess([], policy, study_digest=second, shared={"people": Charge(epsilon=2.5, delta=1e-7)})
+            site.ledger.assess(
+                [], policy, study_digest=second, shared={"people": (GaussianCounts(epsilon=2.5, delta=1e-7),)}
+            )
         with pytest.raises(Refusal, match=r"data set 'people': delta 6e-07 on top .* kept for studies under way"):
             site.ledger.assess([], policy, study_digest=second, shared=shared)
-        site.ledger.assess([], policy, study_digest=second, shared={"habits": Charge(epsilon=3.0, delta=1e-6)})
+        site.ledger.assess(
+            [], policy, study_digest=second, shared={"habits": (GaussianCounts(epsilon=3.0, delta=1e-6),)}
+        )

@@ -328,10 +328,11 @@ def another_secret(site: Site) -> None:
     """The ledger has a row that was made with the old one."""
     columns = (
         "at, study_digest, study_id, unit, variables, dataset, sources, codebook_digest, transition_digest, secret_id,"
-        " fingerprint, version_tag, epsilon, charged, recipient, artifact_sha256, size"
+        " fingerprint, version_tag, event, epsilon, delta, charged, charged_delta, recipient, artifact_sha256, size"
     )
     own = secret_id(read_secret(site.clinic / "state").value).hex()
-    row = f"'2026-11-21', x'00', 'a', 0, '[]', 'people', '[]', x'00', x'00', x'{own}', x'00', x'', 1, 1, 'miner', x'00', 1"
+    row = f"'2026-11-21', x'00', 'a', 0, '[]', 'people', '[]', x'00', x'00', x'{own}', x'00', x'', '{{}}', 1, 0, 1, 0,"
+    row += " 'miner', x'00', 1"
     executed(site.clinic / "state" / DATABASE, f"INSERT INTO ledger ({columns}) VALUES ({row})")
     with OpenedSite.look(load_party(site.clinic / "party.toml")) as opened:
         opened.ledger.check_secret(read_secret(site.clinic / "state").value)

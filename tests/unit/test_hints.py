@@ -26,6 +26,8 @@ from verticil.party.config import load_party
 from verticil.party.site import Site
 from verticil.shared.identity.authority import certify, chain_pem, open_authority
 from verticil.shared.identity.pki import identity_of, read_certificates, utc_now
+from verticil.shared.privacy import events
+from verticil.shared.privacy.events import RandomizedColumn
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [
@@ -172,11 +174,24 @@ def spend(site: Path) -> None:
             Event(what=What.SEND, who="daemon", study=b"s" * 32, study_id="hearts", columns=("smoker",), epsilon=2.0, charged=2.0,
                   recipient="miner", sha256=b"a" * 32, size=10, detail="people"), at
         )  # fmt: skip
+        event = events.to_json(RandomizedColumn(epsilon=2.0))
         opened.database.write(
             "INSERT INTO ledger (at, study_digest, study_id, unit, variables, dataset, sources, codebook_digest,"
-            " transition_digest, secret_id, fingerprint, version_tag, epsilon, charged, recipient, artifact_sha256, size)"
-            " VALUES (?, ?, 'hearts', 0, '[\"smoker\"]', 'people', '[\"smoker\"]', ?, ?, ?, ?, ?, 2.0, 2.0, 'miner', ?, 10)",
-            (at.isoformat(), b"s" * 32, b"c" * 32, b"t" * 32, b"i" * 32, b"f" * 32, b"v" * 8, b"a" * 32),
+            " transition_digest, secret_id, fingerprint, version_tag, event, epsilon, delta, charged, charged_delta, recipient,"
+            " artifact_sha256, size)"
+            " VALUES (?, ?, 'hearts', 0, '[\"smoker\"]', 'people', '[\"smoker\"]', ?, ?, ?, ?, ?, ?, 2.0, 0.0, 2.0, 0.0,"
+            " 'miner', ?, 10)",
+            (
+                at.isoformat(),
+                b"s" * 32,
+                b"c" * 32,
+                b"t" * 32,
+                b"i" * 32,
+                b"f" * 32,
+                b"v" * 8,
+                event,
+                b"a" * 32,
+            ),
         )
 
 

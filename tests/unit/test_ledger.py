@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from verticil.party.dataset.releases import Release
 from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.policy import Policy
-from verticil.party.policy.releases import Release
 from verticil.party.storage.database import DaemonLock, Database
 from verticil.shared.errors import DataFault, Refusal
+from verticil.shared.privacy.events import RandomizedColumn
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 POLICY = Policy(
@@ -43,7 +44,7 @@ RELEASE = Release(
     transition_digest=b"t" * 32,
     secret_id=b"s" * 16,
     fingerprint=b"1" * 32,
-    epsilon=2.0,
+    event=RandomizedColumn(epsilon=2.0),
 )
 
 
@@ -70,12 +71,12 @@ def send(ledger, release=RELEASE, policy=POLICY, tag=b"", recipient="miner"):
         artifact_sha256=b"a" * 32,
         size=12,
         at=NOW,
-    )
+    ).epsilon
 
 
 def test_the_same_values_are_charged_once_and_every_attempt_is_counted(ledger):
     assert [send(ledger), send(ledger), send(ledger)] == [2.0, 0.0, 0.0]
-    assert ledger.spent("people") == 2.0
+    assert ledger.spent("people").epsilon == 2.0
     assert [row.charged for row in ledger.rows()] == [2.0]
     assert ledger.attempts() == 3
     assert send(ledger, recipient="bank") == 0.0
@@ -116,7 +117,7 @@ def test_lifetime_budget_is_per_data_set_and_survives_everything(ledger):
     with pytest.raises(Refusal):
         send(ledger, third)
     assert len(ledger.rows()) == 2
-    assert ledger.assess([replace(third, dataset="others")], POLICY)[0].charge == 2.0
+    assert ledger.assess([replace(third, dataset="others")], POLICY)[0].charge.epsilon == 2.0
     assert send(ledger) == 0.0  # what was charged may still be sent again
 
 
@@ -135,7 +136,7 @@ def test_changed_data_are_refused_unless_the_policy_says_otherwise(ledger):
     sticky = replace(POLICY, on_data_change="sticky")
     fresh = replace(POLICY, on_data_change="fresh")
     assert ledger.assess([changed], sticky)[0].version_tag == b""
-    assert ledger.assess([changed], sticky)[0].charge == 2.0
+    assert ledger.assess([changed], sticky)[0].charge.epsilon == 2.0
     assert ledger.assess([changed], fresh)[0].version_tag == changed.fingerprint
     assert send(ledger, changed, fresh, changed.fingerprint) == 2.0
     # Both versions are known now: neither draws again and neither is charged again, whatever the policy says later.
@@ -152,7 +153,7 @@ def test_the_budget_does_not_tell_whether_data_are_the_same(ledger, way):
     def answer(release, limit):
         policy = replace(POLICY, on_data_change=way, max_epsilon_lifetime=limit)
         try:
-            return ledger.assess([release], policy, study_digest=others)[0].at_most
+            return ledger.assess([release], policy, study_digest=others)[0].at_most.epsilon
         except Refusal as error:
             return error.message
 
@@ -160,9 +161,9 @@ def test_the_budget_does_not_tell_whether_data_are_the_same(ledger, way):
         assert answer(RELEASE, limit) == answer(changed, limit)
     # The repeat is not charged all the same, and what was charged to this study may be sent again.
     exhausted = replace(POLICY, on_data_change=way, max_epsilon_lifetime=2.0)
-    assert ledger.assess([RELEASE], exhausted, study_digest=b"d" * 32)[0].charge == 0.0
+    assert ledger.assess([RELEASE], exhausted, study_digest=b"d" * 32)[0].charge.epsilon == 0.0
     assert send(ledger, RELEASE, exhausted) == 0.0
-    assert ledger.assess([RELEASE], replace(POLICY, on_data_change=way), study_digest=others)[0].charge == 0.0
+    assert ledger.assess([RELEASE], replace(POLICY, on_data_change=way), study_digest=others)[0].charge.epsilon == 0.0
 
 
 def test_noise_of_another_version_never_leaves(ledger):
@@ -174,20 +175,20 @@ def test_noise_of_another_version_never_leaves(ledger):
 
 
 def test_infinite_epsilon_needs_a_permit_and_is_not_in_the_sum(ledger):
-    infinite = replace(RELEASE, epsilon=math.inf)
+    infinite = replace(RELEASE, event=RandomizedColumn(epsilon=math.inf))
     with pytest.raises(Refusal) as caught:
         ledger.assess([infinite], POLICY)
     assert (caught.value.code, caught.value.exit_code) == ("EPSILON_INFINITE", 3)
     assert send(ledger, infinite, replace(POLICY, allow_infinite=("sex",))) == math.inf
     assert ledger.rows()[0].epsilon == math.inf
-    assert ledger.spent("people") == 0.0
+    assert ledger.spent("people").epsilon == 0.0
     assert Release.from_json(infinite.to_json()) == infinite
 
 
 def test_a_column_over_its_limit_is_refused(ledger):
     with pytest.raises(Refusal, match=r"column 'sex': epsilon 3\.1, expected at most 3"):
-        ledger.assess([replace(RELEASE, epsilon=3.1)], POLICY)
-    ledger.assess([replace(RELEASE, epsilon=3.0 + 4e-16)], POLICY)
+        ledger.assess([replace(RELEASE, event=RandomizedColumn(epsilon=3.1))], POLICY)
+    ledger.assess([replace(RELEASE, event=RandomizedColumn(epsilon=3.0 + 4e-16))], POLICY)
 
 
 @pytest.mark.parametrize("statement", ["UPDATE ledger SET charged = 0", "DELETE FROM ledger"])
@@ -195,7 +196,7 @@ def test_rows_are_never_changed_or_deleted(database, ledger, statement):
     send(ledger)
     with pytest.raises(sqlite3.IntegrityError, match="ledger rows are never"):
         database.write(statement)
-    assert ledger.spent("people") == 2.0
+    assert ledger.spent("people").epsilon == 2.0
 
 
 def test_every_transaction_is_flushed_to_the_disk(database):
@@ -275,14 +276,14 @@ def test_a_damaged_or_foreign_database_is_state_corrupt(tmp_path):
 def test_a_newer_schema_is_refused(tmp_path):
     with Database(tmp_path, create=True) as database:
         database.write("PRAGMA user_version = 99")
-    with pytest.raises(DataFault, match="schema version 99, expected at most 5"):
+    with pytest.raises(DataFault, match="schema version 99, expected at most 6"):
         Database(tmp_path)
 
 
 def test_a_unit_with_infinite_epsilon_needs_every_one_of_its_variables_permitted(ledger):
-    both = replace(RELEASE, variables=("sex", "age"), sources=("SEX", "AGE"), epsilon=math.inf)
+    both = replace(RELEASE, variables=("sex", "age"), sources=("SEX", "AGE"), event=RandomizedColumn(epsilon=math.inf))
     for permitted in ((), ("sex",), ("age",)):
         with pytest.raises(Refusal, match="EPSILON_INFINITE"):
             send(ledger, both, replace(POLICY, allow_infinite=permitted))
     assert send(ledger, both, replace(POLICY, allow_infinite=("age", "sex"))) == math.inf
-    assert ledger.spent("people") == 0.0
+    assert ledger.spent("people").epsilon == 0.0

@@ -11,12 +11,13 @@ import pytest
 from support.documents import FEDERATION, party_toml
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.local_dataset import origins
+from verticil.party.dataset.releases import Release
 from verticil.party.policy import approval
-from verticil.party.policy.releases import Release
 from verticil.party.site import AUTOMATIC, Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import Misuse, PeerFault, Refusal
+from verticil.shared.privacy.events import RandomizedColumn
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.states import State
@@ -257,7 +258,7 @@ def test_an_effective_study_with_its_own_digest_is_still_compared_with_what_was_
 def test_the_same_data_under_two_units_have_two_seals():
     release = Release(
         variables=("age",), dataset="people", sources=("age",), codebook_digest=b"c" * 32, transition_digest=b"t" * 32,
-        secret_id=b"s" * 16, fingerprint=b"f" * 32, epsilon=1.0,
+        secret_id=b"s" * 16, fingerprint=b"f" * 32, event=RandomizedColumn(epsilon=1.0),
     )  # fmt: skip
     found = approval.seals({0: release, 1: release}, b"d" * 32, site_secret=b"k" * 32)
     assert found[0] != found[1]

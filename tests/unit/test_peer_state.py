@@ -10,10 +10,9 @@ import sqlite3
 import numpy as np
 import pytest
 
-from verticil.party.policy.budget import SHARED
+from verticil.party.dataset.releases import Release
 from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.policy import Policy
-from verticil.party.policy.releases import Release
 from verticil.party.protocol.peer import lists
 from verticil.party.protocol.peer.artifact_store import Item, Kind, Shelf
 from verticil.party.protocol.peer.calls import Peers, all_of
@@ -24,6 +23,7 @@ from verticil.party.storage import database as database_module
 from verticil.party.storage.database import SCHEMA_VERSION, Database
 from verticil.party.storage.studies import PartyState, Task, stamp
 from verticil.shared.errors import DataFault, PeerFault, Refusal
+from verticil.shared.privacy.events import ExactStatistics, GaussianCounts
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2
 
@@ -198,7 +198,7 @@ def shared(epsilon: float, study: bytes = b"one") -> Release:
         transition_digest=hashlib.sha256(b"noise").digest(),
         secret_id=b"s" * 16,
         fingerprint=b"f" * 32,
-        epsilon=epsilon,
+        event=ExactStatistics() if math.isinf(epsilon) else GaussianCounts(epsilon=epsilon, delta=1e-6),
     )
 
 
@@ -213,7 +213,6 @@ def record(
 ) -> float:
     return ledger.record_shared(
         release,
-        delta=1e-6,
         policy=limits,
         study_digest=study,
         study_id="peers",
@@ -222,7 +221,7 @@ def record(
         artifact_sha256=b"a" * 32,
         size=10,
         at=AT,
-    )
+    ).epsilon
 
 
 def test_what_one_study_shares_is_charged_once(database):
@@ -236,7 +235,7 @@ def test_what_one_study_shares_is_charged_once(database):
         ("miner", 2.0, 2.0),
         ("everyone", 2.0, 0.0),
     ]
-    assert database.rows("SELECT DISTINCT unit FROM ledger") == [(SHARED,)]
+    assert database.rows("SELECT DISTINCT unit FROM ledger") == [(None,)]
 
 
 def test_scores_and_parameters_are_charged_together_and_there_are_no_second_ones(database):
@@ -256,7 +255,7 @@ def test_scores_and_parameters_are_charged_together_and_there_are_no_second_ones
     with pytest.raises(Refusal, match="computed before") as caught:
         parameters(b"other ones", other)
     assert caught.value.code == "APPROVAL_VOID"
-    assert ledger.spent("people") == 4.0
+    assert ledger.spent("people").epsilon == 4.0
 
 
 def test_limits_of_what_is_shared(database):
@@ -269,7 +268,7 @@ def test_limits_of_what_is_shared(database):
     assert caught.value.code == "EPSILON_INFINITE"
     assert ledger.rows() == ()
     assert record(ledger, shared(math.inf), policy(allow_exact_parameters=True)) == math.inf
-    assert ledger.spent("people") == 0.0  # infinite: recorded as such, and in no finite sum
+    assert ledger.spent("people").epsilon == 0.0  # infinite: recorded as such, and in no finite sum
 
 
 # ---- asking peers

@@ -94,6 +94,7 @@ def test_a_kind_is_registered_once_by_name_and_by_class(registry: None) -> None:
 
 def test_costs_are_added_and_what_has_no_bound_is_in_no_finite_sum() -> None:
     costs = [cost_of(event) for event in ALL]
+    assert math.isinf(cost_of(ExactStatistics()).epsilon)
     assert costs[:4] == [
         Cost(epsilon=1.0986122886681098),
         Cost(epsilon=math.inf),

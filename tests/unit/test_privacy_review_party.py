@@ -186,12 +186,12 @@ def test_each_new_encoding_is_a_new_draw_charged_in_full_until_the_budget_is_spe
             (assessment,) = site.ledger.assess([release], config.policy)
             drawn = randomize(holding, np.arange(N), study, index, release=release, version_tag=b"", site_secret=SECRET)
             codes.append(drawn.tobytes())
-            charged.append(assessment.charge)
+            charged.append(assessment.charge.epsilon)
             site.ledger.record(
                 release, version_tag=b"", policy=config.policy, study_digest=b"d" * 32, study_id=study.id, unit=index,
                 recipient="miner", artifact_sha256=b"a" * 32, size=1, at=NOW,
             )  # fmt: skip
-        assert site.ledger.spent("people") == pytest.approx(8.0)
+        assert site.ledger.spent("people").epsilon == pytest.approx(8.0)
     assert charged == pytest.approx([2.0] * 4)  # 8 of 8; the fifth is refused
     assert len(set(codes)) == 4
 
@@ -234,7 +234,7 @@ def test_one_column_under_two_names_keeps_to_the_limit_of_a_column(folder, relea
             site.approve(site.state.study(digest), "officer", NOW)
         weaker = with_variables(release_study, twice, TWO, quantize(symmetric(2, epsilon=1)), name="weaker")
         verdict = site.approve(site.state.study(offer(site, weaker)), "officer", NOW)
-    assert [item.charge for item in verdict.review.assessments.values()] == pytest.approx([2.0, 1.0])
+    assert [item.charge.epsilon for item in verdict.review.assessments.values()] == pytest.approx([2.0, 1.0])
 
 
 def test_equal_columns_of_two_data_sets_are_two_columns(folder, release_study):
@@ -256,7 +256,7 @@ def test_the_same_values_twice_in_a_study_are_assessed_as_they_are_charged(folde
     study = with_variables(release_study, twice, one, one, name="twice")
     with Site.open(config_of(folder, columns, max_epsilon_lifetime=1.25)) as site:
         verdict = site.approve(site.state.study(offer(site, study)), "officer", NOW)
-    assert [item.charge for item in verdict.review.assessments.values()] == pytest.approx([1.25, 0.0])
+    assert [item.charge.epsilon for item in verdict.review.assessments.values()] == pytest.approx([1.25, 0.0])
 
 
 def test_other_normalisation_of_ids_is_no_free_draw(folder, release_study):
@@ -277,7 +277,7 @@ def test_other_normalisation_of_ids_is_no_free_draw(folder, release_study):
         assert caught.value.code == "DATA_CHANGED"
         for way in ("sticky", "fresh"):
             open_policy = dataclasses.replace(config.policy, on_data_change=way, max_epsilon_lifetime=99.0)
-            assert all(item.charge > 1 for item in site.ledger.assess(changed, open_policy))
+            assert all(item.charge.epsilon > 1 for item in site.ledger.assess(changed, open_policy))
 
 
 def test_other_common_people_get_the_same_values(folder, release_study):

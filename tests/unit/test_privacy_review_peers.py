@@ -11,14 +11,15 @@ import pytest
 
 from support import party_example as example
 from verticil.party.config import load_party
+from verticil.party.dataset.releases import Column, Release
 from verticil.party.policy.ledger import Ledger
-from verticil.party.policy.policy import Column, Policy, objections
-from verticil.party.policy.releases import Release
+from verticil.party.policy.policy import Policy, objections
 from verticil.party.protocol.peer.learner import learn_families, share_noise
 from verticil.party.storage.database import Database
 from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.estimation.parameters import family_parameters, marginal_parameters
+from verticil.shared.privacy.events import ExactStatistics, GaussianCounts
 from verticil.shared.release.bundle import write_release
 from verticil.shared.release.peer_assembly import assemble
 from verticil.shared.release.report.page import render
@@ -130,9 +131,8 @@ def test_a_study_gets_parameters_once(database, epsilon):
                 transition_digest=b"t" * 32,
                 secret_id=b"s" * 16,
                 fingerprint=b"f" * 32,
-                epsilon=epsilon,
+                event=ExactStatistics() if math.isinf(epsilon) else GaussianCounts(epsilon=epsilon, delta=1e-9),
             ),
-            delta=0.0,
             policy=policy,
             study_digest=study,
             study_id="peers",
@@ -140,7 +140,7 @@ def test_a_study_gets_parameters_once(database, epsilon):
             artifact_sha256=b"a" * 32,
             size=1,
             at=AT,
-        )
+        ).epsilon
 
     assert record(b"1" * 32) == epsilon
     assert record(b"1" * 32) == 0.0

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from support.documents import study_toml
 from verticil.analyst.lint import lint
 from verticil.cli.main import app
-from verticil.party.policy.policy import Column, Policy, objections
+from verticil.party.dataset.releases import Column
+from verticil.party.policy.policy import Policy, objections
 from verticil.shared.channels.privacy import Breach
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault

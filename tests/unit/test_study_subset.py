@@ -15,7 +15,8 @@ import rfc8785
 
 from verticil.analyst.lint import lint
 from verticil.cli.main import main
-from verticil.party.policy.policy import Column, Policy, objections
+from verticil.party.dataset.releases import Column
+from verticil.party.policy.policy import Policy, objections
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset, best_size, subset_selection
 from verticil.shared.channels.transition import SCALE, quantize, symmetric

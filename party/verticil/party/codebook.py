@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import TypeVar, cast
 
+from verticil.party.dataset.releases import Column
 from verticil.party.dataset.table import DatasetRule
 from verticil.party.operator.codebooks import ColumnCodebook, Combinations, Known, codebook_of
-from verticil.party.policy.policy import Column
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse
 from verticil.shared.study.codebook import CODEBOOK_KEYS, codebook_from

@@ -81,7 +81,9 @@ def party_gauges(site: Site, credentials: CredentialSource) -> Iterator[Gauge]:
         values={("first",): float(first := len(site.ledger.rows())), ("again",): float(site.ledger.attempts() - first)},
     )
     limit = site.config.policy.max_epsilon_lifetime
-    spent: dict[tuple[str, ...], float] = {(dataset,): site.ledger.spent(dataset) for dataset in site.config.datasets}
+    spent: dict[tuple[str, ...], float] = {
+        (dataset,): site.ledger.spent(dataset).epsilon for dataset in site.config.datasets
+    }
     yield Gauge(
         name="epsilon_lifetime",
         help="Epsilon charged to each person of the data set, over everything that was ever sent.",

@@ -26,17 +26,17 @@ from typing import Final, Self
 from verticil.party.audit.common_sets import CommonSets
 from verticil.party.audit.confirmations import Confirmations
 from verticil.party.audit.log import Audit, AuditLog, Event, What
-from verticil.party.backup.recall import check_traces, open_database
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.keyfile import read_key
 from verticil.party.dataset.local_dataset import Holding, read_holding, releases_of
+from verticil.party.dataset.releases import Release
 from verticil.party.operator.comparison import changes, data_changes
 from verticil.party.policy import approval
 from verticil.party.policy.approval import Review, void
 from verticil.party.policy.approvers import FollowedPeople
 from verticil.party.policy.decision_store import Minutes, Vote
 from verticil.party.policy.ledger import Ledger
-from verticil.party.policy.releases import Release
+from verticil.party.policy.ledger_recovery import check_traces, open_database
 from verticil.party.policy.revocation import Revocation, Revocations
 from verticil.party.policy.rules import RULE_PREFIX, approver_name
 from verticil.party.policy.votes import ApproverKey, check_vote, vote_body

@@ -96,7 +96,7 @@ class Event:
         size, sha256: of the bytes that it is about.
         recipient: who gets them.
         peer_event: SHA-256 of what the other side signed about the same event.
-        ledger: what else the ledger's row says of it (`verticil.party.backup.recall.entry`).
+        ledger: what else the ledger's row says of it (`verticil.party.policy.ledger_recovery.entry`).
         detail: a code, a count or what a person wrote; never a value of a table.
     """
 

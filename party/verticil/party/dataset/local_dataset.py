@@ -23,11 +23,9 @@ from numpy.typing import NDArray
 from verticil.party.config import PartyConfig
 from verticil.party.dataset import linkage, perturb, subsets, substitutes
 from verticil.party.dataset.compounds import Compound
+from verticil.party.dataset.releases import Column, Release
 from verticil.party.dataset.source import Records, read_records
 from verticil.party.dataset.table import DatasetRule, header
-from verticil.party.policy.budget import Charge
-from verticil.party.policy.policy import Column
-from verticil.party.policy.releases import Release
 from verticil.party.protocol.psi import blinding
 from verticil.party.protocol.psi.order import order_key, order_tree
 from verticil.party.storage.secret import SiteSecret, secret_id
@@ -36,6 +34,7 @@ from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.model.schema import Variable
+from verticil.shared.privacy.events import PrivacyEvent, RandomizedColumn, planned
 from verticil.shared.study.document import Study
 
 _WORTH_COMPILING: Final = 5_000_000
@@ -364,7 +363,7 @@ def release_of(
         transition_digest=unit.transition.digest(),
         secret_id=secret_id(site_secret),
         fingerprint=fingerprint,
-        epsilon=privacy.epsilon(unit.transition),
+        event=RandomizedColumn(epsilon=privacy.epsilon(unit.transition)),
     )
 
 
@@ -397,18 +396,25 @@ def releases_of(config: PartyConfig, study: Study, holding: Holding, *, site_sec
     }
 
 
-def shared_of(study: Study, datasets: Iterable[str]) -> dict[str, Charge]:
-    """What the noise on what a study shares besides columns is charged, by data set; nothing where there is none.
+def datasets_of(releases: Mapping[int, Release]) -> dict[str, str]:
+    """The data set of each variable that is released."""
+    return {name: release.dataset for release in releases.values() for name in release.variables}
+
+
+def statistics_of(study: Study, party: str, datasets: Mapping[str, str]) -> dict[str, list[PrivacyEvent]]:
+    """The events of what a party shares besides columns, by data set that it comes from; nothing where there is none.
 
     Args:
         study: the study.
-        datasets: of all units of this party.
+        party: this party.
+        datasets: variable -> data set.
     """
-    rule = study.share
-    if rule is None or rule.epsilon is None or rule.delta is None:
-        return {}
-    charge = Charge(epsilon=rule.epsilon, delta=rule.delta)
-    return dict.fromkeys(datasets, charge)
+    found: dict[str, list[PrivacyEvent]] = {}
+    for item in planned(study, party):
+        if item.unit is None:
+            for dataset in dict.fromkeys(datasets[name] for name in item.variables if name in datasets):
+                found.setdefault(dataset, []).append(item.event)
+    return found
 
 
 def randomize(

@@ -158,7 +158,7 @@ def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> Fa
         linkage_key=site.linkage_key,
         today=now.date(),
     )
-    charges = {index: assessment.charge for index, assessment in found.assessments.items()}
+    charges = {index: assessment.charge.epsilon for index, assessment in found.assessments.items()}
     return {
         "study": study.id,
         "digest": digest_of(study).hex(),

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from verticil.party.policy.policy import Column
+from verticil.party.dataset.releases import Column
 from verticil.shared.model.schema import Variable
 from verticil.shared.study.document import Study, Unit
 

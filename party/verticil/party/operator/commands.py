@@ -13,7 +13,6 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from verticil.party.backup.recall import OLDER_HINT
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.local_dataset import columns_of
 from verticil.party.operator.approvers import approver_key
@@ -21,6 +20,7 @@ from verticil.party.operator.certificate import own_certificate
 from verticil.party.operator.reports import confirmations
 from verticil.party.operator.view_model import Facts, columns, named, number, share, total
 from verticil.party.policy import approval, policy
+from verticil.party.policy.ledger_recovery import OLDER_HINT
 from verticil.party.site import Site, Verdict, init_state
 from verticil.party.storage.database import holds_nothing
 from verticil.party.storage.studies import Heartbeat, StudyRecord, stamp
@@ -157,7 +157,7 @@ def status_of(site: Site, now: dt.datetime) -> Facts:
         "ledger": [
             {
                 "dataset": name,
-                "epsilon_spent": site.ledger.spent(name),
+                "epsilon_spent": site.ledger.spent(name).epsilon,
                 "epsilon_lifetime_limit": number(config.policy.max_epsilon_lifetime),
             }
             for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])
@@ -264,7 +264,7 @@ def _seconds_since(beat: Heartbeat | None, now: dt.datetime) -> float:
 
 def _approved(config: PartyConfig, verdict: Verdict) -> Facts:
     found = verdict.review
-    charges = {index: assessment.charge for index, assessment in found.assessments.items()}
+    charges = {index: assessment.charge.epsilon for index, assessment in found.assessments.items()}
     return {
         "approved": verdict.complete,
         "approvers": list(verdict.approvers),

@@ -34,7 +34,7 @@ class Origins:
         variables: the study's names.
         dataset: of party.toml.
         sources: local columns.
-        codebook, transition, secret, fingerprint: digests; see `verticil.party.policy.releases.Release`.
+        codebook, transition, secret, fingerprint: digests; see `verticil.party.dataset.releases.Release`.
         n_records: people in the table.
     """
 

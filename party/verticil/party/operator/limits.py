@@ -18,7 +18,8 @@ from typing import Final, Literal, cast
 import rfc8785
 
 from verticil.party.config import PartyConfig
-from verticil.party.policy.policy import Column, Objection, Policy, objections
+from verticil.party.dataset.releases import Column
+from verticil.party.policy.policy import Objection, Policy, objections
 from verticil.shared.channels.privacy import Breach
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, VerticilError, from_code

@@ -14,7 +14,7 @@ from verticil.party.dataset.local_dataset import columns_of
 from verticil.party.operator.comparison import labels_of
 from verticil.party.operator.missing_parties import quorum_words
 from verticil.party.operator.plain_language import PRIOR, belief_words, column_words, ratio_of, total_words
-from verticil.party.operator.view_model import COUNTS_TELL, Facts, asked, columns, cost, named, share
+from verticil.party.operator.view_model import COUNTS_TELL, Facts, asked, columns, cost, further_events, named, share
 from verticil.party.policy import approval, policy
 from verticil.party.policy.by_rule import ruling
 from verticil.party.site import Site
@@ -144,6 +144,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> Facts:
         "share_words": _share_words(study),
         "quorum_words": list(quorum_words(study, config.name, minimum_parties=config.policy.minimum_parties)),
         **share(study),
+        "further_events": further_events(study, config.name),
         "cost": cost(config, site, study),
         "objections": _objections(config, study, now),
         "waits_for": _waits_for(site, record),

@@ -112,7 +112,7 @@ def _contents(
             "file": name,
             "bytes": len(files[name]),
             "sha256": hashlib.sha256(files[name]).hexdigest(),
-            "would_be_charged": number(assessment.charge),
+            "would_be_charged": number(assessment.charge.epsilon),
             "frequencies": _frequencies(
                 labels_of(study, index),
                 unit_codes(study, index, holding.codes),

@@ -14,11 +14,11 @@ from itertools import groupby
 from verticil.party.audit.confirmations import Awaited
 from verticil.party.audit.log import AuditLog
 from verticil.party.config import PartyConfig
-from verticil.party.policy.budget import NOTHING
-from verticil.party.policy.releases import LedgerRow
+from verticil.party.policy.ledger import LedgerRow
 from verticil.party.policy.revocation import Revocation
 from verticil.party.site import Site
 from verticil.shared.identity.pki import utc_now
+from verticil.shared.privacy.events import NOTHING, kind_of, words
 from verticil.shared.study.names import fits
 from verticil.shared.study.states import State
 
@@ -42,7 +42,7 @@ def ledger_of(site: Site) -> Facts:
     """What `ledger` tells, of an opened state."""
     config, rows = site.config, site.ledger.rows()
     spent = {name: site.ledger.spent(name) for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])}
-    limit, held = config.policy.max_epsilon_lifetime, site.ledger.budget.held()
+    limit, kept = config.policy.max_epsilon_lifetime, site.ledger.kept()
     return {
         "party": config.name,
         "rows": _sends(rows, _gone(site)),
@@ -50,14 +50,14 @@ def ledger_of(site: Site) -> Facts:
         "datasets": [
             {
                 "dataset": name,
-                "epsilon_spent": total,
+                "epsilon_spent": total.epsilon,
                 "epsilon_lifetime_limit": limit,
-                "epsilon_remaining": max(limit - total, 0.0),
-                "epsilon_kept": held.get(name, NOTHING).epsilon,
-                "delta_kept": held.get(name, NOTHING).delta,
-                "delta_spent": (delta := site.ledger.budget.delta_spent(name)),
+                "epsilon_remaining": max(limit - total.epsilon, 0.0),
+                "epsilon_kept": kept.get(name, NOTHING).epsilon,
+                "delta_kept": kept.get(name, NOTHING).delta,
+                "delta_spent": total.delta,
                 "delta_lifetime_limit": config.policy.max_delta_lifetime,
-                "delta_remaining": max(config.policy.max_delta_lifetime - delta, 0.0),
+                "delta_remaining": max(config.policy.max_delta_lifetime - total.delta, 0.0),
                 "infinite": sorted(
                     {", ".join(row.variables) for row in rows if row.dataset == name and math.isinf(row.epsilon)}
                 ),
@@ -84,8 +84,12 @@ def _sends(rows: Sequence[LedgerRow], gone: Mapping[tuple[str, str, str], str]) 
                 "digest": row.study_digest,
                 "columns": list(row.variables),
                 "dataset": row.dataset,
+                "event": kind_of(row.event).name,
+                "words": words(row.event),
                 "epsilon": row.epsilon,
+                "delta": row.delta,
                 "charged": math.fsum(item.charged for item in attempts),
+                "delta_charged": math.fsum(item.charged_delta for item in attempts),
                 "recipient": row.recipient,
                 "bytes": row.size,
                 "sha256": row.artifact_sha256,

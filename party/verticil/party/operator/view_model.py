@@ -8,12 +8,14 @@ from typing import Final
 
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.local_dataset import origins
-from verticil.party.policy import approval, policy
+from verticil.party.policy import approval
 from verticil.party.policy.questions import impossible_words, normalise_words, variable_words
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
+from verticil.shared.privacy.accountant import compose, cost_of, finite
+from verticil.shared.privacy.events import PrivacyEvent, further, kind_of, planned, words
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of, sent_units
 
@@ -71,30 +73,40 @@ def columns(config: PartyConfig, study: Study, charges: Mapping[int, float]) -> 
 def cost(config: PartyConfig, site: Site, study: Study) -> list[Facts]:
     """For each data set: epsilon and delta of the study, the lifetime sums before and at most after it, and their limits."""
     places = origins(config, study)
-    sent = sent_units(study)
-    by_dataset: dict[str, list[float]] = {}
-    for index in study.units_of(config.name):
-        unit = study.units[index]
-        epsilons = by_dataset.setdefault(places[unit.variables[0]].dataset, [])
-        if index in sent:
-            epsilons.append(privacy.epsilon(unit.transition))
-    if study.share is not None:
-        for epsilons in by_dataset.values():
-            epsilons.append(math.inf if study.share.epsilon is None else study.share.epsilon)
-    delta = 0.0 if study.share is None or study.share.delta is None else study.share.delta
+    events: dict[str, list[PrivacyEvent]] = {
+        places[study.units[index].variables[0]].dataset: [] for index in study.units_of(config.name)
+    }
+    for item in planned(study, config.name):
+        for dataset in dict.fromkeys(places[name].dataset for name in item.variables):
+            events[dataset].append(item.event)
     return [
         {
             "dataset": name,
-            "epsilon": number(privacy.total_epsilon(epsilons)),
-            "lifetime_before": site.ledger.spent(name),
-            "lifetime_after_at_most": site.ledger.spent(name) + policy.finite_total(epsilons),
+            "epsilon": number(compose(costs := [cost_of(event) for event in drawn]).epsilon),
+            "lifetime_before": (spent := site.ledger.spent(name)).epsilon,
+            "lifetime_after_at_most": spent.epsilon + finite(costs).epsilon,
             "lifetime_limit": number(config.policy.max_epsilon_lifetime),
-            "delta": delta,
-            "delta_before": (spent := site.ledger.budget.delta_spent(name)),
-            "delta_after_at_most": spent + delta,
+            "delta": (delta := compose(costs).delta),
+            "delta_before": spent.delta,
+            "delta_after_at_most": spent.delta + delta,
             "delta_limit": number(config.policy.max_delta_lifetime),
         }
-        for name, epsilons in by_dataset.items()
+        for name, drawn in events.items()
+    ]
+
+
+def further_events(study: Study, party: str) -> list[Facts]:
+    """What a study draws of this party's data besides what its columns and its share noise say: each event in words."""
+    return [
+        {
+            "event": kind_of(item.event).name,
+            "words": words(item.event),
+            "columns": list(item.variables),
+            "recipients": list(item.readers),
+            "epsilon": number(cost_of(item.event).epsilon),
+            "delta": cost_of(item.event).delta,
+        }
+        for item in further(study, party)
     ]
 
 

@@ -25,11 +25,18 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from verticil.party.config import PartyConfig
-from verticil.party.dataset.local_dataset import Holding, columns_of, read_holding, releases_of, shared_of
+from verticil.party.dataset.local_dataset import (
+    Holding,
+    columns_of,
+    datasets_of,
+    read_holding,
+    releases_of,
+    statistics_of,
+)
+from verticil.party.dataset.releases import Release
 from verticil.party.operator.comparison import Origins, data_changes, labels_of, unit_changes
 from verticil.party.policy import policy
-from verticil.party.policy.ledger import Ledger
-from verticil.party.policy.releases import Assessment, Release
+from verticil.party.policy.ledger import Assessment, Ledger
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.study.approval import Approval, approval_body, check_own_part, parse_approval
@@ -127,7 +134,7 @@ def review(
     minimum = max(study.linkage.minimum_common_records, config.policy.minimum_common_records)
     releases = releases_of(config, study, holding, site_secret=site_secret.value)
     sent = [index for index in releases if index in sent_units(study)]
-    shared = shared_of(study, [release.dataset for release in releases.values()])
+    shared = statistics_of(study, config.name, datasets_of(releases))
     assessments = ledger.assess([releases[index] for index in sent], config.policy, study_digest=digest, shared=shared)
     return Review(
         study=study,

@@ -13,25 +13,25 @@ Promises
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, cast
 
 from verticil.party.audit.log import Event, What
-from verticil.party.dataset.local_dataset import columns_of, origins, release_of, shared_of
+from verticil.party.dataset.local_dataset import columns_of, origins, release_of, statistics_of
+from verticil.party.dataset.releases import Column, Release
 from verticil.party.operator.codebooks import Known, asked, codebook_of, uncovered
 from verticil.party.operator.comparison import Origins
 from verticil.party.policy import approval, policy
-from verticil.party.policy.budget import NOTHING, Charge
-from verticil.party.policy.policy import Column, Objection
-from verticil.party.policy.releases import Release
+from verticil.party.policy.policy import Objection
 from verticil.party.policy.rules import RULE_PREFIX, Rule, against, approver_name
 from verticil.party.site import AUTOMATIC, Site
 from verticil.party.storage.studies import StudyRecord, stamp
 from verticil.shared.audit import DAEMON
 from verticil.shared.errors import Refusal, VerticilError
+from verticil.shared.privacy.accountant import cost_of, finite
+from verticil.shared.privacy.events import NOTHING
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import sent_units
@@ -188,14 +188,15 @@ def _check_room(site: Site, study: Study, before: Iterable[tuple[Release, bool]]
         Refusal: BUDGET_EXCEEDED.
     """
     free = site.config.policy.on_data_change == "refuse"
-    charges = shared_of(study, [place.dataset for place in origins(site.config, study).values()])
+    places = {name: place.dataset for name, place in origins(site.config, study).items()}
+    drawn = {name: list(events) for name, events in statistics_of(study, site.config.name, places).items()}
     for release, again in before:
-        if not (again and free) and math.isfinite(release.epsilon):
-            charges[release.dataset] = charges.get(release.dataset, NOTHING) + Charge(epsilon=release.epsilon)
-    held = site.ledger.budget.held()
-    for dataset, charge in charges.items():
-        spent = site.ledger.spent(dataset)
-        site.ledger.budget.check_room(dataset, charge, site.config.policy, spent=spent, held=held.get(dataset, NOTHING))
+        if not (again and free):
+            drawn.setdefault(release.dataset, []).append(release.event)
+    kept = site.ledger.kept()
+    for dataset, events in drawn.items():
+        cost = finite(map(cost_of, events))
+        site.ledger.check_room(dataset, cost, site.config.policy, kept=kept.get(dataset, NOTHING))
 
 
 def _approved_by_people(site: Site) -> Iterable[Known]:

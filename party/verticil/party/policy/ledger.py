@@ -1,46 +1,115 @@
-"""The privacy ledger: what was ever sent, what it cost, and what may still be spent.
+"""The privacy ledger: what was ever sent, what it cost, what may still be spent, and what studies under way will be charged.
 
 Promises
-- One row for each unit, recipient and artifact, on the disk (WAL, synchronous FULL) before the first byte leaves, with the budget
-  checked again in the same transaction. Rows are never changed or deleted (triggers in the database see to it). The same bytes to
+- One row for each event, recipient and artifact, on the disk (WAL, synchronous FULL) before the first byte leaves; the budget is
+  checked again in the same transaction. A row keeps what happened (`verticil.shared.privacy.events`) and what was charged for it
+  then, epsilon and delta. Rows are never changed or deleted (triggers in the database see to it). The same bytes to
   the same recipient again are counted beside their row: asking again and again does not fill the ledger.
 - Values that were charged once cost nothing again: same data set, source columns, codebook, matrix, site secret and version of
-  the data. Sticky noise makes a second sending of them the very same values. Anything else is charged its full epsilon.
+  the data. Sticky noise makes a second sending of them the very same values. Anything else is charged its full cost.
 - The lifetime sum is per data set name. A new fingerprint of the data, a new codebook, matrix or secret never resets it.
 - A changed version of data that was released before is refused unless the policy says otherwise (contract.md section 2): with
   ``sticky`` it is released with the same noise, which shows which values changed; with ``fresh`` a version tag draws new noise.
   Either is charged; and where either is accepted there must be room for it in the budget also when the data are the same, so that
   the budget's answer does not tell whether they are.
-- Model I: a party's parameters and scores come from its raw data, so there is a row for them, too, before they leave: the epsilon
-  of the noise on them, or infinite. Scores and parameters of a study are charged once, together, and there are no second ones:
-  an approval is for one answer. With the epsilon goes the delta of the noise (`verticil.party.policy.budget`).
+- Statistics of a party's raw data (Model I: its parameters and scores) have a row, too, before they leave: the event of the noise
+  on them, or that there is none. Those of one kind in one study are charged once, together, and there are no second ones: an
+  approval is for one answer. A delta is charged with the epsilon of the same noise, once for each study, data set and draw.
 - The lifetime limits are held against everything that a study will be charged, in all its data sets, before its first column is
-  drawn (`Ledger.reserve`); studies under way do not take that room from each other.
+  drawn (`Ledger.reserve`): all of it is reserved together, or nothing leaves. Until it is charged or the study has ended here, no
+  other study can be given that room. What another study sends of the same values is not counted twice.
 
 Infinite epsilon (permitted by `allow_infinite`, or by `allow_exact_parameters`, only) is recorded as such and left out of the
-finite sum. The ledger sums epsilons and deltas (basic composition); it does not know which people were in a release and counts
-each release for every person.
+finite sum. The accountant (`verticil.shared.privacy.accountant`) says what events cost and whether there is room; the ledger does
+not know which people were in a release and counts each release for every person.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import cast
+from typing import Final, cast
 
-from verticil.party.policy.budget import NOTHING, SHARED, Budget, Charge, Values
-from verticil.party.policy.policy import Policy, check_shared, finite_total
-from verticil.party.policy.releases import Assessment, LedgerRow, Release
+from verticil.party.dataset.releases import Release, Values
+from verticil.party.policy.policy import Policy, check_shared
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import secret_id
 from verticil.shared.channels.privacy import EPSILON_TOLERANCE
 from verticil.shared.errors import DataFault, Refusal
+from verticil.shared.privacy import events
+from verticil.shared.privacy.accountant import Account, cost_of, finite
+from verticil.shared.privacy.events import NOTHING, Cost, PrivacyEvent, RandomizedColumn, kind_of
+from verticil.shared.storage.rows import Cell
+from verticil.shared.study.states import State
 
 _SAME_DRAW = "dataset = ? AND sources = ? AND codebook_digest = ? AND transition_digest = ? AND secret_id = ?"
+_UNDER_WAY: Final = (
+    "s.remote_state < ?1 AND NOT EXISTS (SELECT 1 FROM failure f WHERE f.digest = s.digest)"
+    " AND NOT EXISTS (SELECT 1 FROM denial d WHERE d.digest = s.digest)"
+    " AND NOT EXISTS (SELECT 1 FROM revocation r WHERE r.digest = s.digest)"
+)
+_NAMES_OF_VALUES: Final = (
+    "p.dataset, p.sources, p.codebook_digest, p.transition_digest, p.secret_id, p.fingerprint, p.version_tag"
+)
+_KEPT_COLUMNS: Final = (
+    f"SELECT DISTINCT {_NAMES_OF_VALUES}, p.epsilon, p.delta FROM reserved p JOIN study s ON s.digest = p.study_digest"  # noqa: S608 (constant text)
+    f" WHERE p.unit IS NOT NULL AND p.study_digest <> ?2 AND {_UNDER_WAY}"
+    " AND NOT EXISTS (SELECT 1 FROM ledger l WHERE l.dataset = p.dataset AND l.sources = p.sources"
+    " AND l.codebook_digest = p.codebook_digest AND l.transition_digest = p.transition_digest"
+    " AND l.secret_id = p.secret_id AND l.fingerprint = p.fingerprint AND l.version_tag = p.version_tag)"
+)
+_KEPT_STATISTICS: Final = (
+    f"SELECT {_NAMES_OF_VALUES}, p.epsilon, p.delta FROM reserved p JOIN study s ON s.digest = p.study_digest"  # noqa: S608 (constant text)
+    f" WHERE p.unit IS NULL AND p.study_digest <> ?2 AND {_UNDER_WAY}"
+    " AND NOT EXISTS (SELECT 1 FROM ledger l WHERE l.study_digest = p.study_digest AND l.kind = p.kind AND l.dataset = p.dataset)"
+)
+PARTS: Final = ("codebook_digest", "transition_digest", "secret_id", "fingerprint")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assessment:
+    """What releasing a unit means now.
+
+    Attributes:
+        version_tag: enters the noise key; empty but for fresh noise on a changed version.
+        charge: of the event, or nothing when the same values were charged before.
+        at_most: what there must be room for: the charge, or the whole cost where the policy would accept changed data and these
+            might be.
+    """
+
+    version_tag: bytes
+    charge: Cost
+    at_most: Cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRow:
+    """One row, for people: an attempted send, of which there may have been more (`Ledger.attempts`).
+
+    Attributes:
+        event: what was drawn.
+        epsilon, delta: what the accountant said then that it costs.
+        charged, charged_delta: nothing when the same values had been charged before.
+    """
+
+    number: int
+    at: str
+    study_digest: str
+    study_id: str
+    variables: tuple[str, ...]
+    dataset: str
+    event: PrivacyEvent
+    epsilon: float
+    delta: float
+    charged: float
+    charged_delta: float
+    recipient: str
+    artifact_sha256: str
+    size: int
 
 
 def _charged_once(releases: Sequence[Release], found: Sequence[Assessment]) -> tuple[Assessment, ...]:
@@ -49,26 +118,21 @@ def _charged_once(releases: Sequence[Release], found: Sequence[Assessment]) -> t
     charged: list[Assessment] = []
     for release, assessment in zip(releases, found, strict=True):
         values = release.values(assessment.version_tag)
-        charged.append(replace(assessment, charge=0.0, at_most=0.0) if values in seen else assessment)
+        charged.append(replace(assessment, charge=NOTHING, at_most=NOTHING) if values in seen else assessment)
         seen.add(values)
     return tuple(charged)
 
 
 class Ledger:
-    """The ledger in a party's database.
-
-    Attributes:
-        budget: deltas, and what studies under way are yet to be charged.
-    """
+    """The ledger in a party's database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.budget = Budget(database)
 
-    def spent(self, dataset: str) -> float:
-        """The finite epsilon charged to a data set in its lifetime."""
-        rows = self._database.rows("SELECT charged FROM ledger WHERE dataset = ?", (dataset,))
-        return finite_total([cast("float", charged) for (charged,) in rows])
+    def spent(self, dataset: str) -> Cost:
+        """What was charged to a data set in its lifetime, without what has no bound."""
+        rows = self._database.rows("SELECT charged, charged_delta FROM ledger WHERE dataset = ?", (dataset,))
+        return finite(Cost(epsilon=cast("float", epsilon), delta=cast("float", delta)) for epsilon, delta in rows)
 
     def datasets(self) -> tuple[str, ...]:
         """Names of the data sets that something was charged to."""
@@ -93,24 +157,38 @@ class Ledger:
     def rows(self) -> tuple[LedgerRow, ...]:
         """The whole ledger in order."""
         columns = (
-            "number, at, study_id, variables, dataset, epsilon, charged, recipient, artifact_sha256, size, study_digest"
+            "number, at, study_digest, study_id, variables, dataset, event, epsilon, delta, charged, charged_delta, recipient,"
+            " artifact_sha256, size"
         )
         return tuple(
             LedgerRow(
                 number=cast("int", row[0]),
                 at=cast("str", row[1]),
-                study_id=cast("str", row[2]),
-                variables=tuple(json.loads(cast("str", row[3]))),
-                dataset=cast("str", row[4]),
-                epsilon=cast("float", row[5]),
-                charged=cast("float", row[6]),
-                recipient=cast("str", row[7]),
-                artifact_sha256=cast("bytes", row[8]).hex(),
-                size=cast("int", row[9]),
-                study_digest=cast("bytes", row[10]).hex(),
+                study_digest=cast("bytes", row[2]).hex(),
+                study_id=cast("str", row[3]),
+                variables=tuple(json.loads(cast("str", row[4]))),
+                dataset=cast("str", row[5]),
+                event=self._event(cast("int", row[0]), cast("str", row[6])),
+                epsilon=cast("float", row[7]),
+                delta=cast("float", row[8]),
+                charged=cast("float", row[9]),
+                charged_delta=cast("float", row[10]),
+                recipient=cast("str", row[11]),
+                artifact_sha256=cast("bytes", row[12]).hex(),
+                size=cast("int", row[13]),
             )
             for row in self._database.rows(f"SELECT {columns} FROM ledger ORDER BY number")  # noqa: S608 (constant text)
         )
+
+    def _event(self, number: int, text: str) -> PrivacyEvent:
+        try:
+            return events.from_json(text)
+        except ValueError as error:
+            raise DataFault(
+                "STATE_CORRUPT",
+                f"{self._database.path}: row {number} of the ledger: {error}",
+                hint="restore your backup of the state directory",
+            ) from None
 
     def attempts(self) -> int:
         """How many sends were attempted, those of the same bytes to the same recipient among them."""
@@ -129,14 +207,15 @@ class Ledger:
     def columns_sent(self, study_digest: bytes) -> frozenset[tuple[str, ...]]:
         """The variables of each unit of a study that there are rows for."""
         rows = self._database.rows(
-            "SELECT DISTINCT variables FROM ledger WHERE study_digest = ? AND unit <> ?", (study_digest, SHARED)
+            "SELECT DISTINCT variables FROM ledger WHERE study_digest = ? AND (unit IS NOT NULL OR kind = ?)",
+            (study_digest, events.name_of(RandomizedColumn)),
         )
         return frozenset(tuple(json.loads(cast("str", variables))) for (variables,) in rows)
 
-    def has_shared(self, study_digest: bytes) -> bool:
-        """Whether there is a row of shared statistics of a study."""
-        query = "SELECT 1 FROM ledger WHERE study_digest = ? AND unit = ? LIMIT 1"
-        return bool(self._database.rows(query, (study_digest, SHARED)))
+    def has_statistics(self, study_digest: bytes, event: PrivacyEvent) -> bool:
+        """Whether there is a row of statistics of a study, of the same kind of event."""
+        query = "SELECT 1 FROM ledger WHERE study_digest = ? AND unit IS NULL AND kind = ? LIMIT 1"
+        return bool(self._database.rows(query, (study_digest, kind_of(event).name)))
 
     def has_drawn(self, study_digest: bytes) -> bool:
         """Whether noise was drawn for a study: room is kept for it, it is in the spool, was sent, or is in what is shared."""
@@ -160,16 +239,16 @@ class Ledger:
         policy: Policy,
         *,
         study_digest: bytes = b"",
-        shared: Mapping[str, Charge] = MappingProxyType({}),
+        shared: Mapping[str, Sequence[PrivacyEvent]] = MappingProxyType({}),
     ) -> tuple[Assessment, ...]:
-        """What sending `releases` would mean, without sending or writing anything.
+        """What sending `releases` would mean: a dry run, which sends and writes nothing; `record` commits.
 
         Args:
             releases: what would be sent.
             policy: the limits.
             study_digest: of the study that they are for: what is reserved for others has no room for it, and for what was charged
                 to this very study there need be no room again.
-            shared: of the noise on what it shares besides, by data set.
+            shared: the events of what it shares besides, by data set.
 
         Raises:
             Refusal: DATA_CHANGED, EPSILON_INFINITE, BUDGET_EXCEEDED (column or lifetime).
@@ -177,17 +256,48 @@ class Ledger:
         with self._database.transaction():
             found = _charged_once(releases, [self._assess_one(release, policy, study_digest) for release in releases])
             pairs = list(zip(releases, found, strict=True))
-            held = self.budget.held(study_digest, {item.values(assessed.version_tag) for item, assessed in pairs})
+            kept = self.kept(study_digest, {item.values(assessed.version_tag) for item, assessed in pairs})
             for dataset in dict.fromkeys([*(release.dataset for release in releases), *shared]):
-                epsilon = finite_total([assessed.at_most for item, assessed in pairs if item.dataset == dataset])
-                charge = Charge(epsilon=epsilon) + shared.get(dataset, NOTHING)
-                self.budget.check_room(
-                    dataset, charge, policy, spent=self.spent(dataset), held=held.get(dataset, NOTHING)
-                )
+                columns = finite(assessed.at_most for item, assessed in pairs if item.dataset == dataset)
+                statistics = finite(map(cost_of, shared.get(dataset, ())))
+                self.check_room(dataset, columns + statistics, policy, kept=kept.get(dataset, NOTHING))
         return found
 
+    def check_room(self, dataset: str, new: Cost, policy: Policy, *, kept: Cost) -> None:
+        """Refuse what the lifetime limits of a data set have no room for; the message, which leaves, tells no sums.
+
+        Args:
+            dataset: its name.
+            new: what would be charged.
+            policy: the limits.
+            kept: for other studies under way.
+
+        Raises:
+            Refusal: BUDGET_EXCEEDED.
+        """
+        limit = Cost(epsilon=policy.max_epsilon_lifetime, delta=policy.max_delta_lifetime)
+        short = Account(spent=self.spent(dataset), kept=kept, limit=limit).dry_run(new)
+        if short is not None:
+            under_way = " and is kept for studies under way" if short.kept else ""
+            free = (
+                "what is kept is free again when those have ended"
+                if short.kept
+                else "the same matrices again cost nothing"
+            )
+            raise Refusal(
+                "BUDGET_EXCEEDED",
+                f"data set '{dataset}': {short.what} {short.asked:.4g} on top of what was charged before{under_way},"
+                f" expected at most {short.limit:g}",
+                hint=f"the limit is policy.max_{short.what}_lifetime, and verticil party ledger has the sums; {free}",
+            )
+
     def reserve(
-        self, study_digest: bytes, releases: Mapping[int, Release], policy: Policy, *, shared: Mapping[str, Charge]
+        self,
+        study_digest: bytes,
+        releases: Mapping[int, Release],
+        policy: Policy,
+        *,
+        shared: Mapping[str, Sequence[PrivacyEvent]],
     ) -> None:
         """Check that there is room for everything that a study will be charged, and keep it; once, before its first byte.
 
@@ -201,29 +311,51 @@ class Ledger:
             Refusal: as `assess`; nothing is reserved.
         """
         with self._database.transaction():
-            if self.budget.is_reserved(study_digest):
+            if self._database.rows("SELECT 1 FROM reserved WHERE study_digest = ? LIMIT 1", (study_digest,)):
                 return
             found = self.assess(list(releases.values()), policy, study_digest=study_digest, shared=shared)
-            self.budget.reserve(
-                study_digest,
-                [
-                    (index, release.values(item.version_tag), item.charge)
-                    for (index, release), item in zip(releases.items(), found, strict=True)
-                    if item.charge > 0 and math.isfinite(item.charge)
-                ],
-                shared,
-            )
+            rows: list[tuple[str, int | None, Values, Cost]] = [
+                (kind_of(release.event).name, index, release.values(item.version_tag), item.charge)
+                for (index, release), item in zip(releases.items(), found, strict=True)
+            ]
+            for dataset, statistics in shared.items():
+                # Noise on them is drawn later, so that no digest names it yet.
+                values = (dataset, "", study_digest, b"", b"", b"", b"")
+                rows += [(kind_of(event).name, None, values, cost_of(event)) for event in statistics]
+            for number, (kind, unit, values, cost) in enumerate(rows):
+                if cost and math.isfinite(cost.epsilon):
+                    self._database.write(
+                        "INSERT INTO reserved VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                        (study_digest, number, kind, unit, *values, cost.epsilon, cost.delta),
+                    )
+
+    def kept(self, study_digest: bytes = b"", own: Collection[Values] = ()) -> dict[str, Cost]:
+        """What is reserved for other studies under way and not yet charged, by data set.
+
+        Args:
+            study_digest: of the study that asks; empty: of all.
+            own: the values that it would send: the study that sends them first is charged for them.
+        """
+        asked: tuple[Cell, ...] = (int(State.PUBLISHED), study_digest)
+        found: dict[str, Cost] = {}
+        for *values, epsilon, delta in (
+            *self._database.rows(_KEPT_COLUMNS, asked),
+            *self._database.rows(_KEPT_STATISTICS, asked),
+        ):
+            if tuple(values) not in own:
+                dataset = cast("str", values[0])
+                cost = Cost(epsilon=cast("float", epsilon), delta=cast("float", delta))
+                found[dataset] = found.get(dataset, NOTHING) + cost
+        return found
 
     def _assess_one(self, release: Release, policy: Policy, study_digest: bytes) -> Assessment:
-        name = ", ".join(release.variables)
+        name, cost = ", ".join(release.variables), cost_of(release.event)
         permitted = all(variable in policy.allow_infinite for variable in release.variables)
-        if math.isinf(release.epsilon) and not permitted:
+        if math.isinf(cost.epsilon) and not permitted:
             message = f"column '{name}': infinite epsilon and not in policy.allow_infinite"
             raise Refusal("EPSILON_INFINITE", message, hint="declare a scheme without zero cells")
-        if math.isfinite(release.epsilon) and release.epsilon > policy.max_epsilon_per_column + EPSILON_TOLERANCE:
-            message = (
-                f"column '{name}': epsilon {release.epsilon:.4g}, expected at most {policy.max_epsilon_per_column:g}"
-            )
+        if math.isfinite(cost.epsilon) and cost.epsilon > policy.max_epsilon_per_column + EPSILON_TOLERANCE:
+            message = f"column '{name}': epsilon {cost.epsilon:.4g}, expected at most {policy.max_epsilon_per_column:g}"
             raise Refusal("BUDGET_EXCEEDED", message, hint="the limit is policy.max_epsilon_per_column")
         earlier = self._database.rows(
             f"SELECT fingerprint, version_tag, MAX(study_digest = ?) FROM ledger WHERE {_SAME_DRAW}"  # noqa: S608 (constant text)
@@ -234,10 +366,10 @@ class Ledger:
             if fingerprint == release.fingerprint:
                 certain = for_this or policy.on_data_change == "refuse"
                 return Assessment(
-                    version_tag=cast("bytes", version_tag), charge=0.0, at_most=0.0 if certain else release.epsilon
+                    version_tag=cast("bytes", version_tag), charge=NOTHING, at_most=NOTHING if certain else cost
                 )
         if not earlier:
-            return Assessment(version_tag=b"", charge=release.epsilon, at_most=release.epsilon)
+            return Assessment(version_tag=b"", charge=cost, at_most=cost)
         if policy.on_data_change == "refuse":
             raise Refusal(
                 "DATA_CHANGED",
@@ -246,8 +378,8 @@ class Ledger:
             )
         return Assessment(
             version_tag=release.fingerprint if policy.on_data_change == "fresh" else b"",
-            charge=release.epsilon,
-            at_most=release.epsilon,
+            charge=cost,
+            at_most=cost,
         )
 
     def record(
@@ -263,7 +395,7 @@ class Ledger:
         artifact_sha256: bytes,
         size: int,
         at: datetime,
-    ) -> float:
+    ) -> Cost:
         """Write the row of one attempted send, or count another one of the same; then the unit may leave: it is on the disk.
 
         Args:
@@ -279,7 +411,7 @@ class Ledger:
             at: now.
 
         Returns:
-            The epsilon that was charged.
+            What was charged.
 
         Raises:
             Refusal: as `assess`; DATA_CHANGED also when the artifact's noise is no longer the one that this version has.
@@ -293,7 +425,7 @@ class Ledger:
                     "DATA_CHANGED", message, hint="policy.on_data_change changed while the study ran; submit it again"
                 )
             if not assessment.charge and self._count_again(study_digest, unit, recipient, artifact_sha256, at):
-                return 0.0
+                return NOTHING
             self.put_back(
                 release,
                 version_tag=version_tag,
@@ -324,7 +456,6 @@ class Ledger:
         self,
         shared: Release,
         *,
-        delta: float,
         policy: Policy,
         study_digest: bytes,
         study_id: str,
@@ -333,7 +464,7 @@ class Ledger:
         size: int,
         at: datetime,
         along_with: bytes | None = None,
-    ) -> float:
+    ) -> Cost:
         """Write the row of statistics that a party computed from its raw data and shares (Model I); then they may leave.
 
         What one study shares is charged once, however often and in how many parts: its noise is calibrated for all of it. A
@@ -342,36 +473,33 @@ class Ledger:
 
         Args:
             shared: whose `variables` and `sources` they come from; `codebook_digest` names study, common list, structure
-                and the peers' columns, `transition_digest` the noise; `epsilon` is infinite without noise.
-            delta: of the noise; 0 without.
+                and the peers' columns, `transition_digest` the noise; `event` is the noise, or that there is none.
             policy, study_digest, study_id, recipient, artifact_sha256, size, at: as for `record`.
             along_with: `codebook_digest` of an earlier part of the same study; if that was charged, this part costs nothing.
 
         Returns:
-            The epsilon that was charged.
+            What was charged.
 
         Raises:
-            Refusal: EPSILON_INFINITE without noise and without `allow_exact_parameters`; BUDGET_EXCEEDED; APPROVAL_VOID, the
-                recipient was told other statistics of this study.
+            Refusal: EPSILON_INFINITE without noise and without `allow_exact_parameters`; BUDGET_EXCEEDED; APPROVAL_VOID, other
+                statistics of this study were sent to the recipient.
             DataFault: DISK_FULL, STATE_CORRUPT; nothing was written and nothing may leave.
         """
         with self._database.transaction():
-            check_shared(policy, shared.epsilon)
+            cost = cost_of(shared.event)
+            check_shared(policy, cost.epsilon)
             self._check_first(shared, study_digest, study_id, recipient)
             earlier = (shared,) if along_with is None else (shared, replace(shared, codebook_digest=along_with))
-            charge = 0.0 if any(map(self._has, earlier)) else shared.epsilon
-            new = Charge(epsilon=charge, delta=delta) if 0 < charge < math.inf else NOTHING
-            held = self.budget.held(study_digest)
-            dataset = shared.dataset
-            self.budget.check_room(dataset, new, policy, spent=self.spent(dataset), held=held.get(dataset, NOTHING))
+            charge = NOTHING if any(map(self._has, earlier)) else cost
+            kept, dataset = self.kept(study_digest), shared.dataset
+            self.check_room(dataset, finite([charge]), policy, kept=kept.get(dataset, NOTHING))
             self.put_back(
                 shared,
                 version_tag=b"",
                 charged=charge,
-                delta=new.delta,
                 study_digest=study_digest,
                 study_id=study_id,
-                unit=SHARED,
+                unit=None,
                 recipient=recipient,
                 artifact_sha256=artifact_sha256,
                 size=size,
@@ -380,9 +508,9 @@ class Ledger:
         return charge
 
     def _check_first(self, shared: Release, study_digest: bytes, study_id: str, recipient: str) -> None:
-        told = "study_digest = ? AND unit = ? AND recipient = ? AND dataset = ?"
-        other = f"SELECT 1 FROM ledger WHERE {told} AND NOT ({_SAME_DRAW} AND fingerprint = ?) LIMIT 1"  # noqa: S608 (constant text)
-        named = (study_digest, SHARED, recipient, shared.dataset)
+        sent = "study_digest = ? AND unit IS NULL AND kind = ? AND recipient = ? AND dataset = ?"
+        other = f"SELECT 1 FROM ledger WHERE {sent} AND NOT ({_SAME_DRAW} AND fingerprint = ?) LIMIT 1"  # noqa: S608 (constant text)
+        named = (study_digest, kind_of(shared.event).name, recipient, shared.dataset)
         if self._database.rows(other, (*named, *shared.draw, shared.fingerprint)):
             raise Refusal(
                 "APPROVAL_VOID",
@@ -400,29 +528,23 @@ class Ledger:
         release: Release,
         *,
         version_tag: bytes,
-        charged: float,
+        charged: Cost,
         study_digest: bytes,
         study_id: str,
-        unit: int,
+        unit: int | None,
         recipient: str,
         artifact_sha256: bytes,
         size: int,
         at: datetime,
-        delta: float = 0.0,
     ) -> None:
-        """Write a row as it had been written, or as it must have been, without asking any limit.
-
-        Args, and those of `record`:
-            delta: of noise that is charged with it.
-        """
+        """Write a row as it had been written, or as it must have been, without asking any limit. Arguments as for `record`."""
         dataset, sources, codebook, transition, secret = release.draw
+        cost = cost_of(release.event)
         with self._database.transaction():
-            if delta > 0:
-                self.budget.charge_delta(study_digest, study_id, dataset, draw=codebook, delta=delta, at=at)
             self._database.write(
                 "INSERT INTO ledger (at, study_digest, study_id, unit, variables, dataset, sources, codebook_digest,"
-                " transition_digest, secret_id, fingerprint, version_tag, epsilon, charged, recipient, artifact_sha256, size)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                " transition_digest, secret_id, fingerprint, version_tag, event, epsilon, delta, charged, charged_delta,"
+                " recipient, artifact_sha256, size) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     f"{at:%Y-%m-%dT%H:%M:%SZ}",
                     study_digest,
@@ -436,10 +558,35 @@ class Ledger:
                     secret,
                     release.fingerprint,
                     version_tag,
-                    release.epsilon,
-                    charged,
+                    events.to_json(release.event),
+                    cost.epsilon,
+                    cost.delta,
+                    charged.epsilon,
+                    self._first_delta(charged.delta, study_digest, dataset, codebook),
                     recipient,
                     artifact_sha256,
                     size,
                 ),
             )
+
+    def _first_delta(self, delta: float, study_digest: bytes, dataset: str, draw: bytes) -> float:
+        """A delta, or 0 where that of the same study, data set and draw was charged before."""
+        query = (
+            "SELECT 1 FROM ledger WHERE study_digest = ? AND dataset = ? AND codebook_digest = ? AND charged_delta > 0"
+        )
+        return 0.0 if delta and self._database.rows(query, (study_digest, dataset, draw)) else delta
+
+
+def audited(
+    release: Release, *, unit: int | None, version_tag: bytes = b"", charged: Cost = NOTHING
+) -> dict[str, object]:
+    """What a line of the audit log says of a ledger row besides the rest, so that the row can be read back from it.
+
+    Digests and local names only; guessing the data from the fingerprint needs the site secret.
+    """
+    digests = {name: cast("bytes", getattr(release, name)).hex() for name in PARTS}
+    said = {"unit": unit, "dataset": release.dataset, "sources": list(release.sources)}
+    drawn: dict[str, object] = {"event": events.document(release.event)}
+    if charged.delta:
+        drawn["charged_delta"] = charged.delta
+    return {**said, **digests, "version_tag": version_tag.hex(), **drawn}

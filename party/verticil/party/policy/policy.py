@@ -22,9 +22,12 @@ from datetime import date
 from fractions import Fraction
 from typing import Final, Literal
 
+from verticil.party.dataset.releases import Column
 from verticil.party.policy.rules import Rule
 from verticil.shared.channels import privacy
 from verticil.shared.errors import Refusal
+from verticil.shared.privacy.accountant import cost_of
+from verticil.shared.privacy.events import PlannedEvent, kind_of, planned
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of, sent_units
 
@@ -105,19 +108,6 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """A column of a local table.
-
-    Attributes:
-        dataset: name of the data set in party.toml.
-        source: name of the column in the table.
-    """
-
-    dataset: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Objection:
     """One thing that speaks against a study: a code of `Refusal`, a message and a hint, without data values.
 
@@ -153,7 +143,7 @@ def objections(
     """
     found = [
         *_of_study(policy, study, party, today),
-        *_of_share(policy, study),
+        *_of_statistics(policy, study, party),
         *_of_variables(policy, study, party, columns),
         *_of_epsilon(policy, study, party),
         *_of_columns(policy, study, party, columns),
@@ -230,28 +220,43 @@ def _of_study(policy: Policy, study: Study, party: str, today: date | None) -> l
     return found
 
 
-def _of_share(policy: Policy, study: Study) -> list[Objection]:
-    """What a party shares with its peers besides randomized columns."""
-    if study.share is None:
-        return []
-    epsilon, limit = study.share.epsilon, policy.max_share_epsilon
-    if epsilon is None and not policy.allow_exact_parameters:
-        what = "parameters" if study.structure.parents is not None else "parameters and scores"
-        hint = "ask for [share] noise in the study, or set policy.allow_exact_parameters = true in party.toml"
-        exact = f"the {what} that are shared are exact functions of this party's raw data"
-        message = f"model '{study.model}' without share noise: {exact}"
-        return [Objection(code="POLICY_REFUSED", message=message, hint=hint)]
+def _of_statistics(policy: Policy, study: Study, party: str) -> list[Objection]:
+    """What a party shares besides randomized columns."""
     found: list[Objection] = []
-    if epsilon is not None and epsilon > limit + privacy.EPSILON_TOLERANCE:
-        hint = "ask for a smaller share.epsilon in the study; the limit is policy.max_share_epsilon in party.toml"
-        message = f"share: epsilon {epsilon:.4g} of the noise on shared parameters, expected at most {limit:g}"
-        found.append(Objection(code="BUDGET_EXCEEDED", message=message, hint=hint))
-    delta, limit = study.share.delta, policy.max_share_delta
-    if delta is not None and delta > limit:
-        hint = "ask for a smaller share.delta in the study; the limit is policy.max_share_delta in party.toml"
-        message = f"share: delta {delta:.4g} of the noise on shared parameters, expected at most {limit:g}"
-        found.append(Objection(code="BUDGET_EXCEEDED", message=message, hint=hint))
+    for item in planned(study, party):
+        if item.unit is not None:
+            continue
+        kind, cost = kind_of(item.event), cost_of(item.event)
+        name, of = ("share", "the noise on shared parameters") if kind.has_own_words else (kind.name, "what is shared")
+        if math.isinf(cost.epsilon):
+            if not policy.allow_exact_parameters:
+                found.append(_without_bound(study, item))
+            continue
+        for what, asked, limit in (
+            ("epsilon", cost.epsilon, policy.max_share_epsilon + privacy.EPSILON_TOLERANCE),
+            ("delta", cost.delta, policy.max_share_delta),
+        ):
+            if asked > limit:
+                most = getattr(policy, f"max_share_{what}")
+                hint = (
+                    f"ask for a smaller {name}.{what} in the study; the limit is policy.max_share_{what} in party.toml"
+                )
+                message = f"{name}: {what} {asked:.4g} of {of}, expected at most {most:g}"
+                found.append(Objection(code="BUDGET_EXCEEDED", message=message, hint=hint))
     return found
+
+
+def _without_bound(study: Study, item: PlannedEvent) -> Objection:
+    kind = kind_of(item.event)
+    if not kind.has_own_words:
+        hint = "set policy.allow_exact_parameters = true in party.toml"
+        return Objection(code="POLICY_REFUSED", message=f"{kind.name}: {kind.words(item.event)}", hint=hint)
+    what = "parameters" if study.structure.parents is not None else "parameters and scores"
+    return Objection(
+        code="POLICY_REFUSED",
+        message=f"model 'peer' without share noise: the {what} that are shared are exact functions of this party's raw data",
+        hint="ask for [share] noise in the study, or set policy.allow_exact_parameters = true in party.toml",
+    )
 
 
 def _of_variables(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
@@ -297,11 +302,9 @@ def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
             found.append(
                 _budget(f"column '{name}': epsilon {epsilon:.4g}, expected at most {limit:g}", "max_epsilon_per_column")
             )
-    what = "columns"
-    if study.share is not None and study.share.epsilon is not None:
-        epsilons.append(study.share.epsilon)
-        what = "columns and shared parameters"
-    total, limit = finite_total(epsilons), policy.max_epsilon_per_study
+    statistics = [cost_of(item.event).epsilon for item in planned(study, party) if item.unit is None]
+    what = "columns and shared parameters" if any(map(math.isfinite, statistics)) else "columns"
+    total, limit = finite_total([*epsilons, *statistics]), policy.max_epsilon_per_study
     if total > limit + privacy.EPSILON_TOLERANCE:
         found.append(
             _budget(

@@ -17,6 +17,8 @@ from datetime import date
 from typing import Final
 
 from verticil.shared.channels import privacy
+from verticil.shared.privacy.accountant import compose, cost_of
+from verticil.shared.privacy.events import planned
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import recipients_of, sent_units
 
@@ -87,10 +89,8 @@ def against(
         for variable in study.units[index].variables:
             if sources[variable] not in rule.columns:
                 found.append(f"local column '{sources[variable]}' is not in columns")
-    epsilons = [privacy.epsilon(study.units[index].transition) for index in sent]
-    if study.share is not None:
-        epsilons.append(math.inf if study.share.epsilon is None else study.share.epsilon)
-    total = privacy.total_epsilon(epsilons)
+    drawn = planned(study, party)
+    total = compose(cost_of(item.event) for item in drawn).epsilon
     if math.isinf(total):
         found.append("epsilon is infinite, which only a person may approve")
     elif total > rule.max_epsilon + privacy.EPSILON_TOLERANCE:
@@ -105,6 +105,6 @@ def against(
         found.append(f"valid for {days} more days, expected at most {rule.max_days}")
     if rule.only_repeats and repeats is False:
         found.append("it sends what was not sent before")
-    if rule.only_repeats and study.share is not None:
+    if rule.only_repeats and any(item.unit is None for item in drawn):
         found.append("parameters between peers are a new answer each time")
     return tuple(found)

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.audit.log import Event, What
-from verticil.party.backup.recall import entry
-from verticil.party.dataset.local_dataset import Holding, randomize, shared_of
+from verticil.party.dataset.local_dataset import Holding, datasets_of, randomize, statistics_of
+from verticil.party.dataset.releases import Release
 from verticil.party.policy import approval
-from verticil.party.policy.releases import Release
+from verticil.party.policy.ledger import audited
 from verticil.party.protocol.central.spool import Spool
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.site import Site
@@ -93,7 +93,7 @@ def fill_spool(
             facts=release.to_json(),
             version_tag=assessment.version_tag,
         )
-        site.audit.record(unit_event(What.RANDOMIZED, record, item, charged=assessment.charge), at)
+        site.audit.record(unit_event(What.RANDOMIZED, record, item, charged=assessment.charge.epsilon), at)
         made.append(item)
     site.state.store_artifacts(record.digest, made)
 
@@ -112,7 +112,7 @@ def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping
         record.digest,
         {index: release for index, release in releases.items() if index in sent},
         site.config.policy,
-        shared=shared_of(effective, [release.dataset for release in releases.values()]),
+        shared=statistics_of(effective, site.config.name, datasets_of(releases)),
     )
 
 
@@ -177,11 +177,12 @@ def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: 
         size=item.size,
         at=at,
     )
-    said = unit_event(What.SEND, record, item, charged=charged, recipient=recipient)
+    said = unit_event(What.SEND, record, item, charged=charged.epsilon, recipient=recipient)
     if again and not charged:
         site.audit.again(said, at)
     else:
-        told = entry(Release.from_json(item.facts), unit=item.unit, version_tag=item.version_tag)
+        release = Release.from_json(item.facts)
+        told = audited(release, unit=item.unit, version_tag=item.version_tag, charged=charged)
         site.audit.record(replace(said, ledger=told), at)
 
 

@@ -8,13 +8,16 @@ How it is kept stands in `verticil.shared.storage.database`. Other processes (``
 from __future__ import annotations
 
 import fcntl
+import json
+import math
 import os
+import sqlite3
 from pathlib import Path
 from typing import Final
 
 from verticil.shared.errors import DataFault
 from verticil.shared.storage import database as storage
-from verticil.shared.storage.database import Schema, disk_fault
+from verticil.shared.storage.database import Schema, disk_fault, take
 
 FILE_NAME: Final = "party.sqlite"
 
@@ -150,7 +153,7 @@ ALTER TABLE study ADD COLUMN submitter TEXT NOT NULL DEFAULT '';   -- the analys
 ALTER TABLE study ADD COLUMN ended_words TEXT NOT NULL DEFAULT ''; -- why it ended
 """
 _BUDGET: Final = """
--- what else decides how much may still be spent (verticil.party.policy.budget)
+-- what else decides how much may still be spent (verticil.party.policy.ledger)
 CREATE TABLE delta_charge (              -- delta of the noise on what a study shares; `draw` names what it was computed from
   study_digest BLOB NOT NULL, dataset TEXT NOT NULL, draw BLOB NOT NULL, study_id TEXT NOT NULL,
   delta REAL NOT NULL, at TEXT NOT NULL,
@@ -188,8 +191,93 @@ ALTER TABLE study ADD COLUMN forgotten TEXT NOT NULL DEFAULT '';  -- by the mine
 """
 _VERSION_5: Final = _SUBMITTERS + _BUDGET + _GIVEN_TO_PEERS + _BY_RULE + _OF_OTHERS + _FORGOTTEN
 
+_VERSION_6: Final = """
+-- the ledger keeps what happened (verticil.shared.privacy.events), and a delta beside each epsilon
+DROP TRIGGER ledger_keeps;
+DROP TRIGGER ledger_stays;
+DROP INDEX ledger_source;
+ALTER TABLE ledger RENAME TO ledger_5;
+CREATE TABLE ledger (                    -- one row for each event and attempted send; never changed
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  at TEXT NOT NULL, study_digest BLOB NOT NULL, study_id TEXT NOT NULL,
+  unit INTEGER,                          -- index in the study; empty: of no single unit, or nobody remembers of which
+  variables TEXT NOT NULL, dataset TEXT NOT NULL, sources TEXT NOT NULL, codebook_digest BLOB NOT NULL,
+  transition_digest BLOB NOT NULL, secret_id BLOB NOT NULL, fingerprint BLOB NOT NULL, version_tag BLOB NOT NULL,
+  event TEXT NOT NULL CHECK (json_valid(event)),  -- kind and parameters of what was drawn
+  kind TEXT GENERATED ALWAYS AS (json_extract(event, '$.kind')) VIRTUAL,
+  epsilon REAL NOT NULL, delta REAL NOT NULL,     -- what it costs, as the accountant said then; epsilon may be infinite
+  charged REAL NOT NULL, charged_delta REAL NOT NULL,  -- nothing when the same values had been charged before
+  recipient TEXT NOT NULL, artifact_sha256 BLOB NOT NULL, size INTEGER NOT NULL
+) STRICT;
+INSERT INTO ledger (number, at, study_digest, study_id, unit, variables, dataset, sources, codebook_digest, transition_digest,
+    secret_id, fingerprint, version_tag, event, epsilon, delta, charged, charged_delta, recipient, artifact_sha256, size)
+  SELECT number, at, study_digest, study_id, CASE WHEN unit >= 0 THEN unit END, variables, dataset, sources, codebook_digest,
+    transition_digest, secret_id, fingerprint, version_tag, event_of_5(unit, epsilon, stated), epsilon,
+    CASE WHEN unit = -1 AND epsilon < 9e999 THEN stated ELSE 0.0 END, charged, coalesce(first_delta, 0.0),
+    recipient, artifact_sha256, size
+  FROM (
+    SELECT l.*,
+      coalesce((SELECT d.delta FROM delta_charge d
+        WHERE d.study_digest = l.study_digest AND d.dataset = l.dataset ORDER BY d.at LIMIT 1), 1e-6) AS stated,
+      (SELECT d.delta FROM delta_charge d
+        WHERE d.study_digest = l.study_digest AND d.dataset = l.dataset AND d.draw = l.codebook_digest
+        AND l.number = (SELECT min(e.number) FROM ledger_5 e WHERE e.unit = -1 AND e.charged > 0 AND e.charged < 9e999
+          AND e.study_digest = d.study_digest AND e.dataset = d.dataset AND e.codebook_digest = d.draw)) AS first_delta
+    FROM ledger_5 l
+  ) ORDER BY number;
+DROP TABLE ledger_5;
+DROP TABLE delta_charge;
+CREATE INDEX ledger_source ON ledger (dataset, sources);
+CREATE TRIGGER ledger_keeps BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'ledger rows are never changed'); END;
+CREATE TRIGGER ledger_stays BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'ledger rows are never deleted'); END;
+ALTER TABLE reserved RENAME TO reserved_5;
+CREATE TABLE reserved (                  -- what a study under way will be charged
+  study_digest BLOB NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL,
+  unit INTEGER,                          -- empty: for statistics
+  dataset TEXT NOT NULL, sources TEXT NOT NULL, codebook_digest BLOB NOT NULL,
+  transition_digest BLOB NOT NULL, secret_id BLOB NOT NULL, fingerprint BLOB NOT NULL, version_tag BLOB NOT NULL,
+  epsilon REAL NOT NULL, delta REAL NOT NULL,
+  PRIMARY KEY (study_digest, number)
+) STRICT;
+INSERT INTO reserved
+  SELECT study_digest, row_number() OVER (PARTITION BY study_digest ORDER BY unit < 0, unit, dataset) - 1,
+    CASE WHEN unit >= 0 THEN 'randomized-column' ELSE 'gaussian-counts' END, CASE WHEN unit >= 0 THEN unit END,
+    dataset, sources, codebook_digest, transition_digest, secret_id, fingerprint, version_tag, epsilon, delta
+  FROM reserved_5;
+DROP TABLE reserved_5;
+UPDATE artifact SET facts = facts_of_5(facts);
+"""
+
+
+def _to_version_6(connection: sqlite3.Connection) -> None:
+    connection.create_function("event_of_5", 3, _event_of_5, deterministic=True)
+    connection.create_function("facts_of_5", 1, _facts_of_5, deterministic=True)
+    take(_VERSION_6, connection)
+
+
+def _event_of_5(unit: int, epsilon: float, delta: float) -> str:
+    """The event of a ledger's row of version 5, where the unit -1 stood for statistics."""
+    said: dict[str, object] = {"relation": "replace one person", "sensitivity": None}
+    if unit != -1:
+        said |= {"kind": "randomized-column", "epsilon": "infinite" if math.isinf(epsilon) else epsilon}
+    elif math.isinf(epsilon):
+        said |= {"kind": "exact-statistics"}
+    else:
+        said |= {"kind": "gaussian-counts", "epsilon": epsilon, "delta": delta, "tables": None}
+    return json.dumps(said, sort_keys=True)
+
+
+def _facts_of_5(facts: str) -> str:
+    """What the ledger will say of a unit in the spool, with its event in place of its epsilon."""
+    try:
+        *release, epsilon = json.loads(facts)
+        return json.dumps([*release, _event_of_5(0, float(epsilon), 0.0)])
+    except (TypeError, ValueError):  # nothing that can be read as a release, now or before
+        return facts
+
+
 SCHEMA: Final = Schema(
-    steps=(_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS + _CONFIRMATIONS, _VERSION_5),
+    steps=(_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS + _CONFIRMATIONS, _VERSION_5, _to_version_6),
     what="a party's state database",
     upgrade="`verticil party status` upgrades an older state; a newer one needs the version that wrote it",
 )

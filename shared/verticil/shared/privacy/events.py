@@ -50,6 +50,10 @@ class Cost:
     epsilon: float
     delta: float = 0.0
 
+    def __bool__(self) -> bool:
+        """Whether anything is charged."""
+        return self.epsilon > 0 or self.delta > 0
+
     def __add__(self, other: Cost) -> Cost:
         return Cost(epsilon=self.epsilon + other.epsilon, delta=self.delta + other.delta)
 
@@ -171,9 +175,18 @@ def kind_of(event: PrivacyEvent) -> EventKind[Any]:
     Raises:
         Refusal: POLICY_REFUSED, its class is not registered.
     """
-    found = next((kind for kind in _KINDS.values() if kind.event is type(event)), None)
+    return _KINDS[name_of(type(event))]
+
+
+def name_of(event: type[PrivacyEvent]) -> str:
+    """The name of the kind that a class of events is.
+
+    Raises:
+        Refusal: POLICY_REFUSED, it is not registered.
+    """
+    found = next((kind.name for kind in _KINDS.values() if kind.event is event), None)
     if found is None:
-        raise _unknown(type(event).__name__)
+        raise _unknown(event.__name__)
     return found
 
 
@@ -262,8 +275,9 @@ def _unknown(name: str) -> Refusal:
 
 
 def _columns(study: Study, party: str) -> Iterable[PlannedEvent]:
+    sent = frozenset(sent_units(study))
     for index in study.units_of(party):
-        if index in sent_units(study):
+        if index in sent:
             unit = study.units[index]
             yield PlannedEvent(
                 event=RandomizedColumn(epsilon=privacy.epsilon(unit.transition)),

@@ -130,7 +130,7 @@ class Database:
             if 0 < version < self._schema.version:
                 self._copy(version)
             for step in self._schema.steps[version:]:
-                _take(step, self._connection)
+                take(step, self._connection)
             self._connection.execute(f"PRAGMA user_version = {self._schema.version}")
 
     def _look(self) -> None:
@@ -325,7 +325,8 @@ class Database:
             yield
 
 
-def _take(step: Step, connection: sqlite3.Connection) -> None:
+def take(step: Step, connection: sqlite3.Connection) -> None:
+    """Take one step of a schema, in the transaction that is under way."""
     if not isinstance(step, str):
         step(connection)
         return
@@ -344,7 +345,7 @@ def _check(opened: sqlite3.Connection, path: Path, schema: Schema) -> None:
     if opened.execute("PRAGMA user_version").fetchone() == (schema.version,):
         with contextlib.closing(sqlite3.connect(":memory:")) as fresh:
             for step in schema.steps:
-                _take(step, fresh)
+                take(step, fresh)
             absent = sorted({*fresh.execute(named)} - {*opened.execute(named)})
     if said != ("ok",) or absent:
         raise _damaged(path, f"without {' '.join(absent[0])}" if absent else "its pages or indices are damaged")

@@ -20,7 +20,6 @@ from enum import StrEnum
 from typing import ClassVar, Final, cast
 
 from verticil.party.audit.log import What
-from verticil.party.backup.ledger_reconciliation import claim_words, unknown_units
 from verticil.party.dataset.linkage import check_own_size
 from verticil.party.policy import approval
 from verticil.party.protocol.central import review
@@ -31,6 +30,7 @@ from verticil.party.protocol.central.upload import send_artifact
 from verticil.party.protocol.context import Rows, agreement, ask_again
 from verticil.party.protocol.disclosure import outward, told_objections
 from verticil.party.protocol.engine import Outcome, StudyRun
+from verticil.party.protocol.ledger_reconciliation import claim_words, unknown_units
 from verticil.party.protocol.node import Node
 from verticil.party.protocol.planning import Plan
 from verticil.party.protocol.randomization import enter_in_ledger, fill_spool, refill_spool, unit_event

@@ -25,8 +25,8 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from verticil.party.audit.log import Event, What
-from verticil.party.backup.ledger_reconciliation import proven, reckon
 from verticil.party.policy.approval import parsed
+from verticil.party.protocol.ledger_reconciliation import proven, reckon
 from verticil.party.protocol.node import Node
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task

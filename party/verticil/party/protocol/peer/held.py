@@ -14,15 +14,13 @@ import asyncio
 import functools
 import hashlib
 import logging
-import math
 from collections.abc import Collection, Iterator
 
-from verticil.party.backup.ledger_reconciliation import mend
-from verticil.party.backup.recall import NO_DATA
 from verticil.party.dataset.local_dataset import origins, release_of
+from verticil.party.dataset.releases import Release
 from verticil.party.policy import approval
-from verticil.party.policy.budget import SHARED
-from verticil.party.policy.releases import Release
+from verticil.party.policy.ledger_recovery import NO_DATA
+from verticil.party.protocol.ledger_reconciliation import mend
 from verticil.party.protocol.node import Node
 from verticil.party.protocol.peer.artifact_store import Item, Kind, Shelf
 from verticil.party.protocol.peer.calls import Peers
@@ -34,6 +32,8 @@ from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.formats.peer_deletion import Deleted, PeerHolding, parse_peer_holding
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
+from verticil.shared.privacy.accountant import cost_of
+from verticil.shared.privacy.events import NOTHING, Cost, PrivacyEvent, share_event
 from verticil.shared.record import encode
 from verticil.shared.study.approval import check_approval, parse_approval
 from verticil.shared.study.document import Study
@@ -144,10 +144,12 @@ def _charge(node: Node, peer: str, held: peer_pb2.Held) -> None:
             ):
                 release = release_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret)
                 sent = release.variables in site.ledger.columns_sent(said.study_digest)
-                _mend(node, study, said, release, unit=unit, item=item, charged=0.0 if sent else release.epsilon)
-        if said.parameters is not None and not site.ledger.has_shared(said.study_digest):
-            for release in _shared(site, study):
-                _mend(node, study, said, release, unit=SHARED, item=said.parameters, charged=release.epsilon)
+                charged = NOTHING if sent else cost_of(release.event)
+                _mend(node, study, said, release, unit=unit, item=item, charged=charged)
+        shared = share_event(study, site.config.name)
+        if said.parameters is not None and not site.ledger.has_statistics(said.study_digest, shared):
+            for release in _shared(site, study, shared):
+                _mend(node, study, said, release, unit=None, item=said.parameters, charged=cost_of(shared))
 
 
 def _checked(node: Node, peer: str, held: peer_pb2.Held) -> tuple[PeerHolding, Study]:
@@ -168,9 +170,8 @@ def _checked(node: Node, peer: str, held: peer_pb2.Held) -> tuple[PeerHolding, S
     return said, proposal.with_declaration(given.declarations())
 
 
-def _shared(site: Site, study: Study) -> Iterator[Release]:
+def _shared(site: Site, study: Study, event: PrivacyEvent) -> Iterator[Release]:
     """What the statistics of a study were: of each data set; from what else they were computed nobody here remembers."""
-    epsilon = study.share.epsilon if study.share is not None else None
     places = origins(site.config, study)
     for dataset in dict.fromkeys(place.dataset for place in places.values()):
         variables = tuple(name for name, place in places.items() if place.dataset == dataset)
@@ -182,25 +183,22 @@ def _shared(site: Site, study: Study) -> Iterator[Release]:
             transition_digest=b"",
             secret_id=secret_id(site.site_secret),
             fingerprint=NO_DATA,
-            epsilon=math.inf if epsilon is None else epsilon,
+            event=event,
         )
 
 
 def _mend(
-    node: Node, study: Study, said: PeerHolding, release: Release, *, unit: int, item: Deleted, charged: float
+    node: Node, study: Study, said: PeerHolding, release: Release, *, unit: int | None, item: Deleted, charged: Cost
 ) -> None:
-    stated = 0.0 if study.share is None or study.share.delta is None else study.share.delta
-    delta = stated if unit == SHARED and 0 < charged < math.inf else 0.0
     mend(
         node.site,
         release,
         study_digest=said.study_digest,
         study_id=study.id,
         unit=unit,
-        recipient=EVERYONE if unit == SHARED else said.peer,
+        recipient=EVERYONE if unit is None else said.peer,
         charged=charged,
         at=node.clock(),
         item=item,
-        delta=delta,
         detail=f"as '{said.peer}' signed",
     )

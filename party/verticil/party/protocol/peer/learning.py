@@ -10,17 +10,15 @@ import asyncio
 import functools
 import hashlib
 import json
-import math
 from collections.abc import Collection, Sequence
 from typing import Final, cast
 
 from google.protobuf.message import DecodeError
 
 from verticil.party.audit.log import Event, What
-from verticil.party.backup.recall import entry
 from verticil.party.dataset.local_dataset import Holding, origins
-from verticil.party.policy.budget import SHARED
-from verticil.party.policy.releases import Release
+from verticil.party.dataset.releases import Release
+from verticil.party.policy.ledger import audited
 from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.party.protocol.peer.calls import MINER, all_of
 from verticil.party.protocol.peer.columns import remote_codes, wanted_units
@@ -32,6 +30,7 @@ from verticil.shared.audit import DAEMON
 from verticil.shared.channels.gaussian import ShareNoise, share_key
 from verticil.shared.errors import PeerFault, VerticilError, from_code
 from verticil.shared.identity.identity import Role
+from verticil.shared.privacy.events import share_event
 from verticil.shared.release.peer_assembly import expected_reads
 from verticil.shared.release.statement import (
     MAX_STATEMENT_BYTES,
@@ -228,11 +227,10 @@ def _basis(context: PeerStudyContext, units: Collection[int], structure_sha256: 
 def _shared(context: PeerStudyContext, holding: Holding, basis: bytes) -> list[Release]:
     """What sharing statistics means for the ledger: one entry for each data set that they come from."""
     study, site = context.study, context.node.site
-    rule = study.share
-    epsilon = math.inf if rule is None or rule.epsilon is None else rule.epsilon
+    rule, event = study.share, share_event(study, context.me)
     places = origins(site.config, study)
-    delta = None if rule is None else rule.delta
-    noise = hashlib.sha256(json.dumps(["share", None if math.isinf(epsilon) else epsilon, delta]).encode()).digest()
+    named = ["share", None, None] if rule is None else ["share", rule.epsilon, rule.delta]
+    noise = hashlib.sha256(json.dumps(named).encode()).digest()
     releases: list[Release] = []
     for dataset in dict.fromkeys(place.dataset for place in places.values()):
         variables = tuple(
@@ -249,7 +247,7 @@ def _shared(context: PeerStudyContext, holding: Holding, basis: bytes) -> list[R
                 transition_digest=noise,
                 secret_id=secret_id(site.site_secret),
                 fingerprint=_data_fingerprint(holding),
-                epsilon=epsilon,
+                event=event,
             )
         )
     return releases
@@ -268,12 +266,10 @@ def _store_shared(
         known = context.structure
         basis, empty = _basis(context, wanted_units(study, context.me, known), known.sha256), False
         along_with = scored if learned else None
-    delta = 0.0 if study.share is None or study.share.delta is None else study.share.delta
     with site.database.transaction():
         for release in () if empty else _shared(context, holding, basis):
             charged = site.ledger.record_shared(
                 release,
-                delta=delta,
                 policy=site.config.policy,
                 study_digest=context.digest,
                 study_id=context.record.study_id,
@@ -290,11 +286,11 @@ def _store_shared(
                 study_id=context.record.study_id,
                 columns=release.variables,
                 epsilon=release.epsilon,
-                charged=charged,
+                charged=charged.epsilon,
                 size=len(content),
                 sha256=hashlib.sha256(content).digest(),
                 recipient=recipient,
-                ledger=entry(release, unit=SHARED, delta=delta),
+                ledger=audited(release, unit=None, charged=charged),
                 detail=str(kind),
             )
             site.audit.record(shared, context.node.clock())

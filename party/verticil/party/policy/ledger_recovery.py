@@ -17,6 +17,7 @@ can be read of it, and the line says what is wrong with it.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -26,16 +27,18 @@ from typing import Final, cast
 
 from verticil.party.audit.log import FILE_NAME, AuditLog, Event, What
 from verticil.party.config import PartyConfig
-from verticil.party.policy.budget import SHARED
-from verticil.party.policy.ledger import Ledger
+from verticil.party.dataset.releases import Release
+from verticil.party.policy.ledger import PARTS, Ledger
 from verticil.party.policy.policy import SHARE_DELTA, finite_total
-from verticil.party.policy.releases import Release
 from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.database import Database, holds_nothing
 from verticil.party.storage.secret import FILE_NAME as SECRET
 from verticil.shared.audit import DAEMON, LOG_BROKEN, TORN_LINE, entries, verify
 from verticil.shared.errors import DataFault, GateFailed, Refusal
 from verticil.shared.identity.pki import utc_now
+from verticil.shared.privacy import events
+from verticil.shared.privacy.accountant import cost_of
+from verticil.shared.privacy.events import Cost, ExactStatistics, GaussianCounts, PrivacyEvent, RandomizedColumn
 from verticil.shared.storage.database import disk_fault
 
 NO_DATA: Final = bytes(32)
@@ -55,8 +58,8 @@ _OF_A_NEW_STATE: Final = frozenset(
 )
 """What can stand in a log whose database never came to know a line of it, because each process was killed with its first.
 Everything else is said of studies that the database knows."""
-_UNIT_UNKNOWN: Final = -2
-_PARTS: Final = ("codebook_digest", "transition_digest", "secret_id", "fingerprint")
+_STATISTICS_OF_5: Final = -1
+"""Stood in place of a unit in lines of version 5 of the state."""
 
 _log = logging.getLogger(__name__)
 
@@ -79,16 +82,6 @@ class _Charge:
     said: Mapping[str, object]
     epsilon: float
     charged: float
-
-
-def entry(release: Release, *, unit: int, version_tag: bytes = b"", delta: float = 0.0) -> dict[str, object]:
-    """What a line of the audit log says of a ledger row besides the rest, so that the row can be read back from it.
-
-    Digests and local names only; guessing the data from the fingerprint needs the site secret.
-    """
-    digests = {name: cast("bytes", getattr(release, name)).hex() for name in _PARTS}
-    said = {"unit": unit, "dataset": release.dataset, "sources": list(release.sources)}
-    return {**said, **digests, "version_tag": version_tag.hex(), **({"delta": delta} if delta else {})}
 
 
 def check_traces(directory: Path) -> None:
@@ -196,18 +189,17 @@ def _one_transaction(lines: Sequence[Mapping[str, object]]) -> bool:
 
 def _write_back(ledger: Ledger, charges: Sequence[_Charge], datasets: Collection[str], at: dt.datetime) -> None:
     for charge in charges:
-        said, told = charge.said, charge.said.get("ledger")
+        said, written = charge.said, charge.said.get("ledger")
         try:
-            releases, unit, version_tag = _row(charge, cast("Mapping[str, object]", told))
+            releases, unit, version_tag, charged = _row(charge, cast("Mapping[str, object]", written))
         except (AttributeError, KeyError, TypeError, ValueError):  # of an earlier version of the program, or damaged
-            releases = [_bound(charge, dataset) for dataset in datasets]
-            unit, version_tag = SHARED if charge.event == What.SHARED else _UNIT_UNKNOWN, b""
-        is_noise = unit == SHARED and 0 < charge.charged < math.inf
+            event = _event_of_5(charge, written, is_statistics=charge.event == What.SHARED)
+            releases = [_bound(charge, dataset, event) for dataset in datasets]
+            unit, version_tag, charged = None, b"", _charged_of_5(charge, event)
         for release in releases:
             ledger.put_back(
                 release,
-                charged=charge.charged,
-                delta=_delta(told) if is_noise else 0.0,
+                charged=charged,
                 version_tag=version_tag,
                 study_digest=bytes.fromhex(charge.key[0]),
                 study_id=str(said.get("study_id", "")),
@@ -219,16 +211,35 @@ def _write_back(ledger: Ledger, charges: Sequence[_Charge], datasets: Collection
             )
 
 
-def _row(charge: _Charge, told: Mapping[str, object]) -> tuple[list[Release], int, bytes]:
-    digests = {name: bytes.fromhex(cast("str", told[name])) for name in _PARTS}
-    sources = tuple(str(source) for source in cast("Sequence[object]", told["sources"]))
-    release = Release(
-        variables=charge.key[1], dataset=str(told["dataset"]), sources=sources, epsilon=charge.epsilon, **digests
-    )
-    return [release], int(cast("int", told["unit"])), bytes.fromhex(cast("str", told["version_tag"]))
+def _row(charge: _Charge, written: Mapping[str, object]) -> tuple[list[Release], int | None, bytes, Cost]:
+    digests = {name: bytes.fromhex(cast("str", written[name])) for name in PARTS}
+    sources = tuple(str(source) for source in cast("Sequence[object]", written["sources"]))
+    unit = None if written.get("unit") in (None, _STATISTICS_OF_5) else int(cast("int", written["unit"]))
+    if "event" in written:
+        event = events.from_json(json.dumps(written["event"]))
+        charged = Cost(epsilon=charge.charged, delta=float(cast("float", written.get("charged_delta", 0.0))))
+    else:
+        event = _event_of_5(charge, written, is_statistics=written["unit"] == _STATISTICS_OF_5)
+        charged = _charged_of_5(charge, event)
+    release = Release(variables=charge.key[1], dataset=str(written["dataset"]), sources=sources, event=event, **digests)
+    return [release], unit, bytes.fromhex(cast("str", written["version_tag"])), charged
 
 
-def _bound(charge: _Charge, dataset: str) -> Release:
+def _event_of_5(charge: _Charge, written: object, *, is_statistics: bool) -> PrivacyEvent:
+    """The event of a line of version 5 of the state, or of an earlier one, which tells an epsilon and a delta."""
+    if not is_statistics:
+        return RandomizedColumn(epsilon=charge.epsilon)
+    if math.isinf(charge.epsilon):
+        return ExactStatistics()
+    return GaussianCounts(epsilon=charge.epsilon, delta=_delta(written))
+
+
+def _charged_of_5(charge: _Charge, event: PrivacyEvent) -> Cost:
+    is_noise = isinstance(event, GaussianCounts) and 0 < charge.charged < math.inf
+    return Cost(epsilon=charge.charged, delta=cost_of(event).delta if is_noise else 0.0)
+
+
+def _bound(charge: _Charge, dataset: str, event: PrivacyEvent) -> Release:
     return Release(
         variables=charge.key[1],
         dataset=dataset,
@@ -237,7 +248,7 @@ def _bound(charge: _Charge, dataset: str) -> Release:
         transition_digest=b"",
         secret_id=b"",
         fingerprint=NO_DATA,
-        epsilon=charge.epsilon,
+        event=event,
     )
 
 
@@ -259,9 +270,9 @@ def _charge(line: Mapping[str, object]) -> _Charge | None:
     )
 
 
-def _delta(told: object) -> float:
+def _delta(written: object) -> float:
     """Of the noise that a line speaks of; one of an earlier version of the program is taken for the largest usual one."""
-    value = cast("Mapping[str, object]", told).get("delta") if isinstance(told, Mapping) else None
+    value = cast("Mapping[str, object]", written).get("delta") if isinstance(written, Mapping) else None
     return value if isinstance(value, float) and 0 < value < 1 else SHARE_DELTA
 
 

@@ -23,10 +23,11 @@ from dataclasses import replace
 from typing import cast
 
 from verticil.party.audit.log import Event, What
-from verticil.party.backup.recall import NO_DATA, OLDER_HINT, entry
 from verticil.party.dataset.local_dataset import origins, release_of
+from verticil.party.dataset.releases import Release
 from verticil.party.policy.approval import parsed
-from verticil.party.policy.releases import Release
+from verticil.party.policy.ledger import audited
+from verticil.party.policy.ledger_recovery import NO_DATA, OLDER_HINT
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.audit import DAEMON
@@ -34,6 +35,8 @@ from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.formats.peer_deletion import Deleted
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
+from verticil.shared.privacy.accountant import cost_of
+from verticil.shared.privacy.events import Cost
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2, coordinator_pb2
@@ -186,7 +189,7 @@ def reckon(
                 study_id=study.id,
                 unit=unit,
                 recipient=RECIPIENT,
-                charged=release.epsilon,
+                charged=cost_of(release.event),
                 at=at,
             )
 
@@ -197,12 +200,11 @@ def mend(
     *,
     study_digest: bytes,
     study_id: str,
-    unit: int,
+    unit: int | None,
     recipient: str,
-    charged: float,
+    charged: Cost,
     at: dt.datetime,
     item: Deleted | None = None,
-    delta: float = 0.0,
     detail: str = "",
 ) -> None:
     """Write the ledger's row of what is known to have been sent, and its line in the audit log; in the caller's transaction.
@@ -215,7 +217,6 @@ def mend(
         study_digest, study_id, unit, recipient, charged: as in the ledger.
         at: now.
         item: the bytes that were sent, where somebody shows them.
-        delta: of noise that is charged with it.
         detail: for the audit log, who shows it.
     """
     event = Event(
@@ -225,9 +226,9 @@ def mend(
         study_id=study_id,
         columns=release.variables,
         epsilon=release.epsilon,
-        charged=charged,
+        charged=charged.epsilon,
         recipient=recipient,
-        ledger=entry(release, unit=unit, delta=delta),
+        ledger=audited(release, unit=unit, charged=charged),
         detail=detail,
     )
     site.audit.record(event if item is None else replace(event, size=item.size, sha256=item.sha256), at)
@@ -235,7 +236,6 @@ def mend(
         release,
         version_tag=b"",
         charged=charged,
-        delta=delta,
         study_digest=study_digest,
         study_id=study_id,
         unit=unit,
