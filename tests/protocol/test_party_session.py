@@ -52,6 +52,11 @@ from verticil.party.operator import commands
 from verticil.party.operator.approvers import add_approver
 from verticil.party.operator.check import check
 from verticil.party.operator.pending_studies import inbox
+from verticil.party.policy.approval import parsed
+from verticil.party.protocol.central.spool import Spool
+from verticil.party.protocol.node import Node
+from verticil.party.protocol.peer.artifact_store import Shelf
+from verticil.party.protocol.peer.service import Answers
 from verticil.party.protocol.retry import Backoff
 from verticil.party.site import Site
 from verticil.party.storage.secret import SiteSecret
@@ -65,10 +70,11 @@ from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.installation import install
 from verticil.shared.membership.revocation import make_list, number_of, parse_list
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.recipients import readers
 from verticil.shared.study.states import State
 from verticil.shared.transport.chunks import plain_data
 from verticil.shared.transport.interface import Coordinator
-from verticil.wire.v1 import common_pb2, control_pb2
+from verticil.wire.v1 import common_pb2, control_pb2, peer_pb2
 
 federation, manual, pki = party_session.federation, party_session.manual, party_session.pki
 
@@ -882,6 +888,37 @@ async def test_status_and_check_say_what_there_is(manual):
     checked = await asyncio.to_thread(check, config, read_study(manual.root / "study.toml"))
     assert not checked["ok"]
     assert checked["faults"][0]["exit_code"] == 1
+
+
+async def test_what_is_randomized_for_the_miner_is_served_to_no_fellow_party(federation):
+    """A daemon may serve its peers beside (Model I); a study that the miner tells answers none of them, whatever the spool has."""
+    federation.start()
+    digest = await federation.submit()
+    await finished(federation, digest)
+    await federation.stop()
+    config, caller = federation.config("south"), Identity(federation="trial", role=Role.PARTY, name="north")
+    with Site.open(config) as site:
+        record, attempts = site.state.study(digest), site.ledger.attempts()
+        effective = parsed(record.task.effective)
+        (unit, *_) = effective.units_of("south")
+        assert readers(effective, unit, None) == ("north",)  # it would score their pair between peers
+        node = Node(
+            site=site,
+            spool=Spool(config.state_directory / "spool"),
+            signing_key=SigningKey.load(config.signing_key, config.certificate),
+            authority=config.federation.ca_certificate.read_bytes(),
+            clock=utc_now,
+        )
+        assert node.spool.holds(site.state.artifacts(digest, record.task.effective_digest)[unit].sha256)
+        service = Answers(node, Shelf(config.state_directory / "peer", site.database), software="")
+        request = peer_pb2.GetColumnRequest(
+            effective_digest=record.task.effective_digest, unit=unit, common_sha256=record.common_sha256 or b""
+        )
+        with pytest.raises(PeerFault, match="such a study") as refused:
+            async for _ in service.GetColumn(caller, request):
+                pass
+        assert refused.value.code == "NOT_READY"
+        assert site.ledger.attempts() == attempts
 
 
 def test_backoff_is_quick_first_jittered_and_capped() -> None:

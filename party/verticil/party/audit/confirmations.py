@@ -25,6 +25,7 @@ from verticil.shared.formats.peer_deletion import PeerDeletion, parse_peer_delet
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.record import encode
+from verticil.shared.study.protocols import protocol_of
 from verticil.wire.v1 import common_pb2
 
 _log = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ class Confirmations:
         found: list[Awaited] = []
         for digest, study_id, proposal, effective_digest in rows:
             study = parsed(cast("bytes", proposal))
-            if study.model == "peer":
+            if not protocol_of(study).coordinated:
                 others = tuple(name for name in study.parties if name != self._party)
                 item = Awaited(
                     digest=cast("bytes", digest),

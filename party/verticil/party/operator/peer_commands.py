@@ -24,6 +24,7 @@ from verticil.shared.release.verification import verify_release
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State, is_final
 
@@ -60,7 +61,7 @@ def load_study(config: PartyConfig, study: Path | Study, *, at: dt.datetime | No
             if (
                 record.study_id == document.id
                 and record.digest != digest
-                and parsed(record.task.proposal).model == "peer"
+                and not protocol_of(parsed(record.task.proposal)).coordinated
             ):
                 raise Misuse(
                     "STUDY_EXISTS",
@@ -107,10 +108,11 @@ def load_study(config: PartyConfig, study: Path | Study, *, at: dt.datetime | No
 
 def _check(config: PartyConfig, study: Study) -> None:
     where, federation = config.path.name, config.federation
-    if study.model != "peer":
+    if protocol_of(study).coordinated:
+        loaded = " or ".join(f"'{item.name}'" for item in PROTOCOLS if not item.coordinated)
         raise Misuse(
             "STUDY_UNSUPPORTED",
-            f"study '{study.id}': model '{study.model}', expected 'peer'",
+            f"study '{study.id}': model '{study.model}', expected {loaded}",
             hint="a study with a miner is submitted to it: verticil study submit",
         )
     if config.name not in study.parties:
@@ -131,7 +133,7 @@ def _check(config: PartyConfig, study: Study) -> None:
             f"federation.toml: peers: {', '.join(missing)} missing, and study '{study.id}' names them",
             hint='every party of a study between peers has its host:port in [peers], or "relay"',
         )
-    if study.structure.parents is None and federation.endpoint is None:
+    if protocol_of(study).searches_scores(study) and federation.endpoint is None:
         raise Misuse(
             "CONFIG_INVALID",
             f"federation.toml: miner: missing, and the structure of study '{study.id}' is to be learned",
