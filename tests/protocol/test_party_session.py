@@ -69,8 +69,8 @@ from verticil.shared.identity.pki import utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.installation import install
 from verticil.shared.membership.revocation import make_list, number_of, parse_list
+from verticil.shared.study.peer import readers
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.recipients import readers
 from verticil.shared.study.states import State
 from verticil.shared.transport.chunks import plain_data
 from verticil.shared.transport.interface import Coordinator
@@ -891,7 +891,7 @@ async def test_status_and_check_say_what_there_is(manual):
 
 
 async def test_what_is_randomized_for_the_miner_is_served_to_no_fellow_party(federation):
-    """A daemon may serve its peers beside (Model I); a study that the miner tells answers none of them, whatever the spool has."""
+    """A daemon may serve its peers beside (Model I); a study that the miner tells answers none of them, whatever is spooled."""
     federation.start()
     digest = await federation.submit()
     await finished(federation, digest)
