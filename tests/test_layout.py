@@ -398,3 +398,77 @@ def test_no_default_test_limits_time_by_the_clock_on_the_wall() -> None:
     assert short_patience("assert time.perf_counter() - begun < 0.1")
     assert short_patience("assert time.monotonic() - begun <= 2")
     assert short_patience("assert time.monotonic() - begun < 60") == []
+
+
+REGISTRIES = (
+    "shared/verticil/shared/study/central.py",
+    "shared/verticil/shared/study/peer.py",
+    "shared/verticil/shared/study/protocols.py",
+    "shared/verticil/shared/release/protocols.py",
+    "party/verticil/party/protocol/registry.py",
+)
+PAPERS = ("deploy/verticil/experiments/", "deploy/verticil/cli/reproduce.py")
+"""They print a paper's tables of the paper's two models, and carry out no study."""
+MODEL_NAMES = frozenset({"central", "peer"})
+
+
+def branches_on_the_model(source: str) -> list[str]:
+    """Where code decides by the name of a protocol: a comparison, a match, a table keyed by names, a place in a list of them."""
+
+    def is_model(node: ast.AST) -> bool:
+        return isinstance(node, ast.Attribute) and node.attr == "model"
+
+    def names_one(node: ast.AST) -> bool:
+        match node:
+            case ast.Constant(value=str(text)):
+                return text in MODEL_NAMES
+            case ast.Attribute(value=ast.Name(id="Model"), attr=name):
+                return name in MODEL_NAMES
+            case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
+                return any(map(names_one, items))
+        return False
+
+    found: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Compare(left=left, comparators=others):
+                sides = [left, *others]
+                bad = any(map(names_one, sides)) or (
+                    any(map(is_model, sides)) and any(isinstance(side, ast.Constant) for side in sides)
+                )
+            case ast.Match(subject=subject, cases=cases):
+                values = [case.pattern.value for case in cases if isinstance(case.pattern, ast.MatchValue)]
+                bad = is_model(subject) or any(map(names_one, values))
+            case ast.Dict(keys=keys):
+                names = {key.value for key in keys if isinstance(key, ast.Constant)}
+                bad = "central" in names or (bool(names) and names <= MODEL_NAMES)
+            case ast.Subscript(slice=index) | ast.Call(func=ast.Attribute(attr="get"), args=[index, *_]):
+                bad = is_model(index)
+            case _:
+                bad = False
+        if bad:
+            found.append(f"line {node.lineno}: {ast.unparse(node)[:80]}")
+    return found
+
+
+def test_nothing_outside_the_registries_branches_on_the_model() -> None:
+    for wing in WINGS:
+        for path in (ROOT / wing).rglob("*.py"):
+            place = path.relative_to(ROOT).as_posix()
+            if place not in REGISTRIES and not place.startswith(PAPERS):
+                assert branches_on_the_model(path.read_text(encoding="utf-8")) == [], place
+    for planted in (
+        'if study.model == "central":\n    pass',
+        'if "peer" != document.model:\n    pass',
+        'if study.model == "count":\n    pass',
+        "if model is Model.peer:\n    pass",
+        'if study.model in ("central", "count"):\n    pass',
+        'if name in {"peer"}:\n    pass',
+        'match study.model:\n    case "central":\n        pass',
+        'match model:\n    case "peer":\n        pass',
+        'TABLE = {"central": 1, "peer": 2}',
+        "TABLE[study.model]",
+        "TABLE.get(study.model, 1)",
+    ):
+        assert len(branches_on_the_model(planted)) == 1, planted
+    assert branches_on_the_model('PROTOCOLS.named(study.model)\n{"peer": name, "at": time}\ntable.has("peer")') == []

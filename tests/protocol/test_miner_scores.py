@@ -359,7 +359,7 @@ async def test_a_party_cannot_take_its_scores_back(trial: Trial) -> None:
 async def test_a_study_between_peers_is_not_submitted(trial: Trial) -> None:
     control = InMemoryControl(trial.node.control, Identity(federation="trial", role=Role.ANALYST, name="anna"))
     async with trial.node:
-        with fails("STUDY_UNSUPPORTED", "has model 'peer'", "verticil party load"):
+        with fails("STUDY_UNSUPPORTED", "no miner carries it out", "verticil party load"):
             await control.submit_study(control_pb2.SubmitStudyRequest(proposal=canonical.to_bytes(make_study())))
         assert trial.node.catalogue.digests() == ()
 

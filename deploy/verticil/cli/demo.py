@@ -69,11 +69,13 @@ def demo(
     The data are 30,647 people of the public UCI Adult extract, split by column between a census bureau, an employer and a
     tax office.
     """
+    from verticil.shared.study.protocols import PROTOCOLS
     from verticil.simulation.chaos.drill import run_drill
     from verticil.simulation.processes import run_demo
     from verticil.simulation.summary import release_summary
 
-    if relay and (chaos or model is not Model.peer):
+    coordinated = PROTOCOLS.named(model).coordinated
+    if relay and (chaos or coordinated):
         raise Misuse(
             "USAGE", "--relay: only between peers, and without --chaos", hint="verticil demo --model peer --relay"
         )
@@ -122,7 +124,7 @@ def demo(
             "epsilon_charged": drill.epsilon_charged,
         }
     if not emit(payload, form=form):
-        _print_result(result, folder, summary, model=model, relay=relay, drill=drill)
+        _print_result(result, folder, summary, coordinated=coordinated, relay=relay, drill=drill)
 
 
 def _print_result(
@@ -130,7 +132,7 @@ def _print_result(
     folder: Path,
     summary: Mapping[str, object],
     *,
-    model: Model,
+    coordinated: bool,
     relay: bool,
     drill: DrillResult | None,
 ) -> None:
@@ -148,7 +150,7 @@ def _print_result(
             f"  after {kills} kills, {cuts} cut line      the same release as undisturbed ({len(drill.digests)} digests)"
         )
         console.print("  ledgers, audit logs            charged as undisturbed; every chain verified")
-    if model is Model.peer:
+    if not coordinated:
         console.print("  the same release               at every party, signed by all of them")
         if relay:
             console.print(

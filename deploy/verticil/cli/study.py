@@ -153,10 +153,11 @@ def _print_check(study: Study, table: StudyTable, findings: list[Finding], diges
         )
     for party, total in table.party_totals:
         console.print(f"  {party:24} epsilon per person {epsilon_text(total)}")
+    named = any(row.read_by is not None for row in table.rows)
     total = table.total_epsilon
     odds = f"odds x{math.exp(total):.3g}" if total < 700 else "no practical bound"
     console.print(
-        f"[bold]all columns of one person{' that are sent' if study.model == 'peer' else ''}: epsilon {epsilon_text(total)}[/]"
+        f"[bold]all columns of one person{' that are sent' if named else ''}: epsilon {epsilon_text(total)}[/]"
         f" ({odds}): what they tell together"
     )
     console.print(
@@ -178,7 +179,7 @@ def _columns_table(study: Study, table: StudyTable) -> Table:
     shown.add_column("party")
     for heading in ("K", "epsilon", "odds x", "kept", "cond", "± share", "links"):
         shown.add_column(heading, justify="right", no_wrap=True)
-    if study.model == "peer":
+    if any(row.read_by is not None for row in table.rows):
         shown.add_column("read by")
     shown.add_column("", no_wrap=True)
     for row in table.rows:

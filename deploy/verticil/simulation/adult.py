@@ -5,19 +5,20 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import tomllib
 from importlib.resources import files
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 PARTIES: Final = ("census_bureau", "employer", "tax_office")
 ID_COLUMN: Final = "id"
-_STUDIES: Final = {"central": "study.toml", "peer": "study-peer.toml"}
 _PACKAGE: Final = "verticil.simulation.federations.adult"
 
 
-def study_text(model: Literal["central", "peer"] = "central") -> str:
-    """The demonstration's study.toml, with a miner in the middle or between peers."""
-    return (files(_PACKAGE) / _STUDIES[model]).read_text(encoding="utf-8")
+def study_text(model: str = "central") -> str:
+    """The demonstration's study.toml for a protocol; one study for each is shipped."""
+    studies = (path.read_text("utf-8") for path in files(_PACKAGE).iterdir() if path.name.endswith(".toml"))
+    return next(text for text in studies if tomllib.loads(text)["model"] == model)
 
 
 def _table(party: str) -> str:

@@ -25,6 +25,7 @@ from typing import Final, Literal
 from verticil.cli.files import write_new
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import protocol_of
 from verticil.simulation.in_process import Tables
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, provision
 from verticil.simulation.tables import lay_out
@@ -50,10 +51,10 @@ def lay_out_containers(
         seed: derive site secrets and linkage key from it (the manifest says so); None: random.
 
     Raises:
-        Misuse: STUDY_UNSUPPORTED for a study between peers; USAGE, a party has no table.
+        Misuse: STUDY_UNSUPPORTED for a study that no miner carries out; USAGE, a party has no table.
         DataFault: a table cannot be read; DISK_FULL.
     """
-    if study.model != "central":
+    if not protocol_of(study).coordinated:
         hint = "simulate it in one process: --on local"
         raise Misuse("STUDY_UNSUPPORTED", f"study '{study.id}': model '{study.model}' in containers", hint=hint)
     root = folder / "federation"

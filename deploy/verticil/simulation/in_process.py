@@ -100,6 +100,7 @@ def simulate(
 
     A call from a notebook, where an event loop runs already, works too: the simulation has its own, in a thread of its own.
     """
+    from verticil.shared.study.protocols import protocol_of
     from verticil.shared.study.reading import read_study
 
     document = study if isinstance(study, Study) else read_study(Path(study))
@@ -110,7 +111,7 @@ def simulate(
         place = Path(temporary)
         made = _provision(place, document, tables, id_column=id_column, seed=seed, relay=relay)
         folder = place / "release"
-        if document.model == "peer":
+        if not protocol_of(document).coordinated:
             from verticil.simulation.in_process_peers import run_peers
 
             run: Callable[[], Coroutine[object, object, int]] = partial(
@@ -169,23 +170,25 @@ def _provision(
     place: Path, study: Study, tables: Tables, *, id_column: str, seed: int | None, relay: bool
 ) -> Provisioned:
     from verticil.shared.config import RELAY
+    from verticil.shared.study.protocols import protocol_of
     from verticil.simulation.provision import OPEN_LIMITS, provision
     from verticil.simulation.tables import lay_out
 
+    protocol = protocol_of(study)
     sites = lay_out(place / "tables", study, tables, id_column=id_column)
     return provision(
         place / "federation",
         federation="simulation",
         sites=sites,
         limits=OPEN_LIMITS,
-        endpoint=None if study.structure.parents is not None and study.model == "peer" and not relay else "localhost:1",
+        endpoint="localhost:1" if protocol.coordinated or protocol.searches_scores(study) or relay else None,
         listen="127.0.0.1:0",
         hosts=("localhost",),
         seed=seed,
         # Nobody dials these: parties of one process are joined by memory.
-        peers={site.name: RELAY if relay else f"localhost:{2 + number}" for number, site in enumerate(sites)}
-        if study.model == "peer"
-        else None,
+        peers=None
+        if protocol.coordinated
+        else {site.name: RELAY if relay else f"localhost:{2 + number}" for number, site in enumerate(sites)},
     )
 
 

@@ -84,6 +84,7 @@ async def run_peers(
     """
     from verticil.shared.config import RELAY
     from verticil.shared.identity.pki import utc_now
+    from verticil.shared.study.protocols import protocol_of
     from verticil.simulation.peers import load_everywhere, standing, take_home
 
     now = clock if clock is not None else utc_now
@@ -92,7 +93,7 @@ async def run_peers(
     stop = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
         miner = None
-        if study.structure.parents is None or RELAY in made.peers.values():
+        if protocol_of(study).searches_scores(study) or RELAY in made.peers.values():
             miner = await stack.enter_async_context(serving_miner(made, now))
         tasks = _parties(made, miner, stop, seeded=seeded, wrap=wrap, wrap_peer=wrap_peer, clock=now)
         told: dict[str, str] = {}

@@ -16,11 +16,12 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from verticil.shared.config import RELAY, load_federation
 from verticil.shared.release.verification import VerifiedRelease
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.reading import read_study
 from verticil.simulation import adult
 from verticil.simulation.analyst import CarriedOut, carry_out
@@ -31,7 +32,6 @@ from verticil.simulation.provision import Provisioned, provision_demo, set_endpo
 LOOK_SECONDS: Final = 0.3
 
 Step = Callable[[str], None]
-Model = Literal["central", "peer"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,31 +174,33 @@ async def workplace(kept: Path | None) -> AsyncGenerator[Children]:
 
 
 async def provisioned(
-    folder: Path, *, model: Model, rows: int | None, seed: int | None, step: Step, relay: bool = False
+    folder: Path, *, model: str, rows: int | None, seed: int | None, step: Step, relay: bool = False
 ) -> Provisioned:
     """Lay out the demonstration's federation in ``folder/federation``."""
+    coordinated = PROTOCOLS.named(model).coordinated
     made = await asyncio.to_thread(
         provision_demo,
         folder / "federation",
-        endpoint="127.0.0.1:1" if model == "central" or relay else None,
+        endpoint="127.0.0.1:1" if coordinated or relay else None,
         listen="127.0.0.1:0",
         hosts=("127.0.0.1", "localhost"),
         seed=seed,
         rows=rows,
-        peers=None if model == "central" else _addresses(relay=relay),
+        model=model,
+        peers=None if coordinated else _addresses(relay=relay),
     )
     step("certificates (ephemeral, marked), keys and three sites' tables laid out")
     return made
 
 
 async def _demo(
-    out: Path, *, model: Model, relay: bool, rows: int | None, seed: int | None, keep: bool, step: Step
+    out: Path, *, model: str, relay: bool, rows: int | None, seed: int | None, keep: bool, step: Step
 ) -> DemoResult:
     started = time.monotonic()
     kept = out / "federation" if keep else None
     async with workplace(kept) as children:
         made = await provisioned(children.folder, model=model, rows=rows, seed=seed, step=step, relay=relay)
-        if model == "central":
+        if PROTOCOLS.named(model).coordinated:
             done = await run_central(made, out / "release", seed_derived=seed is not None, step=step, children=children)
         else:
             done = await run_peers(made, out / "parties", step=step, children=children)
@@ -222,7 +224,7 @@ def demo_result(done: CarriedOut, *, kept: Path | None, started: float, children
 def run_demo(
     out: Path,
     *,
-    model: Model = "central",
+    model: str = "central",
     relay: bool = False,
     rows: int | None = None,
     seed: int | None = None,

@@ -303,6 +303,7 @@ def provision_demo(
     hosts: tuple[str, ...],
     seed: int | None = None,
     rows: int | None = None,
+    model: str = "central",
     peers: Mapping[str, str] | None = None,
 ) -> Provisioned:
     """Provision the shipped Adult federation; its study lies in the analyst's folder as ``study.toml``.
@@ -310,7 +311,8 @@ def provision_demo(
     Args:
         root, endpoint, listen, hosts, seed: as for `provision`.
         rows: how many common people; None: all 30,647.
-        peers: as for `provision`; with them the study is the one between peers.
+        model: the protocol of the study.
+        peers: as for `provision`.
     """
     tables = adult.write_tables(root, rows=rows)
     made = provision(
@@ -324,7 +326,7 @@ def provision_demo(
         seed=seed,
         peers=peers,
     )
-    study = adult.study_text("central" if peers is None else "peer")
+    study = adult.study_text(model)
     if rows is not None:
         study = study.replace("minimum_common_records = 1000", f"minimum_common_records = {min(1000, rows)}", 1)
     write_new(made.analyst / "study.toml", study)

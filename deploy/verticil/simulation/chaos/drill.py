@@ -24,6 +24,7 @@ from verticil.shared.config import load_federation
 from verticil.shared.errors import GateFailed, InternalFault, VerticilError
 from verticil.shared.identity.pki import load_credentials
 from verticil.shared.study.canonical import digest as study_digest
+from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.reading import read_study
 from verticil.shared.transport.client import Connection, GrpcControl
 from verticil.simulation.analyst import CarriedOut, carry_out
@@ -33,7 +34,6 @@ from verticil.simulation.children import Children
 from verticil.simulation.peers import standing
 from verticil.simulation.processes import (
     DemoResult,
-    Model,
     Step,
     demo_result,
     provisioned,
@@ -278,7 +278,7 @@ def _progress(study: control_pb2.StudySummary) -> str:
     return f"with {stored} of {expected} columns at the miner"
 
 
-async def _drill(out: Path, *, model: Model, rows: int | None, seed: int | None, keep: bool, step: Step) -> DrillResult:
+async def _drill(out: Path, *, model: str, rows: int | None, seed: int | None, keep: bool, step: Step) -> DrillResult:
     started = time.monotonic()
     kept = out / "federation" if keep else None
     seed_derived = seed is not None
@@ -289,7 +289,8 @@ async def _drill(out: Path, *, model: Model, rows: int | None, seed: int | None,
         place = children.folder / "releases"
         place.mkdir()
         step("the undisturbed run")
-        if model == "central":
+        coordinated = PROTOCOLS.named(model).coordinated
+        if coordinated:
             before = await run_central(
                 calm, place / "release", seed_derived=seed_derived, step=_silent, children=children
             )
@@ -299,7 +300,7 @@ async def _drill(out: Path, *, model: Model, rows: int | None, seed: int | None,
         expected = essence(next(iter(before.releases.values())))
         step(f"published: {len(expected)} digests to compare with; now the same with disturbances")
         drill = _Drill(disturbed, children, seed_derived=seed_derived, step=step)
-        after = await (drill.central(out / "release") if model == "central" else drill.peers(out / "parties"))
+        after = await (drill.central(out / "release") if coordinated else drill.peers(out / "parties"))
         await children.stop()
         _compare(expected, essence(next(iter(after.releases.values()))), what="release")
         costs = [await asyncio.to_thread(charged, made.parties) for made in (calm, disturbed)]
@@ -329,7 +330,7 @@ def _compare(undisturbed: Mapping[str, str], disturbed: Mapping[str, str], *, wh
 def run_drill(
     out: Path,
     *,
-    model: Model = "central",
+    model: str = "central",
     rows: int | None = None,
     seed: int | None = None,
     keep: bool = False,

@@ -17,6 +17,7 @@ from verticil.miner.storage.records import StudyRecord
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import is_final
 
 MAX_PROPOSAL_BYTES: Final = 1_048_576
@@ -52,10 +53,10 @@ class Submissions:
         if len(proposal) > MAX_PROPOSAL_BYTES:
             raise PeerFault("MESSAGE_INVALID", f"study: {len(proposal)} bytes, expected at most {MAX_PROPOSAL_BYTES}")
         study = canonical.from_bytes(proposal)
-        if study.model == "peer":
+        if not protocol_of(study).coordinated:
             raise Misuse(
                 "STUDY_UNSUPPORTED",
-                f"study '{study.id}': has model 'peer', expected 'central': no miner carries it out",
+                f"study '{study.id}': has model '{study.model}': no miner carries it out",
                 hint="the operators load the study at their parties: verticil party load STUDY.toml",
             )
         digest = canonical.digest(study)

@@ -34,6 +34,7 @@ from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import scored_pairs
+from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.structure_document import NANONATS, parse_structure
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
@@ -107,11 +108,11 @@ class Scores:
 
     def _take_in(self, party: str, request: coordinator_pb2.PutScoresRequest) -> tuple[Study, bytes, bool]:
         study, digest = self._study(request.effective)
-        if study.model != "peer" or study.structure.parents is not None:
+        if not protocol_of(study).searches_scores(study):
             raise PeerFault(
                 "MESSAGE_INVALID",
                 f"scores: study '{study.id}' has model '{study.model}' and structure.method '{study.structure.method}', "
-                "expected model 'peer' and a structure that is learned",
+                "expected a model whose parties send scores of pairs, and a structure that is learned",
                 hint="scores go to the miner only where the parties have it search the structure",
             )
         if party not in study.parties:
