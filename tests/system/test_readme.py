@@ -1,4 +1,4 @@
-"""The README's code blocks do what it says: the tour is typed into a shell, block by block, in a fresh folder."""
+"""The code blocks of the README and of the pages behind it do what they say: typed into one shell, in a fresh folder."""
 
 from __future__ import annotations
 
@@ -15,18 +15,37 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCS = ROOT / "deploy" / "docs"
+TOUR = [ROOT / "README.md", DOCS / "tour.md", DOCS / "joining.md", DOCS / "measured.md"]
+"""In the order in which a reader comes by them: what a page made is there on the next."""
+OTHERS = sorted({*DOCS.glob("*.md"), ROOT / ".github" / "CONTRIBUTING.md"} - set(TOUR))
+RUN_ELSEWHERE = {"runbook.md": "test_runbook.py", "adding.md": "test_adding.py"}
 BLOCK = re.compile(r"<!-- (run|command: \w+) -->\n```(\w+)\n(.*?)```", re.DOTALL)
-FENCE = re.compile(r"^```\w+$", re.MULTILINE)
+FENCE = re.compile(r"^```(?!mermaid)\w+$", re.MULTILINE)
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+
+
+def text_of(pages: list[Path]) -> str:
+    return "\n".join(page.read_text(encoding="utf-8") for page in pages)
 
 
 def blocks(kind: str) -> list[tuple[str, str]]:
-    return [(language, body) for marker, language, body in BLOCK.findall(README) if marker == kind]
+    return [(language, body) for marker, language, body in BLOCK.findall(text_of(TOUR)) if marker == kind]
 
 
 def test_every_block_is_run_by_something() -> None:
-    assert len(FENCE.findall(README)) == len(BLOCK.findall(README))
+    assert len(FENCE.findall(text_of(TOUR))) == len(BLOCK.findall(text_of(TOUR)))
     assert len(blocks("run")) == 11
+    for page in OTHERS:
+        if FENCE.search(page.read_text(encoding="utf-8")):
+            assert (Path(__file__).parent / RUN_ELSEWHERE[page.name]).is_file(), page
+
+
+def test_the_readme_is_short_and_every_link_leads_somewhere() -> None:
+    assert len(TOUR[0].read_text(encoding="utf-8").splitlines()) <= 150
+    for page in (*TOUR, *OTHERS):
+        for link in LINK.findall(page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), (page.name, link)
 
 
 def test_the_two_commands_install_what_they_then_run() -> None:

@@ -210,7 +210,7 @@ def _parents(study) -> list[list[int]]:
 
 
 def test_a_minimum_count_is_no_protection_against_subtraction():
-    """What README warns of: without noise, the one group that was left out is the column's share less all other groups."""
+    """What trust.md warns of: without noise, the one group that was left out is the column's share less all other groups."""
     n, few = 1000, np.array([3, 4])
     table = np.array([[400, 193], [200, 200], few])
     identities = [quantize(identity(3)), quantize(identity(2))]
@@ -235,7 +235,7 @@ def test_a_minimum_count_is_no_protection_against_subtraction():
 
 
 def test_without_noise_a_peer_can_mark_a_person(peer_case, peer_study):
-    """What README warns of: a parent column is what the peer sends; here it is 1 for one person, and sent as it is."""
+    """What trust.md warns of: a parent column is what the peer sends; here it is 1 for one person, and sent as it is."""
     study = peer_study(share=ShareRule())
     smoker = study.schema.index("smoker")
     unit = dataclasses.replace(study.units[smoker], scheme="none", transition=quantize(identity(2)))
