@@ -7,7 +7,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 WINGS = ("deploy", "miner", "party", "shared", "tests")
-PAGES = {page.name: page for wing in WINGS for page in (ROOT / wing).rglob("*.md")} | {"README.md": ROOT / "README.md"}
+PAGES = {page.name: page for wing in (*WINGS, ".github") for page in (ROOT / wing).rglob("*.md")} | {
+    "README.md": ROOT / "README.md"
+}
 CITED = re.compile(r"(?<![\w`{}*/-])([\w-]+\.md)(?:,? (?:section )?(\d+(?:\.\d+)?))?")
 
 
