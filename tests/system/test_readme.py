@@ -22,7 +22,7 @@ OTHERS = sorted({*DOCS.glob("*.md"), ROOT / ".github" / "CONTRIBUTING.md"} - set
 RUN_ELSEWHERE = {"runbook.md": "test_runbook.py", "adding.md": "test_adding.py"}
 BLOCK = re.compile(r"<!-- (run|command: \w+) -->\n```(\w+)\n(.*?)```", re.DOTALL)
 FENCE = re.compile(r"^```(?!mermaid)\w+$", re.MULTILINE)
-LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)\s#:]+)(?:#[^)]*)?\)")
 
 
 def text_of(pages: list[Path]) -> str:

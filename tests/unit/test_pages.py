@@ -1,4 +1,4 @@
-"""The pages for people who change the product say what is there: tests that are named exist, rooms that are drawn are the real ones."""
+"""The pages for people who change the product say what is there: named tests exist, drawn rooms are the real ones."""
 
 from __future__ import annotations
 
@@ -48,3 +48,85 @@ def test_a_test_that_is_not_there_is_found() -> None:
     assert (
         not_there("`tests/unit/test_pages.py::test_a_test_that_is_not_there_is_found` `tests/unit/test_pages.py`") == []
     )
+
+
+# ---- rooms
+
+ARCHITECTURE = (DOCS / "architecture.md").read_text(encoding="utf-8")
+WINGS = ("shared", "party", "miner", "deploy")
+ROOTS = ("verticil.shared", "verticil.party", "verticil.miner")
+
+
+def modules_of(wing: str) -> dict[str, Path]:
+    found = {}
+    for path in sorted((ROOT / wing / "verticil").rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT / wing).with_suffix("").parts)
+        if not name.startswith("verticil.wire"):
+            found[name.removesuffix(".__init__")] = path
+    return found
+
+
+def room_of(module: str) -> str:
+    """A package directly inside a wing (of `deploy`: a package), or nothing for what stands at a wing's root."""
+    parts = module.split(".")[1:]
+    if parts[0] in {"shared", "party", "miner"}:
+        return (
+            f"{parts[0]}/{parts[1]}"
+            if len(parts) > 1 and (ROOT / parts[0] / "verticil" / Path(*parts[:2])).is_dir()
+            else ""
+        )
+    return parts[0]
+
+
+def rooms(wing: str) -> dict[str, set[str]]:
+    """Room -> the rooms of the same wing that it imports."""
+    found: dict[str, set[str]] = {}
+    for module, path in modules_of(wing).items():
+        if not (room := room_of(module)):
+            continue
+        targets = found.setdefault(room, set())
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = (
+                [node.module] if isinstance(node, ast.ImportFrom) and node.module
+                else [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            )  # fmt: skip
+            targets |= {room_of(name) for name in names if name.startswith("verticil.") and name.count(".") >= 1}
+    return {
+        room: {target for target in targets if target in found and target != room} for room, targets in found.items()
+    }
+
+
+def drawn(wing: str) -> tuple[set[str], set[tuple[str, str]]]:
+    """Rooms and arrows of a wing's picture."""
+    block = re.search(rf"<!-- rooms: {wing} -->\n```mermaid\n(.*?)```", ARCHITECTURE, re.DOTALL)
+    assert block is not None, wing
+    names = dict(re.findall(r'^  (\w+)\["([^"]+)"\]$', block[1], re.MULTILINE))
+    arrows = {(names[a], names[b]) for a, b in re.findall(r"^  (\w+) --> (\w+)$", block[1], re.MULTILINE)}
+    return set(names.values()), arrows
+
+
+def reachable(arrows: set[tuple[str, str]], start: str) -> set[str]:
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        here = waiting.pop()
+        new = {b for a, b in arrows if a == here} - found
+        found |= new
+        waiting += new
+    return found
+
+
+def test_the_pictures_show_the_rooms_and_the_ways_between_them() -> None:
+    """Every room is drawn; an arrow that is drawn is an import, and an import is an arrow or a way along arrows."""
+    for wing in WINGS:
+        real = rooms(wing)
+        names, arrows = drawn(wing)
+        assert names == set(real), wing
+        assert {(a, b) for a, b in arrows if b not in real[a]} == set(), wing
+        assert {(a, b) for a in real for b in real[a] if b not in reachable(arrows, a)} == set(), wing
+
+
+def test_every_package_is_named_on_the_page() -> None:
+    for wing in WINGS:
+        for room in rooms(wing):
+            assert f"| `{room}` |" in ARCHITECTURE, room
