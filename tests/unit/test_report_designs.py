@@ -10,7 +10,7 @@ import pytest
 
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.formats.privacy_statement import privacy_statement
+from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study, Unit

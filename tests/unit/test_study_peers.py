@@ -20,8 +20,8 @@ from verticil.party.policy.policy import Policy, objections
 from verticil.shared.channels.privacy import Breach
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.model.graph import Dag
+from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.study import canonical
 from verticil.shared.study.document import ShareRule, Study
 from verticil.shared.study.peer import read_by

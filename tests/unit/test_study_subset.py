@@ -21,7 +21,7 @@ from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset, best_size, subset_selection
 from verticil.shared.channels.transition import SCALE, quantize, symmetric
 from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.formats.privacy_statement import privacy_statement
+from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import check_not_weaker, read_study

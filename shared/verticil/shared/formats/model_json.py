@@ -31,10 +31,10 @@ from verticil.shared.errors import GateFailed
 from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.estimation.smaller_families import RECORDS
 from verticil.shared.formats.json_document import Json, Node, parse
-from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal, Network, PairAccuracy, Projection
 from verticil.shared.model.schema import Missing, Schema, Variable
+from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.quorum import left_out_to_json

@@ -21,9 +21,9 @@ import json
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from verticil.shared.channels import privacy
 from verticil.shared.channels.gaussian import share_sigma
@@ -35,7 +35,8 @@ REPLACE_ONE: Final = "replace one person"
 """Tables are neighbours when the columns of one person are others; how many people there are is the same."""
 _INFINITE: Final = "infinite"
 
-Json = bool | int | float | str | None
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+Parameter = bool | int | float | str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +220,7 @@ def to_json(event: PrivacyEvent) -> str:
     return json.dumps(document(event), sort_keys=True, allow_nan=False)
 
 
-def document(event: PrivacyEvent) -> dict[str, Json]:
+def document(event: PrivacyEvent) -> dict[str, Parameter]:
     """An event as JSON values: its kind and its parameters; raises as `kind_of`."""
     values = {item.name: getattr(event, item.name) for item in dataclasses.fields(event)}
     return {
@@ -238,7 +239,7 @@ def from_json(text: str) -> PrivacyEvent:
     values: object = json.loads(text)
     if not isinstance(values, dict):
         raise ValueError("a privacy event is an object")
-    found = cast("dict[str, Json]", values)
+    found = cast("dict[str, Parameter]", values)
     name = found.pop("kind", None)
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
@@ -251,7 +252,7 @@ def from_json(text: str) -> PrivacyEvent:
     return cast("PrivacyEvent", kind.event(**{key: _parameter(found[key], expected[key]) for key in expected}))
 
 
-def _parameter(value: Json, expected: object) -> Json:
+def _parameter(value: Parameter, expected: object) -> Parameter:
     """A parameter of an event's class, of exactly the type that the class declares."""
     of = expected.__args__ if isinstance(expected, types.UnionType) else (expected,)
     if float in of and value == _INFINITE:

@@ -27,9 +27,9 @@ from verticil.shared.durable import rename, sync_directory
 from verticil.shared.errors import DataFault, Misuse, PeerFault
 from verticil.shared.formats import bif, datapackage, model_json, xmlbif
 from verticil.shared.formats.json_document import Json, to_text
-from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.formats.tables import write_atomically, write_csv, write_parquet
 from verticil.shared.identity.pki import identity_of
+from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.content import PROPOSAL, ReleaseContent, SignedStatement
 from verticil.shared.release.evidence import base64_text, signed_document
 from verticil.shared.release.protocols import release_protocol

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 
 from verticil.shared.formats.json_document import Json, Node, parse
-from verticil.shared.formats.privacy_statement import PrivacyStatement
 from verticil.shared.identity.identity import Role
 from verticil.shared.model.network import Network
+from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.evidence import Denied, signed_document, signed_statement, signer, utc_time
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section, own_template

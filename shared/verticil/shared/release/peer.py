@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from verticil.shared.channels.privacy import max_posterior
 from verticil.shared.errors import GateFailed, PeerFault
 from verticil.shared.formats.json_document import Json, Node
-from verticil.shared.formats.privacy_statement import PRIOR, PrivacyStatement
 from verticil.shared.identity.identity import Role
 from verticil.shared.model.network import Network
+from verticil.shared.privacy.statement import PRIOR, PrivacyStatement
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.evidence import Denied, signed_document, signed_statement, signer
 from verticil.shared.release.peer_assembly import check_statements, joint_model

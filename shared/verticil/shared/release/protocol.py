@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from verticil.shared.formats.json_document import Json, Node
-from verticil.shared.formats.privacy_statement import PrivacyStatement
 from verticil.shared.model.network import Network
+from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.evidence import Denied
 from verticil.shared.study.document import Study

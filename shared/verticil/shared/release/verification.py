@@ -28,11 +28,11 @@ from cryptography import x509
 from verticil.shared.errors import GateFailed, Misuse, VerticilError
 from verticil.shared.formats import model_json
 from verticil.shared.formats.json_document import Node, parse
-from verticil.shared.formats.privacy_statement import privacy_statement
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.membership.revocation import parse_list, revoked_in
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
+from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.bundle import (
     MANIFEST,
     MANIFEST_FORMAT,
@@ -359,7 +359,7 @@ def _check_signatures(
 
 
 def _check_privacy(node: Node, study: Study, dag: Dag) -> None:
-    """The published epsilons are those of the matrices in study.json."""
+    """The published epsilons are those of the matrices in study.json, and the events those that the study causes."""
     statement = privacy_statement(study, dag)
     columns = node["columns"].items()
     if len(columns) != len(statement.columns):
@@ -373,6 +373,9 @@ def _check_privacy(node: Node, study: Study, dag: Dag) -> None:
         published = math.inf if figure.value is None else figure.number()
         if published != value and not math.isclose(published, value, rel_tol=1e-9, abs_tol=1e-12):
             figure.fail(f"got {published}, the matrices in study.json give {value}")
+    published_events = node.get("events")
+    if not _equal(None if published_events is None else published_events.value, statement.events_document):
+        (published_events or node).fail("events: what it says was drawn of people's data is not what study.json gives")
 
 
 def _check_statement(document: Node, study: Study, dag: Dag) -> None:

@@ -18,8 +18,8 @@ import numpy as np
 
 from verticil.shared.formats.json_document import Json
 from verticil.shared.formats.model_json import STRUCTURE_STATEMENT
-from verticil.shared.formats.privacy_statement import PRIOR, ColumnStatement, PrivacyStatement, privacy_statement
 from verticil.shared.model.network import CONFIRMED
+from verticil.shared.privacy.statement import PRIOR, ColumnStatement, PrivacyStatement, privacy_statement
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.protocol import own_template
 from verticil.shared.release.protocols import RELEASES, release_protocol
@@ -174,6 +174,14 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "unchanged": _unchanged(statement),
         "prior": wording.percent(PRIOR, 0),
         "alignment": statement.alignment,
+        "further": [
+            {"party": event.party, "readers": ", ".join(event.planned.readers), "words": event.words}
+            for event in statement.events
+        ],
+        "together": {
+            "epsilon": wording.epsilon(statement.together.epsilon),
+            "delta": wording.tiny(statement.together.delta) if statement.together.delta else "0",
+        },
         "nodes": nodes,
         "edges": edges,
         "n_crossing": sum(edge.crosses for edge in edges),

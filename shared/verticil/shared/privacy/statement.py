@@ -3,7 +3,9 @@
 All figures come from the quantized matrices that the parties really sampled from. A compound is one entry: one draw was made for
 all its columns. Between peers a column that nobody reads never leaves its site and counts in no total. A column whose matrix has
 a zero that another row does not have has no bound: its gamma and epsilon are null and `bounded` is false; a total with such a
-column is null too. What finding the common people revealed stands beside the figures, which do not cover it.
+column is null too. What finding the common people revealed stands beside the figures, which do not cover it. What else a study
+drew of people's data (`verticil.shared.privacy.events.further`) is listed event by event, with what it costs together with the
+columns; a release that lists another event, or another figure, does not verify.
 
 Gamma: A. Evfimievski, J. Gehrke, R. Srikant, "Limiting privacy breaches in privacy preserving data mining", PODS 2003.
 """
@@ -15,8 +17,9 @@ from dataclasses import dataclass
 
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
-from verticil.shared.formats.json_document import Json
 from verticil.shared.model.graph import Dag
+from verticil.shared.privacy.accountant import compose, cost_of
+from verticil.shared.privacy.events import Cost, Json, PlannedEvent, RandomizedColumn, document, further, words
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Disclosure
 from verticil.shared.study.protocols import disclosure, protocol_of
@@ -113,6 +116,41 @@ class ColumnStatement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventStatement:
+    """What else was drawn of the people at one party.
+
+    Attributes:
+        party: the party.
+        planned: the event, of which variables, for whom.
+    """
+
+    party: str
+    planned: PlannedEvent
+
+    @property
+    def cost(self) -> Cost:
+        """What it costs each person."""
+        return cost_of(self.planned.event)
+
+    @property
+    def words(self) -> str:
+        """It in one sentence."""
+        return words(self.planned.event)
+
+    def document(self) -> Json:
+        """For a document."""
+        return {
+            "party": self.party,
+            "event": document(self.planned.event),
+            "words": self.words,
+            "variables": list(self.planned.variables),
+            "read_by": list(self.planned.readers),
+            "epsilon": _finite(self.cost.epsilon),
+            "delta": self.cost.delta,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacyStatement:
     """All columns and their total.
 
@@ -122,6 +160,7 @@ class PrivacyStatement:
         posterior_per_person: what a suspicion of `PRIOR` can become at most when all columns are taken together.
         alignment: what finding the common people revealed, to whom.
         note: what the protocol says besides.
+        events: what else was drawn.
     """
 
     columns: tuple[ColumnStatement, ...]
@@ -129,6 +168,13 @@ class PrivacyStatement:
     posterior_per_person: float
     alignment: Disclosure
     note: str
+    events: tuple[EventStatement, ...] = ()
+
+    @property
+    def together(self) -> Cost:
+        """What columns and `events` cost one person together."""
+        columns = (cost_of(RandomizedColumn(epsilon=column.epsilon)) for column in self.sent)
+        return compose([*columns, *(event.cost for event in self.events)])
 
     @property
     def bounded(self) -> bool:
@@ -152,7 +198,9 @@ class PrivacyStatement:
 
     def of_party(self, party: str) -> float:
         """The part of the total that comes from one party's columns."""
-        return math.fsum(column.epsilon for column in self.sent if column.owner == party)
+        return compose(
+            cost_of(RandomizedColumn(epsilon=column.epsilon)) for column in self.sent if column.owner == party
+        ).epsilon
 
     def document(self) -> Json:
         """The figures for a document."""
@@ -167,7 +215,27 @@ class PrivacyStatement:
             "bounded": self.bounded,
             "columns": [column.document() for column in self.columns],
             "alignment": dict(self.alignment.document()),
+            **({} if self.events_document is None else {"events": self.events_document}),
         }
+
+    @property
+    def events_document(self) -> Json:
+        """What the documents say of `events`; None where there are none."""
+        if not self.events:
+            return None
+        return {
+            "statement": (
+                "What was drawn of people's data besides the columns. epsilon_per_person and delta_per_person are the sums over "
+                "all columns and all of these events. null means that there is no bound."
+            ),
+            "epsilon_per_person": _finite(self.together.epsilon),
+            "delta_per_person": self.together.delta,
+            "list": [event.document() for event in self.events],
+        }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _column(study: Study, index: int, dag: Dag | None) -> ColumnStatement:
@@ -203,11 +271,14 @@ def privacy_statement(study: Study, dag: Dag | None = None) -> PrivacyStatement:
         dag: the structure, where peers learned it: by it the last columns are read. Without it every column counts as sent.
     """
     columns = tuple(_column(study, index, dag) for index in range(len(study.units)))
-    total = privacy.total_epsilon(column.epsilon for column in columns if column.sent)
+    total = compose(cost_of(RandomizedColumn(epsilon=column.epsilon)) for column in columns if column.sent).epsilon
     return PrivacyStatement(
         columns=columns,
         epsilon_per_person=total,
         posterior_per_person=privacy.max_posterior(PRIOR, epsilon=total),
         alignment=disclosure(study),
         note=protocol_of(study).privacy_note,
+        events=tuple(
+            EventStatement(party=party, planned=item) for party in study.parties for item in further(study, party)
+        ),
     )
