@@ -99,6 +99,9 @@ def show(
     console.print(f"\n{facts['total_words']}", markup=False)
     if facts["share_words"]:
         console.print(str(facts["share_words"]), markup=False)
+    for event in cast("Sequence[Mapping[str, object]]", facts["further_events"]):
+        of, to = (", ".join(cast("Sequence[str]", event[key])) for key in ("columns", "recipients"))
+        console.print(f"besides, of {of}, to {to}: {event['words']}", markup=False)
     for sentence in cast("Sequence[str]", facts["quorum_words"]):
         console.print(sentence, markup=False)
     print_alignment(alignment)

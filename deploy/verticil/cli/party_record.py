@@ -75,6 +75,9 @@ def ledger(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
         )
     console.print(shown if rows else "nothing was ever sent")
     for row in rows:
+        if row["unit"] is None:
+            columns = ", ".join(cast("Sequence[str]", row["columns"]))
+            console.print(f"{row['study']}: of {columns}, to '{row['recipient']}': {row['words']}", markup=False)
         if row["deleted_at"] is not None:
             columns = ", ".join(cast("Sequence[str]", row["columns"]))
             console.print(

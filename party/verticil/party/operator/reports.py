@@ -84,6 +84,7 @@ def _sends(rows: Sequence[LedgerRow], gone: Mapping[tuple[str, str, str], str]) 
                 "digest": row.study_digest,
                 "columns": list(row.variables),
                 "dataset": row.dataset,
+                "unit": row.unit,
                 "event": kind_of(row.event).name,
                 "words": words(row.event),
                 "epsilon": row.epsilon,

@@ -91,6 +91,7 @@ class LedgerRow:
     """One row, for people: an attempted send, of which there may have been more (`Ledger.attempts`).
 
     Attributes:
+        unit: index in the study; None: of no single unit, or nobody remembers of which.
         event: what was drawn.
         epsilon, delta: what the accountant said then that it costs.
         charged, charged_delta: nothing when the same values had been charged before.
@@ -100,6 +101,7 @@ class LedgerRow:
     at: str
     study_digest: str
     study_id: str
+    unit: int | None
     variables: tuple[str, ...]
     dataset: str
     event: PrivacyEvent
@@ -158,7 +160,7 @@ class Ledger:
         """The whole ledger in order."""
         columns = (
             "number, at, study_digest, study_id, variables, dataset, event, epsilon, delta, charged, charged_delta, recipient,"
-            " artifact_sha256, size"
+            " artifact_sha256, size, unit"
         )
         return tuple(
             LedgerRow(
@@ -166,6 +168,7 @@ class Ledger:
                 at=cast("str", row[1]),
                 study_digest=cast("bytes", row[2]).hex(),
                 study_id=cast("str", row[3]),
+                unit=cast("int | None", row[14]),
                 variables=tuple(json.loads(cast("str", row[4]))),
                 dataset=cast("str", row[5]),
                 event=self._event(cast("int", row[0]), cast("str", row[6])),
