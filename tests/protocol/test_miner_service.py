@@ -51,9 +51,10 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.membership.revocation import DenyList
 from verticil.shared.model.schema import Schema
+from verticil.shared.record import encode
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
-from verticil.shared.study.approval import approval_body
+from verticil.shared.study.approval import Approval, declared_units
 from verticil.shared.study.document import (
     QuorumRule,
     Unit,
@@ -353,15 +354,19 @@ async def test_a_stronger_declaration_makes_the_effective_study(federation: Fede
     async with federation.node:
         digest = await federation.submit(study)
         for party in federation.parties:
-            body = approval_body(
-                proposal_digest=digest,
-                party=party.name,
-                units={i: stronger if i == 0 else study.units[i] for i in study.units_of(party.name)},
-                fingerprints=dict.fromkeys(study.units_of(party.name), "00" * 32),
-                minimum_common_records=10,
-                approver="a person",
-                approved_at=NOW,
-                expires=study.expires,
+            body = encode(
+                Approval(
+                    proposal_digest=digest,
+                    party=party.name,
+                    units=declared_units(
+                        {i: stronger if i == 0 else study.units[i] for i in study.units_of(party.name)},
+                        dict.fromkeys(study.units_of(party.name), "00" * 32),
+                    ),
+                    minimum_common_records=10,
+                    approver="a person",
+                    approved_at=NOW,
+                    expires=study.expires,
+                )
             )
             signed = federation.keys.signing[party.name].sign(body)
             await party.wire.report(coordinator_pb2.ReportRequest(study_digest=digest, approval=signed))
@@ -1074,11 +1079,16 @@ async def test_a_declaration_that_makes_the_study_too_large_to_tell_is_refused(f
     async with federation.node:
         digest = await federation.submit(study)
         north = federation.party("north")
-        statement = approval_body(
-            proposal_digest=digest, party="north", units={0: noisy, 1: study.units[1]},
-            fingerprints=dict.fromkeys((0, 1), "ab" * 32), minimum_common_records=10, approver="a person",
-            approved_at=NOW, expires=study.expires,
-        )  # fmt: skip
+        approval = Approval(
+            proposal_digest=digest,
+            party="north",
+            units=declared_units({0: noisy, 1: study.units[1]}, dict.fromkeys((0, 1), "ab" * 32)),
+            minimum_common_records=10,
+            approver="a person",
+            approved_at=NOW,
+            expires=study.expires,
+        )
+        statement = encode(approval)
         report = coordinator_pb2.ReportRequest(
             study_digest=digest, approval=federation.keys.signing["north"].sign(statement)
         )

@@ -73,7 +73,7 @@ from verticil.shared.release.statement import parse_statement, statement_body
 from verticil.shared.release.synthetic import read_records
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
-from verticil.shared.study.approval import approval_body, parse_approval
+from verticil.shared.study.approval import Approval, declared_units, parse_approval
 from verticil.shared.study.document import LeftOut
 from verticil.shared.study.reading import read_declarations, read_study
 from verticil.shared.study.structure_document import parse_structure, structure_body
@@ -178,11 +178,11 @@ def make_decoders(
     )
 
     mine = release_study.units_of("clinic")
-    approval = approval_body(
+    approval = encode(Approval(
         proposal_digest=canonical.digest(release_study), party="clinic",
-        units={index: release_study.units[index] for index in mine}, fingerprints=dict.fromkeys(mine, "ab" * 32),
-        minimum_common_records=10, approver="a person", approved_at=now, expires=release_study.expires,
-    )  # fmt: skip
+        units=declared_units({index: release_study.units[index] for index in mine}, dict.fromkeys(mine, "ab" * 32)),
+            minimum_common_records=10, approver="a person", approved_at=now, expires=release_study.expires,
+    ))  # fmt: skip
     peers = peer_study()
     case = peer_case(peers, n=300)
     effective = canonical.digest(peers)

@@ -25,8 +25,9 @@ from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.record import encode
 from verticil.shared.study import canonical
-from verticil.shared.study.approval import approval_body
+from verticil.shared.study.approval import Approval, declared_units
 from verticil.shared.study.document import (
     GeneticRule,
     LinkageRule,
@@ -165,15 +166,16 @@ class Party:
 
     def approval(self, study: Study, *, signer: str | None = None, minimum: int = 10) -> common_pb2.Signed:
         mine = study.units_of(self.name)
-        body = approval_body(
-            proposal_digest=canonical.digest(study),
-            party=self.name,
-            units={index: study.units[index] for index in mine},
-            fingerprints=dict.fromkeys(mine, "ab" * 32),
-            minimum_common_records=minimum,
-            approver="a person",
-            approved_at=NOW,
-            expires=study.expires,
+        body = encode(
+            Approval(
+                proposal_digest=canonical.digest(study),
+                party=self.name,
+                units=declared_units({index: study.units[index] for index in mine}, dict.fromkeys(mine, "ab" * 32)),
+                minimum_common_records=minimum,
+                approver="a person",
+                approved_at=NOW,
+                expires=study.expires,
+            )
         )
         return self.keys.signing[signer or self.name].sign(body)
 

@@ -12,12 +12,13 @@ import rfc8785
 
 from verticil.shared.channels.transition import identity, quantize, symmetric
 from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.record import encode
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import (
     Approval,
-    approval_body,
     check_approval,
     check_own_part,
+    declared_units,
     effective_study,
     parse_approval,
 )
@@ -33,15 +34,18 @@ WEAKER = dataclasses.replace(PROPOSAL.units[2], transition=quantize(symmetric(5,
 def body(party: str, own: dict[int, Unit] | None = None, proposal: Study = PROPOSAL) -> bytes:
     study = proposal.with_declaration(own or {})
     indices = proposal.units_of(party)
-    return approval_body(
-        proposal_digest=canonical.digest(proposal),
-        party=party,
-        units={index: study.units[index] for index in indices},
-        fingerprints={index: f"{index:064x}" for index in indices},
-        minimum_common_records=1000,
-        approver=f"officer@{party}",
-        approved_at=NOW,
-        expires=PROPOSAL.expires,
+    return encode(
+        Approval(
+            proposal_digest=canonical.digest(proposal),
+            party=party,
+            units=declared_units(
+                {index: study.units[index] for index in indices}, {index: f"{index:064x}" for index in indices}
+            ),
+            minimum_common_records=1000,
+            approver=f"officer@{party}",
+            approved_at=NOW,
+            expires=PROPOSAL.expires,
+        )
     )
 
 
@@ -68,9 +72,9 @@ def test_an_approval_body_needs_a_fingerprint_for_each_unit_and_a_zone():
         "expires": PROPOSAL.expires,
     }
     with pytest.raises(ValueError, match="same indices"):
-        approval_body(units={0: STRONGER}, fingerprints={}, approved_at=NOW, **form)
-    with pytest.raises(ValueError, match="no time zone"):
-        approval_body(units={}, fingerprints={}, approved_at=NOW.replace(tzinfo=None), **form)
+        declared_units({0: STRONGER}, {})
+    with pytest.raises(ValueError, match="has a time zone"):
+        encode(Approval(units=(), approved_at=NOW.replace(tzinfo=None), **form))
 
 
 def changed(**fields: object) -> bytes:
@@ -83,9 +87,9 @@ def changed(**fields: object) -> bytes:
         (b"{}", "form: missing"),
         (body("employer") + b"\n", "not in canonical form"),
         (changed(form="verticil/approval/v2"), "form: got"),
-        (changed(proposal_sha256="ab"), "64 lower-case hexadecimal"),
-        (changed(proposal_sha256="A" * 64), "64 lower-case hexadecimal"),
-        (changed(approved_at="2026-11-21 10:00"), "approved_at: expected a time"),
+        (changed(proposal_sha256="ab"), "lower-case hexadecimal"),
+        (changed(proposal_sha256="A" * 64), "lower-case hexadecimal"),
+        (changed(approved_at="2026-11-21 10:00"), "approved_at: expected a UTC time"),
         (changed(approved_at="2026-11-1T10:00:00Z"), "not in canonical form"),
         (changed(minimum_common_records=0), "expected 1 to"),
         (changed(approver=""), "approver: expected"),

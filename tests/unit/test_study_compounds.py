@@ -19,8 +19,9 @@ from verticil.shared.channels import privacy
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.estimation.design import ColumnUnit
+from verticil.shared.record import encode
 from verticil.shared.study import canonical
-from verticil.shared.study.approval import Approval, approval_body, check_approval, check_own_part, parse_approval
+from verticil.shared.study.approval import Approval, check_approval, check_own_part, declared_units, parse_approval
 from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.reading import read_declarations, read_study
 from verticil.shared.study.study_table import study_table
@@ -313,15 +314,16 @@ def test_a_declaration_cannot_change_a_domain(study: Study):
 
 def approval_of(study: Study, unit: Unit) -> Approval:
     units = {0: unit, 2: study.units[2]}
-    body = approval_body(
-        proposal_digest=canonical.digest(study),
-        party="clinic",
-        units=units,
-        fingerprints={index: f"{index:064x}" for index in units},
-        minimum_common_records=1000,
-        approver="officer",
-        approved_at=dt.datetime(2026, 11, 21, tzinfo=dt.UTC),
-        expires=study.expires,
+    body = encode(
+        Approval(
+            proposal_digest=canonical.digest(study),
+            party="clinic",
+            units=declared_units(units, {index: f"{index:064x}" for index in units}),
+            minimum_common_records=1000,
+            approver="officer",
+            approved_at=dt.datetime(2026, 11, 21, tzinfo=dt.UTC),
+            expires=study.expires,
+        )
     )
     return parse_approval(body)
 

@@ -227,7 +227,7 @@ def test_a_subset_stands_in_the_bytes_in_place_of_a_matrix(study: Study):
         # p = 0.9 and sets of 2: gamma = 0.9 x 8 / (0.1 x 2) = 36
         (lambda u: u["subset"].update(weight=str(2**64 * 9 // 10)), "epsilon 3.58352"),
         (lambda u: u["subset"].update(extra=1), "extra: unknown key"),
-        (lambda u: u.update(matrix=[["1"]]), "matrix: unknown key"),
+        (lambda u: u.update(matrix=[["1"]]), "matrix: stands beside 'subset'"),
     ],
 )
 def test_foreign_subsets_are_checked(study: Study, change, words: str):

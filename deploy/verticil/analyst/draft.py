@@ -26,7 +26,8 @@ from verticil.analyst.guess import dataset_rule, numbers_of
 from verticil.party.dataset.table import DatasetRule, header, read_parts
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.model.schema import Variable
-from verticil.shared.study.rules import bin_labels, is_party_name
+from verticil.shared.study.codebook import bin_labels
+from verticil.shared.study.rules import is_party_name
 from verticil.shared.study.vocabulary import MAX_TEXT, starts_a_formula
 
 NOTE: Final = "# note: "

@@ -27,7 +27,7 @@ from verticil.shared.config import RELAY, read_toml
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
 from verticil.shared.membership.sealing_key import public_sealing_key
-from verticil.shared.study.rules import simulation_seed_from
+from verticil.shared.study.reading import simulation_seed_from
 from verticil.simulation import adult
 
 

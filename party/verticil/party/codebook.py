@@ -26,8 +26,7 @@ from verticil.party.operator.codebooks import ColumnCodebook, Combinations, Know
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse
 from verticil.shared.study.codebook import CODEBOOK_KEYS, codebook_from
-from verticil.shared.study.structure_rules import near_hint
-from verticil.shared.study.vocabulary import NORMALISE_STEPS
+from verticil.shared.study.vocabulary import NORMALISE_STEPS, near_hint
 
 T = TypeVar("T")
 

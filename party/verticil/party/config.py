@@ -26,10 +26,11 @@ from verticil.party.policy.policy import (
 )
 from verticil.party.policy.rules import Rule
 from verticil.party.policy.votes import public_key_from
+from verticil.shared.channels.privacy import Breach
 from verticil.shared.config import RELAY, Federation, Table, listen_address, load_federation, read_toml
 from verticil.shared.errors import Misuse
 from verticil.shared.identity.identity import is_name
-from verticil.shared.study.rules import breach_from
+from verticil.shared.record import read
 from verticil.shared.transport.metrics import metrics_address
 
 DEFAULT_PAGE: Final = ("127.0.0.1", 8899)
@@ -264,7 +265,7 @@ def _policy(table: Table, with_keys: tuple[str, ...]) -> Policy:
             "Literal['refuse', 'sticky', 'fresh']",
             table.choice("on_data_change", ("refuse", "sticky", "fresh"), "refuse"),
         ),
-        breach=breach_from(table, "breach"),
+        breach=read(Breach, table.table("breach")) if table.has("breach") else None,
         allow_exact_parameters=table.value(bool, "allow_exact_parameters", False),
         # What is shared speaks of every column, so of none more than a column may.
         max_share_epsilon=_limit(

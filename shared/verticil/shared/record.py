@@ -53,6 +53,7 @@ T = TypeVar("T")
 MAX_BYTES: Final = 16 * 2**20
 """Of a document, where nothing else is said."""
 Sha256: TypeAlias = Annotated[bytes, 32]
+_LARGEST: Final = 2**63
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
@@ -77,17 +78,19 @@ class Key:
     Attributes:
         name: of the key, where it is not the field's.
         later: the key came after the first version: it stands in a document only where the value is not the field's default.
-        inline: the keys of this nested record stand among those of the record around it.
+        inline: the keys of this nested record stand among those of the record around it; or their names, with `read` and `write`.
         choices: what a text may be; looked at when a document is read.
         by: how a mapping stands as a list of objects: the name of its key and, unless its values are records, that of the value.
+        form: what a list looks like, for a hint.
         read, write: in place of what the type says.
     """
 
     name: str = ""
     later: bool = False
-    inline: bool = False
-    choices: Collection[str] = ()
+    inline: bool | tuple[str, ...] = False
+    choices: Collection[str] | Callable[[], Collection[str]] = ()
     by: tuple[str, ...] = ()
+    form: str = ""
     read: Read | None = None
     write: Write | None = None
 
@@ -110,7 +113,7 @@ class _Field:
     default: object
     read: Read
     write: Write
-    inline: type | None
+    inline: tuple[str, ...]
 
 
 @functools.cache
@@ -127,15 +130,20 @@ def _fields(kind: type[Any]) -> tuple[_Field, ...]:
             hint, *limits = typing.get_args(hint)
         said = next((each for each in limits if isinstance(each, Key)), described.get(item.name, _PLAIN))
         if said.read is not None and said.write is not None:
-            read, write = said.read, said.write
+            reader, writer = said.read, said.write
+        elif said.inline:
+            reader, writer = _inline(hint), write
         else:
-            read, write = _codec(hint, said)
+            plain, writer = _codec(hint, said)
+            reader = said.read or plain
+        if said.form:
+            reader = _formed(reader, said.form)
         for limit in limits:
             if not isinstance(limit, Key):
-                read = _limited(read, limit)
+                reader = _limited(reader, limit)
         default = item.default if item.default_factory is MISSING else item.default_factory()
-        inline = hint if said.inline else None
-        found.append(_Field(item.name, said.name or item.name, said, default, read, write, inline))
+        inline = said.inline if isinstance(said.inline, tuple) else keys(hint) if said.inline else ()
+        found.append(_Field(item.name, said.name or item.name, said, default, reader, writer, inline))
     return tuple(found)
 
 
@@ -144,7 +152,7 @@ def keys(kind: type, *, but: Collection[str] = ()) -> tuple[str, ...]:
     found: list[str] = list(_mark(kind))
     for field in _fields(kind):
         if field.name not in but:
-            found += [field.key] if field.inline is None else keys(field.inline)
+            found += field.inline or (field.key,)
     return tuple(found)
 
 
@@ -160,10 +168,10 @@ def write(record: Any) -> dict[str, Json]:
         value = getattr(record, field.name)
         if field.said.later and value == field.default:
             continue
-        if field.inline is None:
-            document[field.key] = field.write(value)
+        if field.inline:
+            document.update(cast("dict[str, Json]", field.write(value)))
         else:
-            document.update(write(value))
+            document[field.key] = field.write(value)
     return document
 
 
@@ -204,8 +212,8 @@ def _values(kind: type, table: Table, known: Collection[str] = ()) -> dict[str, 
     for field in _fields(kind):
         if field.name in known:
             continue
-        if field.inline is not None:
-            values[field.name] = field.inline(**_values(field.inline, table))
+        if field.inline:
+            values[field.name] = field.read(None, table, "")
         elif table.has(field.key):
             values[field.name] = field.read(table.raw(field.key), table, field.key)
         elif (table.file or field.said.later) and field.default is not MISSING:
@@ -310,7 +318,8 @@ def tame(text: str) -> str:
 
 def _codec(hint: Any, said: Key = _PLAIN) -> tuple[Read, Write]:
     if said.choices:
-        return _choice_of(said.choices), _same
+        listed = said.choices
+        return (lambda raw, table, name: table.one_of(raw, name, listed() if callable(listed) else listed)), _same
     if hint in _SCALARS:
         return _SCALARS[hint]
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
@@ -360,12 +369,13 @@ def time_text(at: dt.datetime) -> str:
 def _bytes(raw: object, table: Table, name: str) -> bytes:
     text = table.typed(str, raw, name)
     if not _HEX.fullmatch(text):
-        table.fail(name, "expected lower-case hexadecimal digits, two for each byte")
+        table.fail(name, "expected lower-case hexadecimal digits")
     return bytes.fromhex(text)
 
 
 _SCALARS: Final[dict[Any, tuple[Read, Write]]] = {
     **{kind: _scalar(kind) for kind in (bool, int, float, str)},
+    object: (lambda raw, _, __: raw, _same),
     bytes: (_bytes, bytes.hex),
     dt.date: (_date, dt.date.isoformat),
     dt.datetime: (_time, time_text),
@@ -374,6 +384,22 @@ _SCALARS: Final[dict[Any, tuple[Read, Write]]] = {
 
 def _choice_of(choices: Collection[str]) -> Read:
     return lambda raw, table, name: table.one_of(raw, name, choices)
+
+
+def _inline(kind: Any) -> Read:
+    return lambda _, table, __: kind(**_values(kind, table))
+
+
+def _formed(plain: Read, form: str) -> Read:
+    """With a hint at the form, where there is none that is better."""
+
+    def read_formed(raw: object, table: Table, name: str) -> object:
+        try:
+            return plain(raw, table, name)
+        except Misuse as error:
+            raise Misuse(error.code, error.message, hint=error.hint or f"expected {form}") from None
+
+    return read_formed
 
 
 def _limited(plain: Read, limit: Any) -> Read:
@@ -415,6 +441,8 @@ def _list_of(hint: Any) -> tuple[Read, Write]:
     if hint in (str, float):
         which = "strings" if hint is str else "numbers"
         return lambda raw, table, name: getattr(table, f"{which}_in")(raw, name), list
+    if hint is int:
+        return _whole_numbers, list
     plain, write_plain = _codec(hint)
     return (
         lambda raw, table, name: tuple(
@@ -422,6 +450,13 @@ def _list_of(hint: Any) -> tuple[Read, Write]:
         ),
         lambda value: [write_plain(item) for item in value],
     )
+
+
+def _whole_numbers(raw: object, table: Table, name: str) -> tuple[int, ...]:
+    items = _items(raw, table, name)
+    if not all(type(item) is int and abs(item) < _LARGEST for item in items):
+        table.fail(name, "expected a list of whole numbers")
+    return tuple(cast("list[int]", items))
 
 
 def _row_of(codecs: list[tuple[Read, Write]]) -> tuple[Read, Write]:

@@ -17,7 +17,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Final
 
@@ -39,7 +39,8 @@ from verticil.party.policy import policy
 from verticil.party.policy.ledger import Assessment, Ledger
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.study.approval import Approval, approval_body, check_own_part, parse_approval
+from verticil.shared.record import encode
+from verticil.shared.study.approval import Approval, check_own_part, declared_units, parse_approval
 from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import sent_units
@@ -184,15 +185,19 @@ def check_expiry(study: Study, today: date) -> None:
 
 def body_of(found: Review, party: str, approver: str, at: datetime) -> bytes:
     """The approval's body: canonical JSON, ready to be signed."""
-    return approval_body(
-        proposal_digest=found.proposal_digest,
-        party=party,
-        units={index: found.study.units[index] for index in found.releases},
-        fingerprints={index: seal.hex() for index, seal in found.seals.items()},
-        minimum_common_records=found.minimum_common_records,
-        approver=approver,
-        approved_at=at,
-        expires=found.study.expires,
+    return encode(
+        Approval(
+            proposal_digest=found.proposal_digest,
+            party=party,
+            units=declared_units(
+                {index: found.study.units[index] for index in found.releases},
+                {index: seal.hex() for index, seal in found.seals.items()},
+            ),
+            minimum_common_records=found.minimum_common_records,
+            approver=approver,
+            approved_at=at,
+            expires=found.study.expires,
+        )
     )
 
 
@@ -217,17 +222,7 @@ def origins_of(releases: Mapping[int, Release], n_records: int) -> dict[int, Ori
 def content_of(body: bytes) -> bytes:
     """SHA-256 of everything that an approval binds to, whoever gives it and whenever: what approvers must agree in."""
     given = parse_approval(body)
-    anonymous = approval_body(
-        proposal_digest=given.proposal_digest,
-        party=given.party,
-        units=given.declarations(),
-        fingerprints={unit.index: unit.fingerprint for unit in given.units},
-        minimum_common_records=given.minimum_common_records,
-        approver=_NOBODY,
-        approved_at=_NEVER,
-        expires=given.expires,
-    )
-    return hashlib.sha256(anonymous).digest()
+    return hashlib.sha256(encode(replace(given, approver=_NOBODY, approved_at=_NEVER))).digest()
 
 
 def check_binding(

@@ -35,9 +35,9 @@ from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal, Network, PairAccuracy, Projection
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.privacy.statement import privacy_statement
+from verticil.shared.record import write as written
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
-from verticil.shared.study.quorum import left_out_to_json
 
 FORMAT: Final = "verticil-model"
 VERSION: Final = 1
@@ -115,7 +115,7 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
             "effective_digest": context.effective_digest,
         },
         "parties": list(study.parties),
-        **({"parties_left_out": left_out_to_json(study.left_out)} if study.left_out else {}),
+        **({"parties_left_out": [written(item) for item in study.left_out]} if study.left_out else {}),
         "n_common": context.n_common,
         "simulation": context.simulation,
         **({"warnings": list(context.warnings)} if context.warnings else {}),
@@ -217,23 +217,9 @@ def read(data: bytes) -> Network:
 
 
 def _variable(variable: Variable) -> Json:
-    document: dict[str, Json] = {
-        "name": variable.name,
-        "owner": variable.owner,
-        "labels": list(variable.labels),
-        "bins": None if variable.bins is None else list(variable.bins),
-        "integer": variable.integer,
-        "outside": variable.outside,
-        "other": variable.other,
-        "missing": None
-        if variable.missing is None
-        else {"category": variable.missing.category, "spellings": list(variable.missing.spellings)},
-    }
-    if variable.representatives is not None:
-        document["representatives"] = list(variable.representatives)
-    if variable.means is not None:
-        document["means"] = list(variable.means)
-    return document
+    said = written(variable)
+    owner = said.pop("party")
+    return {**said, "owner": owner}
 
 
 def _read_variable(node: Node) -> Variable:

@@ -16,12 +16,12 @@ from pathlib import Path
 from verticil.shared.errors import GateFailed, VerticilError
 from verticil.shared.formats.json_document import Json, Node
 from verticil.shared.identity.identity import Role
+from verticil.shared.record import write
 from verticil.shared.release.content import PROPOSAL
 from verticil.shared.release.evidence import Denied, signed_statement, signer
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import check_own_part
 from verticil.shared.study.document import Study
-from verticil.shared.study.quorum import left_out_to_json
 from verticil.shared.study.sub_model import check_sub_model, parse_sub_model
 
 _ANY_PARTY = ""
@@ -34,7 +34,7 @@ def parties_left_out(study: Study, statement: Json) -> dict[str, Json]:
         study: the effective study.
         statement: the miner's, as signed statements stand in a manifest.
     """
-    return {"parties_left_out": left_out_to_json(study.left_out), "sub_model": statement}
+    return {"parties_left_out": [write(item) for item in study.left_out], "sub_model": statement}
 
 
 def check_sub_model_evidence(
@@ -64,7 +64,7 @@ def check_sub_model_evidence(
     Raises:
         GateFailed: RELEASE_INVALID.
     """
-    expected = left_out_to_json(study.left_out) if study.left_out else None
+    expected = [write(item) for item in study.left_out] if study.left_out else None
     for document in documents:
         listed = document.get("parties_left_out")
         if (None if listed is None else listed.value) != expected:

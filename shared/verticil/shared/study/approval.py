@@ -22,27 +22,33 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
-
-from rfc8785 import CanonicalizationError
+from typing import Annotated, ClassVar, Final
 
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.record import canonical_json, parse, peer_fault
-from verticil.shared.study import rules, vocabulary
-from verticil.shared.study.canonical import (
-    date_from,
-    digest,
-    unit_from,
-    unit_to_json,
-)
+from verticil.shared.record import Count, Key, Sha256, Within, decode
+from verticil.shared.study import rules
+from verticil.shared.study.canonical import digest
 from verticil.shared.study.document import LeftOut, Study, Unit
 from verticil.shared.study.reading import check_not_weaker
 from verticil.shared.study.sub_model import narrowed
+from verticil.shared.study.vocabulary import MAX_SAFE, MAX_TEXT
 
-_FORM: Final = "verticil/approval/v1"
 _HEX_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def _hex(raw: object, table: Table, name: str) -> str:
+    text = table.typed(str, raw, name)
+    if not _HEX_DIGEST.fullmatch(text):
+        table.fail(name, "expected 64 lower-case hexadecimal digits")
+    return text
+
+
+def _printed(raw: object, table: Table, name: str) -> str:
+    text = table.typed(str, raw, name)
+    if not 1 <= len(text) <= MAX_TEXT or not text.isprintable():
+        table.fail(name, f"expected a printed text of 1 to {MAX_TEXT} letters")
+    return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +61,14 @@ class DeclaredUnit:
         fingerprint: stands for the data that would be sent, 64 hexadecimal digits; only the party itself can compare it.
     """
 
-    index: int
-    unit: Unit
-    fingerprint: str
+    index: Count
+    unit: Annotated[Unit, Key(inline=True)]
+    fingerprint: Annotated[str, Key(read=_hex)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """What a party approved.
+    """What a party approved; `record.encode` makes the bytes that it signs.
 
     Attributes:
         proposal_digest: SHA-256 of the proposal (32 bytes).
@@ -74,11 +80,13 @@ class Approval:
         expires: the last day (UTC) on which the approval holds.
     """
 
-    proposal_digest: bytes
+    MARK: ClassVar = {"form": "verticil/approval/v1"}
+
+    proposal_digest: Annotated[Sha256, Key(name="proposal_sha256")]
     party: str
     units: tuple[DeclaredUnit, ...]
-    minimum_common_records: int
-    approver: str
+    minimum_common_records: Annotated[int, Within(1, MAX_SAFE)]
+    approver: Annotated[str, Key(read=_printed)]
     approved_at: dt.datetime
     expires: dt.date
 
@@ -87,51 +95,19 @@ class Approval:
         return {declared.index: declared.unit for declared in self.units}
 
 
-def approval_body(
-    *,
-    proposal_digest: bytes,
-    party: str,
-    units: Mapping[int, Unit],
-    fingerprints: Mapping[int, str],
-    minimum_common_records: int,
-    approver: str,
-    approved_at: dt.datetime,
-    expires: dt.date,
-) -> bytes:
-    """The canonical bytes that a party signs.
+def declared_units(units: Mapping[int, Unit], fingerprints: Mapping[int, str]) -> tuple[DeclaredUnit, ...]:
+    """The units of an approval, ascending.
 
     Args:
-        proposal_digest: SHA-256 of the proposal.
-        party: the approving party.
         units: index -> unit as declared; every unit of the party.
         fingerprints: index -> fingerprint of the unit's data, 64 hexadecimal digits.
-        minimum_common_records: see `Approval`.
-        approver: see `Approval`.
-        approved_at: a time with its zone; written as UTC to the second.
-        expires: see `Approval`.
 
     Raises:
-        ValueError: units and fingerprints are of different indices, or `approved_at` has no zone.
+        ValueError: they are of different indices.
     """
     if units.keys() != fingerprints.keys():
         raise ValueError(f"units {sorted(units)} and fingerprints {sorted(fingerprints)} are not of the same indices")
-    if approved_at.tzinfo is None:
-        raise ValueError("approved_at has no time zone")
-    return canonical_json(
-        {
-            "form": _FORM,
-            "proposal_sha256": proposal_digest.hex(),
-            "party": party,
-            "units": [
-                {"index": index, "fingerprint": fingerprints[index], **unit_to_json(units[index])}
-                for index in sorted(units)
-            ],
-            "minimum_common_records": minimum_common_records,
-            "approver": approver,
-            "approved_at": approved_at.astimezone(dt.UTC).strftime(_TIME),
-            "expires": expires.isoformat(),
-        }
-    )
+    return tuple(DeclaredUnit(index=i, unit=units[i], fingerprint=fingerprints[i]) for i in sorted(units))
 
 
 def parse_approval(body: bytes) -> Approval:
@@ -140,15 +116,7 @@ def parse_approval(body: bytes) -> Approval:
     Raises:
         PeerFault: MESSAGE_INVALID.
     """
-    try:
-        approval = _read(parse(body, source="approval"))
-        if _body_of(approval) != body:
-            raise Misuse("STUDY_INVALID", "approval: not in canonical form")
-    except Misuse as error:
-        raise peer_fault(error) from None
-    except CanonicalizationError:  # a number in it is beyond what JSON carries exactly
-        raise PeerFault("MESSAGE_INVALID", "approval: not in canonical form") from None
-    return approval
+    return decode(Approval, body, source="approval")
 
 
 def check_approval(approval: Approval, proposal: Study, party: str) -> None:
@@ -274,53 +242,3 @@ def _fitting(approval: Approval, proposal: Study, where: str) -> dict[int, Unit]
         if _holds(declared.unit) != _holds(theirs):
             raise PeerFault("STUDY_MISMATCH", f"{where}: unit {declared.index} is not that of '{theirs.variables[0]}'")
     return approval.declarations()
-
-
-def _read(table: Table) -> Approval:
-    table.choice("form", [_FORM])
-    approval = Approval(
-        proposal_digest=bytes.fromhex(_hex(table, "proposal_sha256")),
-        party=table.value(str, "party"),
-        units=tuple(_declared(item) for item in table.tables("units")),
-        minimum_common_records=table.value(int, "minimum_common_records"),
-        approver=table.value(str, "approver"),
-        approved_at=_time(table, "approved_at"),
-        expires=date_from(table, "expires"),
-    )
-    table.finish()
-    if not 1 <= approval.minimum_common_records <= vocabulary.MAX_SAFE:
-        table.fail("minimum_common_records", f"expected 1 to {vocabulary.MAX_SAFE}")
-    if not 1 <= len(approval.approver) <= vocabulary.MAX_TEXT or not approval.approver.isprintable():
-        table.fail("approver", f"expected a printed text of 1 to {vocabulary.MAX_TEXT} letters")
-    return approval
-
-
-def _declared(table: Table) -> DeclaredUnit:
-    return DeclaredUnit(index=table.value(int, "index"), fingerprint=_hex(table, "fingerprint"), unit=unit_from(table))
-
-
-def _hex(table: Table, key: str) -> str:
-    text = table.value(str, key)
-    if not _HEX_DIGEST.fullmatch(text):
-        table.fail(key, "expected 64 lower-case hexadecimal digits")
-    return text
-
-
-def _time(table: Table, key: str) -> dt.datetime:
-    try:
-        return dt.datetime.strptime(table.value(str, key), _TIME).replace(tzinfo=dt.UTC)
-    except ValueError:
-        return table.fail(key, "expected a time such as 2026-11-21T10:00:00Z")
-
-
-def _body_of(approval: Approval) -> bytes:
-    return approval_body(
-        proposal_digest=approval.proposal_digest,
-        party=approval.party,
-        units=approval.declarations(),
-        fingerprints={declared.index: declared.fingerprint for declared in approval.units},
-        minimum_common_records=approval.minimum_common_records,
-        approver=approval.approver,
-        approved_at=approval.approved_at,
-        expires=approval.expires,
-    )

@@ -1,14 +1,27 @@
-"""Reading how a column is encoded: categories or bins, other, missing; in a study, and in a site's own codebook."""
+"""How a column is encoded: categories or bins, other, missing; read from a study or from a site's own codebook, and checked."""
 
 from __future__ import annotations
 
-from typing import Final
+import itertools
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, Literal
 
 from verticil.shared.config import Table
-from verticil.shared.model.schema import Missing, Variable
-from verticil.shared.study import rules
-from verticil.shared.study.vocabulary import starts_a_formula
+from verticil.shared.model.schema import MAX_STATES, Missing, Variable
+from verticil.shared.study.vocabulary import MAX_TEXT, fail, starts_a_formula
 
+_FARTHEST: Final = 1e15
+_NARROWEST: Final = 1e-15
+"""Bins must be such that numbers inside can be written."""
+_BIDI_CONTROLS: Final = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
+_INVISIBLE: Final = frozenset(
+    map(chr, (0xAD, 0x61C, 0x180E, 0x200B, 0x200E, 0x200F, *range(0x2060, 0x2070), 0xFEFF, *range(0xFFF9, 0x10000)))
+) - {"\ufffc", "\ufffd"} | frozenset(map(chr, range(0xE0000, 0xE0080)))
+"""Letters that are not seen: with them two categories, or two studies' names, could look the same to the person who approves.
+The joiners U+200C and U+200D are not among them: Persian and the languages of India are written with them."""
 CODEBOOK_KEYS: Final = ("categories", "bins", "integer", "representatives", "means", "outside", "other", "missing")
 
 
@@ -53,7 +66,7 @@ def codebook_from(table: Table, *, name: str, owner: str) -> Variable:
     )
     if bins is not None:
         appended = [category for category in (other, missing.category if missing else None) if category is not None]
-        labels = rules.bin_labels(bins) + tuple(dict.fromkeys(appended))
+        labels = bin_labels(bins) + tuple(dict.fromkeys(appended))
     else:
         labels = table.strings("categories")
         for key in ("integer", "representatives", "means", "outside"):
@@ -64,7 +77,7 @@ def codebook_from(table: Table, *, name: str, owner: str) -> Variable:
                 table.fail(
                     key, f"'{category}' is not among the categories of '{name}'", hint="declare it in categories"
                 )
-    return rules.make_variable(
+    return make_variable(
         name=name,
         owner=owner,
         labels=labels,
@@ -72,7 +85,7 @@ def codebook_from(table: Table, *, name: str, owner: str) -> Variable:
         integer=table.value(bool, "integer", False),
         representatives=representatives,
         means=means,
-        outside=rules.outside_from(table, "outside") if bins is not None else "error",
+        outside=_outside(table, "outside") if bins is not None else "error",
         other=other,
         missing=missing,
         where=f"{table.source}: {table.where} '{name}'",
@@ -82,3 +95,141 @@ def codebook_from(table: Table, *, name: str, owner: str) -> Variable:
 def _missing(table: Table) -> Missing:
     table.only("category", "spellings")
     return Missing(category=table.value(str, "category"), spellings=table.strings("spellings"))
+
+
+def _outside(table: Table, key: str) -> Literal["clamp"]:
+    """What a number outside the bins is in a new study, at `key`; an absent key is the same.
+
+    Raises:
+        Misuse: the table's code, for what older studies could say.
+    """
+    if table.choice(key, ("error", "clamp"), "clamp") == "error":
+        problem = "got 'error': a study that fails for one value would tell that somebody has it"
+        table.fail(key, problem, hint="leave the key out: a number outside the bins goes into the nearest one")
+    return "clamp"
+
+
+def bin_labels(edges: Sequence[float]) -> tuple[str, ...]:
+    """Labels of bins, the numbers as short as they can be.
+
+    >>> bin_labels([17, 25.5, 30])
+    ('[17,25.5)', '[25.5,30)')
+    """
+    return tuple(f"[{_shortest(low)},{_shortest(high)})" for low, high in itertools.pairwise(edges))
+
+
+def _shortest(number: float) -> str:
+    return str(int(number)) if float(number).is_integer() and abs(number) < 1e15 else repr(number)
+
+
+def make_variable(
+    *,
+    name: str,
+    owner: str,
+    labels: tuple[str, ...],
+    bins: tuple[float, ...] | None,
+    integer: bool,
+    outside: Literal["error", "clamp"],
+    other: str | None,
+    missing: Missing | None,
+    representatives: tuple[float, ...] | None = None,
+    means: tuple[float, ...] | None = None,
+    where: str,
+) -> Variable:
+    """A `Variable`, after checking what it needs: distinct categories of readable text and usable bin edges.
+
+    Raises:
+        Misuse: STUDY_INVALID; the message starts with `where`.
+    """
+    if bins is not None:
+        _check_bins(bins, integer=integer, where=where)
+    if representatives is not None:
+        _check_inside(representatives, bins or (), where=f"{where}: representatives")
+        if integer and (broken := [value for value in representatives if not value.is_integer()]):
+            problem = f"number {representatives.index(broken[0]) + 1} is {broken[0]:g}"
+            fail(f"{where}: representatives", f"{problem}, expected a whole number with integer = true")
+    if means is not None:
+        if representatives is not None:
+            fail(f"{where}: means", "stands beside 'representatives', expected one of the two")
+        _check_inside(means, bins or (), last=1.0 if integer else 0.0, where=f"{where}: means")
+    twice = [label for label, count in Counter(labels).items() if count > 1]
+    if twice:
+        fail(where, f"category '{twice[0][:MAX_TEXT]}' is declared twice")
+    if not 2 <= len(labels) <= MAX_STATES:
+        fail(where, f"{len(labels)} categories, expected 2 to {MAX_STATES}")
+    check_text(where, name)
+    check_text(f"{where}: its party", owner)
+    for number, label in enumerate(labels, 1):
+        check_text(f"{where}: category {number}", label)
+    return Variable(
+        name=name,
+        owner=owner,
+        labels=labels,
+        bins=bins,
+        integer=integer,
+        representatives=representatives,
+        means=means,
+        outside=outside,
+        other=other,
+        missing=missing,
+    )
+
+
+def _check_inside(numbers: tuple[float, ...], bins: tuple[float, ...], *, last: float = 0.0, where: str) -> None:
+    """One number for each bin, inside it; `last`: how far below its upper edge the bin's largest value lies."""
+    n_bins = max(len(bins) - 1, 0)
+    if len(numbers) != n_bins:
+        fail(where, f"{len(numbers)} numbers, expected one for each of the {n_bins} bins")
+    for number, (value, (low, high)) in enumerate(zip(numbers, itertools.pairwise(bins), strict=True), 1):
+        if not low <= value < high:
+            fail(where, f"number {number} is {value:g}, expected one from {low:g} to below {high:g}, its bin")
+        if value > high - last:
+            fail(
+                where, f"number {number} is {value:g}, expected at most {high - last:g}, the bin's largest whole number"
+            )
+
+
+def _check_bins(bins: tuple[float, ...], *, integer: bool, where: str) -> None:
+    if len(bins) < 2:
+        fail(where, f"{len(bins)} bin edges, expected at least 2")
+    if not all(math.isfinite(edge) for edge in bins):
+        fail(where, "a bin edge is not finite", hint="what lies beyond the edges goes into the nearest bin")
+    for number, (low, high) in enumerate(itertools.pairwise(bins), 1):
+        if not low < high:
+            fail(where, f"bin edges {number} and {number + 1} are {low:g} and {high:g}, expected increasing edges")
+        if high - low < _NARROWEST:
+            fail(
+                where,
+                f"bin {number} is {high - low:g} wide, expected at least {_NARROWEST:g}",
+                hint="use a larger unit",
+            )
+    if max(map(abs, bins)) > _FARTHEST:
+        fail(where, f"a bin edge is beyond {_FARTHEST:g}", hint="use a smaller unit, or fewer bins")
+    if integer and not all(edge.is_integer() for edge in bins):
+        fail(where, "a bin edge is not a whole number, expected whole edges with integer = true")
+
+
+def check_text(where: str, text: str, *, limit: int = MAX_TEXT, lines: bool = False) -> None:
+    """Check a text that is shown to the person who approves: nothing invisible, nothing that reorders text.
+
+    Raises:
+        Misuse: STUDY_INVALID.
+    """
+    if not text or text != text.strip():
+        fail(where, f"got '{text[:MAX_TEXT]}', expected a text without blanks at its ends")
+    if len(text) > limit:
+        fail(where, f"{len(text)} letters, expected at most {limit}")
+    check_letters(where, text, also="\n\t" if lines else "")
+
+
+def check_letters(where: str, text: str, *, also: str = "") -> None:
+    """Check the letters of a text, as `check_text`; those in `also` are fine."""
+    for position, letter in enumerate(text, 1):
+        if letter in also:
+            continue
+        if (
+            unicodedata.category(letter) in {"Cc", "Cs", "Zl", "Zp"}
+            or unicodedata.bidirectional(letter) in _BIDI_CONTROLS
+            or letter in _INVISIBLE
+        ):
+            fail(where, f"letter {position} is U+{ord(letter):04X}, expected printed text without control characters")

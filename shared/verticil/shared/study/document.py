@@ -1,4 +1,8 @@
-"""The study as a value: every default filled in, every label written out, every matrix quantized.
+"""The study as a value, and as a document: every default filled in, every label written out, every matrix quantized.
+
+The fields are the keys of its canonical form (`record`), and of a study's file but for what `reading` resolves. So a key is added
+here: a field with a default, ``Annotated[TYPE, LATER]``, in the class of its table. It is read from both forms, written, and
+enters the digests only of studies that use it. Besides it needs a rule (`rules`), its use, and a line for people.
 
 `reading` makes it from TOML, `canonical` turns it into the bytes that cross the wire and whose SHA-256 is the study's digest.
 The study as the analyst wrote it is the *proposal*; with the parties' own, stronger declarations it is the *effective* study
@@ -10,17 +14,36 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import itertools
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from verticil.shared.channels.privacy import Breach
 from verticil.shared.channels.subset import Subset
 from verticil.shared.channels.transition import Transition
+from verticil.shared.config import Table
 from verticil.shared.estimation.design import ColumnUnit
+from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.model.constraints import Constraints, CustomNetwork, declared_constraints, declared_custom_network
 from verticil.shared.model.graph import Dag
-from verticil.shared.model.schema import Schema
+from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.record import LATER, Json, Key, describe, read_fields, write
+from verticil.shared.study.codebook import make_variable
+from verticil.shared.study.vocabulary import (
+    LINKAGE_MODES,
+    MAX_CELLS,
+    MAX_VARIABLES,
+    METHODS,
+    PREFERENCES,
+    PRIORS,
+    scores,
+)
+
+_WEIGHT: Final = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
+_EDGES: Final = '[["parent", "child"], ..]'
+
+describe(Variable, owner=Key(name="party"), representatives=LATER, means=LATER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +57,9 @@ class LinkageRule:
         minimum_common_records: with fewer, nothing is randomized.
     """
 
-    mode: str
-    normalise: tuple[str, ...]
-    minimum_common_records: int
+    mode: Annotated[str, Key(choices=LINKAGE_MODES)] = "keyed-hash"
+    normalise: tuple[str, ...] = ("nfkc", "trim")
+    minimum_common_records: int = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +86,53 @@ class TwoLevel:
         return f"epsilon {self.epsilon_group:.6g} for the group ({len(self.groups)} groups), {self.epsilon_within:.6g} within it"
 
 
+def _schemes() -> Collection[str]:
+    from verticil.shared.study.schemes import SCHEMES  # each scheme makes units
+
+    return SCHEMES
+
+
+def _read_channel(_: object, table: Table, __: str) -> Transition | Subset:
+    """``matrix``, or ``subset`` in its place."""
+    if table.has("subset"):
+        selection = _read_subset(table.table("subset"))
+        if table.has("matrix"):
+            table.fail("matrix", "stands beside 'subset', expected one of the two")
+        return selection
+    rows = table.rows("matrix")
+    if len(rows) ** 2 > MAX_CELLS:
+        table.fail("matrix", f"{len(rows)} rows, expected at most {MAX_CELLS} cells")
+    try:
+        return Transition(weights=tuple(tuple(map(_weight, row)) for row in rows))
+    except ValueError as error:
+        return table.fail("matrix", str(error))
+
+
+def _read_subset(table: Table) -> Subset:
+    table.only("n_states", "size", "weight")
+    try:
+        weight = _weight(table.value(str, "weight"))
+        selection = Subset(n_states=table.value(int, "n_states"), size=table.value(int, "size"), weight=weight)
+    except ValueError as error:
+        return table.fail("weight", str(error))
+    if selection.n_states**2 > MAX_CELLS:
+        table.fail("n_states", f"got {selection.n_states}, expected at most {MAX_CELLS} cells")
+    return selection
+
+
+def _write_channel(channel: Transition | Subset) -> Json:
+    """Weights are whole numbers of units of 2^-64, as decimal strings: JSON numbers cannot hold them."""
+    if isinstance(channel, Subset):
+        return {"subset": {"n_states": channel.n_states, "size": channel.size, "weight": str(channel.weight)}}
+    return {"matrix": [[str(weight) for weight in row] for row in channel.weights]}
+
+
+def _weight(cell: object) -> int:
+    if not isinstance(cell, str) or not _WEIGHT.fullmatch(cell):
+        raise ValueError("a weight is not a whole number in decimal digits, as a string")
+    return int(cell)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
     """What is randomized in one draw and shipped as one artifact: a column, or a compound of several columns, of one party.
@@ -78,11 +148,13 @@ class Unit:
     """
 
     variables: tuple[str, ...]
-    owner: str
-    scheme: str
-    transition: Transition | Subset
-    two_level: TwoLevel | None = None
-    impossible: tuple[tuple[int, ...], ...] = ()
+    owner: Annotated[str, Key(name="party")]
+    scheme: Annotated[str, Key(choices=_schemes)]
+    transition: Annotated[
+        Transition | Subset, Key(inline=("matrix", "subset"), read=_read_channel, write=_write_channel)
+    ]
+    two_level: Annotated[TwoLevel | None, LATER] = None
+    impossible: Annotated[tuple[tuple[int, ...], ...], LATER] = ()
 
     @property
     def is_compound(self) -> bool:
@@ -134,7 +206,7 @@ class CustomRule:
     """
 
     target: str
-    sensitive: tuple[str, ...]
+    sensitive: tuple[str, ...] = ()
     hide_from: tuple[str, ...] | None = None
 
 
@@ -157,21 +229,40 @@ class StructureRule:
         minimum_strength: edges that are found and are less sure than this are taken out; None: all stay. Model II only.
     """
 
-    method: str
-    score: str
-    max_parents: int
-    max_family_cells: int
-    seed: int
-    required: tuple[tuple[str, str], ...]
-    forbidden: tuple[tuple[str, str], ...]
-    genetic: GeneticRule
-    parents: tuple[tuple[str, tuple[str, ...]], ...] | None = None
-    tiers: tuple[tuple[str, ...], ...] = ()
-    custom: CustomRule | None = None
-    prefer: str = "synthesis"
-    order: OrderRule = OrderRule()
-    hill_climb: HillClimbRule = HillClimbRule()
-    minimum_strength: float | None = None
+    method: Annotated[str, Key(choices=METHODS)]
+    score: Annotated[str, Key(choices=scores)]
+    max_parents: int = 2
+    max_family_cells: int = 20_000
+    seed: int = 1
+    required: Annotated[tuple[tuple[str, str], ...], Key(form=_EDGES)] = ()
+    forbidden: Annotated[tuple[tuple[str, str], ...], Key(form=_EDGES)] = ()
+    genetic: GeneticRule = GeneticRule()
+    parents: Annotated[
+        tuple[tuple[str, tuple[str, ...]], ...] | None, Key(later=True, form='[["child", ["parent", ..]], ..]')
+    ] = None
+    tiers: Annotated[
+        tuple[tuple[str, ...], ...], Key(later=True, form='one list for each tier, [["first", ..], ["later", ..]]')
+    ] = ()
+    custom: Annotated[CustomRule | None, LATER] = None
+    prefer: Annotated[str, Key(later=True, choices=PREFERENCES)] = PREFERENCES[0]
+    order: Annotated[OrderRule, LATER] = OrderRule()
+    hill_climb: Annotated[HillClimbRule, LATER] = HillClimbRule()
+    minimum_strength: Annotated[float | None, LATER] = None
+
+
+Tables = tuple[tuple[str, tuple[tuple[float, ...], ...]], ...]
+"""A table of numbers for some variables, by name."""
+
+
+def _read_tables(_: object, table: Table, name: str) -> Tables:
+    inner = table.table(name)
+    return tuple(
+        (child, tuple(inner.numbers_in(list(row), child) for row in inner.rows(child))) for child in inner.names()
+    )
+
+
+def _write_tables(tables: Tables) -> Json:
+    return {name: [list(row) for row in rows] for name, rows in tables}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,17 +276,30 @@ class ParameterRule:
         interval_level: of the intervals.
     """
 
-    estimator: str
-    prior_count: float | None
-    interval_level: float
-    prior: str | None = None
+    estimator: Annotated[str, Key(choices=ESTIMATORS)] = "em"
+    prior_count: Annotated[float | None, LATER] = None
+    interval_level: float = 0.95
+    prior: Annotated[str | None, Key(later=True, choices=PRIORS)] = None
     """``dirichlet``, with the estimator inverse only: `prior_count` is its parameter alpha in every cell (`study.prior`)."""
-    prior_tables: tuple[tuple[str, tuple[tuple[float, ...], ...]], ...] = ()
+    prior_tables: Annotated[Tables, Key(later=True, read=_read_tables, write=_write_tables)] = ()
     """Alpha of some variables' families, by name in schema order: a row for all configurations of parents, or one for each."""
+
+    def in_order_of(self, names: tuple[str, ...]) -> ParameterRule:
+        """The rule with its tables in the order of the variables; those of no variable at the end."""
+        tables = sorted(self.prior_tables, key=lambda item: names.index(item[0]) if item[0] in names else len(names))
+        return dataclasses.replace(self, prior_tables=tuple(tables))
 
 
 Sampling = Literal["systematic", "independent", "without-replacement"]
 """Ways of drawing synthetic records: see `release.dealing`."""
+
+
+def _read_records(raw: object, table: Table, name: str) -> int | None:
+    if raw is None or (table.file and raw == "common"):
+        return None
+    if isinstance(raw, bool) or not isinstance(raw, int):
+        table.fail(name, 'expected "common" or a whole number')
+    return table.typed(int, raw, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,23 +309,32 @@ class ReleaseRule:
     `pairs` are shown with what is known of them, besides the pairs of edges; Model II only.
     """
 
-    synthetic_records: int | None
-    sampling: Sampling = "systematic"
-    seed: int
-    pairs: tuple[tuple[str, str], ...] = ()
+    synthetic_records: Annotated[int | None, Key(read=_read_records)] = None
+    sampling: Annotated[Sampling, LATER] = "systematic"
+    seed: int = 1
+    pairs: Annotated[tuple[tuple[str, str], ...], Key(later=True, form='[["one", "other"], ..]')] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumRule:
     """When waiting for a party ends, and with how few parties the study then goes on.
 
+    With a deadline alone every party of the study is needed, and one that is missing ends it by name. With `minimum` the study
+    goes on at the deadline with the parties that are there, if they are so many: as a sub-model, whose effective study says who
+    was left out (`sub_model`). The rule is part of the study's digest, so who approves the study approves every such sub-model.
+
+    Between peers there is no sub-model: nobody stands between the parties who could fix, at one moment and for all of them, who
+    is left out. Two of them that saw a third one differently would learn from different people, and each sub-model more would be
+    another release about nearly the same people.
+
     Attributes:
-        deadline_seconds: so long after the study was submitted (Model I: loaded) every party's part must be there.
+        deadline_seconds: so long after the study was submitted (Model I: loaded) every party's part must be there; in a file
+            it is written as in ``deadline = "72h"``.
         minimum: with so many parties the study goes on as a sub-model (`sub_model`), Model II only; None: with all of them only.
     """
 
     deadline_seconds: int
-    minimum: int | None = None
+    minimum: Annotated[int | None, Key(name="min", later=True)] = None
 
 
 Absence = Literal["approval", "denial", "linkage"]
@@ -253,13 +366,59 @@ class ShareRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishRule:
-    """Who has to see the release before it is published; Model II only.
+    """Who has to see the release before it is published: ``[publish] countersign = "none" | "quorum" | "all"``, ``quorum = N``.
+
+    With a miner the parties can ask to see the release before anybody else does: it is published when so many of them have
+    countersigned its manifest. Between peers the key is refused: every party signs the release anyway, each assembles it from the
+    same statements, and no node holds it back from the others.
 
     Attributes:
         quorum: how many of the parties countersign it; None: all of them.
     """
 
     quorum: int | None = None
+
+
+def _read_publish(_: object, table: Table, name: str) -> PublishRule | None:
+    rule = table.table(name)
+    rule.only("countersign", "quorum")
+    kind = rule.choice("countersign", ("none", "quorum", "all"), "none")
+    if rule.has("quorum") and kind != "quorum":
+        rule.fail("quorum", f"stands beside countersign = '{kind}'", hint='set countersign = "quorum", or remove it')
+    if kind == "none":
+        return None
+    return PublishRule(quorum=rule.value(int, "quorum") if kind == "quorum" else None)
+
+
+def _write_publish(rule: PublishRule) -> Json:
+    return {"countersign": "all"} if rule.quorum is None else {"countersign": "quorum", "quorum": rule.quorum}
+
+
+def _read_schema(_: object, table: Table, name: str) -> Schema:
+    items = table.tables(name)
+    if len(items) > MAX_VARIABLES:
+        table.fail(name, f"{len(items)} variables, expected at most {MAX_VARIABLES}")
+    return schema_of(
+        (make_variable(**read_fields(Variable, item), where=f"{item.source}: {item.where}") for item in items),
+        table,
+        name,
+    )
+
+
+def _write_schema(schema: Schema) -> Json:
+    return [write(variable) for variable in schema.variables]
+
+
+def schema_of(variables: Iterable[Variable], table: Table, name: str) -> Schema:
+    """The schema of a document's variables.
+
+    Raises:
+        Misuse: the table's code, they do not go together.
+    """
+    try:
+        return Schema(variables=tuple(variables))
+    except ValueError as error:
+        return table.fail(name, str(error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,23 +444,25 @@ class Study:
         left_out: of an effective study that is a sub-model: the parties of the proposal that are not in it; never in a proposal.
     """
 
+    MARK: ClassVar = {"schema": 1}
+
     id: str
     title: str
     purpose: str
     model: str
     expires: dt.date
     parties: tuple[str, ...]
-    linkage: LinkageRule
-    schema: Schema
+    linkage: LinkageRule = LinkageRule()
+    schema: Annotated[Schema, Key(name="variables", read=_read_schema, write=_write_schema)]
     units: tuple[Unit, ...]
     structure: StructureRule
-    parameters: ParameterRule
-    release: ReleaseRule
-    breach: Breach | None = None
-    share: ShareRule | None = None
-    quorum: QuorumRule | None = None
-    publish: PublishRule | None = None
-    left_out: tuple[LeftOut, ...] = ()
+    parameters: ParameterRule = ParameterRule()
+    release: ReleaseRule = ReleaseRule()
+    breach: Annotated[Breach | None, LATER] = None
+    share: Annotated[ShareRule | None, LATER] = None
+    quorum: Annotated[QuorumRule | None, LATER] = None
+    publish: Annotated[PublishRule | None, Key(later=True, read=_read_publish, write=_write_publish)] = None
+    left_out: Annotated[tuple[LeftOut, ...], LATER] = ()
 
     @property
     def countersignatures_needed(self) -> int:

@@ -18,8 +18,7 @@ from typing import cast
 
 from verticil.shared.config import Table
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.study.structure_rules import near_hint
-from verticil.shared.study.vocabulary import MAX_COMBINATIONS
+from verticil.shared.study.vocabulary import MAX_COMBINATIONS, near_hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,42 +7,36 @@ key, and what the contract knows but this version does not do is refused by name
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import difflib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from verticil.shared.channels import privacy
 from verticil.shared.config import Table, read_toml
 from verticil.shared.errors import Refusal
-from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.model.schema import Schema
+from verticil.shared.record import keys, read
 from verticil.shared.study import rules, schemes, vocabulary
 from verticil.shared.study.codebook import variable_from
-from verticil.shared.study.document import (
-    CustomRule,
-    GeneticRule,
-    HillClimbRule,
-    LinkageRule,
-    OrderRule,
-    ParameterRule,
-    ReleaseRule,
-    Sampling,
-    ShareRule,
-    StructureRule,
-    Study,
-    Unit,
-)
+from verticil.shared.study.document import CustomRule, QuorumRule, ShareRule, StructureRule, Study, Unit, schema_of
 from verticil.shared.study.domain import Domain, compound, compound_of, single
-from verticil.shared.study.prior import prior_from
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of
-from verticil.shared.study.publication import publish_from
-from verticil.shared.study.quorum import quorum_from
-from verticil.shared.study.structure_rules import near_hint
+from verticil.shared.study.vocabulary import near_hint
 
 _EXAMPLES: Final = {"epsilon": "epsilon = 1.0", "delta": "delta = 1e-9"}
+_DURATION: Final = re.compile(r"([1-9][0-9]{0,4})(min|h|d)", re.ASCII)
+_OWN_KEYS: Final = (
+    "title", "model", "expires", "party", "variable", "randomization_default", "randomization", "allocate", "structure", "share",
+    "quorum", "simulation",
+)  # fmt: skip
+"""Keys of a study's file that stand otherwise in its canonical form, or not at all."""
+_OF_CUSTOM: Final = ("target", "sensitive", "hide_from")
+_OF_GIVEN: Final = ("method", "parents", "max_parents", "max_family_cells", *_OF_CUSTOM)
 
 
 def read_study(path: Path) -> Study:
@@ -59,33 +53,30 @@ def read_study(path: Path) -> Study:
             MATRIX_INVALID or MATRIX_SINGULAR.
     """
     table = read_toml(path, code="STUDY_INVALID")
-    table.only(
-        "schema", "id", "title", "purpose", "model", "expires", "party", "linkage", "variable",
-        "randomization_default", "randomization", "allocate", "breach", "structure", "share", "parameters", "release", "quorum",
-        "publish", "simulation",
-    )  # fmt: skip
-    rules.simulation_seed_from(table, "simulation")
+    resolved = ("schema", "parties", "units", "left_out")
+    own = dict.fromkeys(("title", "model", "expires", "structure", "share", "quorum", *resolved))
+    table.only(*keys(Study, but=own), *_OWN_KEYS)
+    simulation_seed_from(table, "simulation")
     model = table.choice("model", PROTOCOLS.names, PROTOCOLS.names[0])
-    schema = _schema(table)
-    study_id = table.value(str, "id")
-    study = Study(
-        id=study_id,
-        title=table.value(str, "title", study_id),
-        purpose=table.value(str, "purpose"),
-        model=model,
-        expires=_expires(table),
-        parties=_parties(table),
-        linkage=_linkage(table.table("linkage", optional=True)),
-        schema=schema,
-        units=_units(table, schema),
-        structure=_structure(table.table("structure", optional=True), schema),
-        parameters=_parameters(table.table("parameters", optional=True), schema.names),
-        release=_release(table.table("release", optional=True)),
-        breach=rules.breach_from(table, "breach"),
-        share=_share(table, model),
-        quorum=quorum_from(table, "quorum"),
-        publish=publish_from(table),
+    schema = schema_of(map(variable_from, table.tables("variable")), table, "variable")
+    study = read(
+        Study,
+        table,
+        also=_OWN_KEYS,
+        given={
+            "title": table.value(str, "title", table.value(str, "id")),
+            "model": model,
+            "expires": _expires(table),
+            "parties": _parties(table),
+            "schema": schema,
+            "units": _units(table, schema),
+            "structure": _structure(table.table("structure", optional=True), schema),
+            "share": _share(table, model),
+            "quorum": _quorum(table),
+            "left_out": (),
+        },
     )
+    study = dataclasses.replace(study, parameters=study.parameters.in_order_of(schema.names))
     rules.check(study, source=table.source)
     return study
 
@@ -216,24 +207,6 @@ def _parties(table: Table) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _linkage(table: Table) -> LinkageRule:
-    table.only("mode", "normalise", "minimum_common_records")
-    mode = table.choice("mode", vocabulary.LINKAGE_MODES, "keyed-hash")
-    return LinkageRule(
-        mode=mode,
-        normalise=table.strings("normalise", ["nfkc", "trim"]),
-        minimum_common_records=table.value(int, "minimum_common_records", 1000),
-    )
-
-
-def _schema(table: Table) -> Schema:
-    variables = [variable_from(item) for item in table.tables("variable")]
-    try:
-        return Schema(variables=tuple(variables))
-    except ValueError as error:
-        table.fail("variable", str(error))
-
-
 def _units(table: Table, schema: Schema) -> tuple[Unit, ...]:
     assigned = _assign(table.tables("randomization", optional=True))
     explicit: list[Unit] = []
@@ -302,18 +275,13 @@ def _key(names: Sequence[str]) -> str:
 
 
 def _structure(table: Table, schema: Schema) -> StructureRule:
-    table.only(
-        "method", "score", "max_parents", "max_family_cells", "seed", "required", "forbidden", "tiers", "target", "sensitive",
-        "hide_from", "prefer", "genetic", "order", "hill_climb", "minimum_strength", "parents",
-    )  # fmt: skip
+    table.only(*keys(StructureRule, but=("custom",)), *_OF_CUSTOM)
     # A study that tunes the genetic algorithm means it.
     method = table.choice("method", vocabulary.METHODS, "genetic" if table.has("genetic") else "auto")
     parents = None
     if method == "given":
-        for key in (
-            "score", "seed", "required", "forbidden", "tiers", "prefer", "genetic", "order", "hill_climb", "minimum_strength",
-        ):  # fmt: skip
-            if table.has(key):
+        for key in table.names():
+            if key not in _OF_GIVEN:
                 table.fail(key, "goes with a search, expected none of it with the method 'given'", hint="remove it")
         parents = _parents(table.table("parents"), schema)
     elif table.has("parents"):
@@ -327,31 +295,13 @@ def _structure(table: Table, schema: Schema) -> StructureRule:
         )
     if table.has("genetic") and method != "genetic":
         table.fail("genetic", f"goes with the method 'genetic', got '{method}'", hint="remove it")
-    genetic = table.table("genetic", optional=True)
-    genetic.only("population", "selected", "generations", "mutation_rate")
-    usual = GeneticRule()
-    return StructureRule(
-        method=method,
-        score=table.choice("score", vocabulary.scores(), vocabulary.METHODS[method].scores[0]),
-        max_parents=table.value(int, "max_parents", 2),
-        max_family_cells=table.value(int, "max_family_cells", 20_000),
-        seed=table.value(int, "seed", 1),
-        required=rules.edges_from(table, "required"),
-        forbidden=rules.edges_from(table, "forbidden"),
-        genetic=GeneticRule(
-            population=genetic.value(int, "population", usual.population),
-            selected=genetic.value(int, "selected", usual.selected),
-            generations=genetic.value(int, "generations", usual.generations),
-            mutation_rate=genetic.value(float, "mutation_rate") if genetic.has("mutation_rate") else None,
-        ),
-        parents=parents,
-        tiers=rules.tiers_from(table, "tiers"),
-        custom=_custom(table),
-        prefer=table.choice("prefer", vocabulary.PREFERENCES, vocabulary.PREFERENCES[0]),
-        order=_order(table.table("order", optional=True)),
-        hill_climb=_hill_climb(table.table("hill_climb", optional=True)),
-        minimum_strength=table.value(float, "minimum_strength") if table.has("minimum_strength") else None,
-    )
+    known = {
+        "method": method,
+        "score": table.choice("score", vocabulary.scores(), vocabulary.METHODS[method].scores[0]),
+        "parents": parents,
+        "custom": _custom(table),
+    }
+    return read(StructureRule, table, also=("method", "score", "parents", *_OF_CUSTOM), given=known)
 
 
 def _custom(table: Table) -> CustomRule | None:
@@ -369,25 +319,6 @@ def _custom(table: Table) -> CustomRule | None:
         target=table.value(str, "target"),
         sensitive=table.strings("sensitive", []),
         hide_from=table.strings("hide_from") if table.has("hide_from") else None,
-    )
-
-
-def _order(table: Table) -> OrderRule:
-    table.only("chains", "moves", "rounds", "exact")
-    return OrderRule(
-        chains=table.value(int, "chains") if table.has("chains") else None,
-        moves=table.value(int, "moves") if table.has("moves") else None,
-        rounds=table.value(int, "rounds") if table.has("rounds") else None,
-        exact=table.value(bool, "exact", False),
-    )
-
-
-def _hill_climb(table: Table) -> HillClimbRule:
-    table.only("tabu_length", "patience")
-    usual = HillClimbRule()
-    return HillClimbRule(
-        tabu_length=table.value(int, "tabu_length", usual.tabu_length),
-        patience=table.value(int, "patience", usual.patience),
     )
 
 
@@ -413,42 +344,47 @@ def _share(table: Table, model: str) -> ShareRule | None:
             table.fail("share", f"goes with the model {those}, got '{model}'", hint="remove it, or set the model")
         return None
     share = table.table("share", optional=True)
-    share.only("noise", "epsilon", "delta", "minimum_count")
-    minimum = share.value(int, "minimum_count", 0)
+    rule = read(ShareRule, share, also=("noise",))
     if not share.has("noise"):
         for key in ("epsilon", "delta"):
             if share.has(key):
                 share.fail(key, "goes with noise, and there is none", hint='add noise = "gaussian"')
-        return ShareRule(minimum_count=minimum)
+        return rule
     share.choice("noise", ("gaussian",))
     for key in ("epsilon", "delta"):
         if not share.has(key):
             share.fail(
                 key, "missing: Gaussian noise needs an epsilon and a delta", hint="for example: " + _EXAMPLES[key]
             )
-    return ShareRule(epsilon=share.value(float, "epsilon"), delta=share.value(float, "delta"), minimum_count=minimum)
+    return rule
 
 
-def _parameters(table: Table, names: Sequence[str]) -> ParameterRule:
-    table.only("estimator", "prior_count", "interval_level", "prior", "prior_tables")
-    return ParameterRule(
-        estimator=table.choice("estimator", ESTIMATORS, "em"),
-        prior_count=table.value(float, "prior_count") if table.has("prior_count") else None,
-        interval_level=table.value(float, "interval_level", 0.95),
-        **prior_from(table, names),
-    )
+def _quorum(table: Table) -> QuorumRule | None:
+    """``quorum = {deadline = "72h", min = 2}``; an absent key is no rule."""
+    if not table.has("quorum"):
+        return None
+    rule = table.table("quorum")
+    rule.only("deadline", *keys(QuorumRule, but=("deadline_seconds",)))
+    text = rule.value(str, "deadline")
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        problem = f"got '{text[:40]}', expected a number and one of min, h, d"
+        return rule.fail("deadline", problem, hint='for example: deadline = "72h"')
+    seconds = int(found[1]) * {"min": 60, "h": 3600, "d": 86_400}[found[2]]
+    return read(QuorumRule, rule, also=("deadline",), given={"deadline_seconds": seconds})
 
 
-def _release(table: Table) -> ReleaseRule:
-    table.only("synthetic_records", "sampling", "seed", "pairs")
-    records = table.raw("synthetic_records")
-    if records in (None, "common"):
-        records = None
-    elif isinstance(records, bool) or not isinstance(records, int):
-        table.fail("synthetic_records", 'expected "common" or a whole number')
-    return ReleaseRule(
-        synthetic_records=records,
-        sampling=cast("Sampling", table.choice("sampling", vocabulary.SAMPLING, "systematic")),
-        seed=table.value(int, "seed", 1),
-        pairs=rules.edges_from(table, "pairs", each='["one", "other"]'),
-    )
+def simulation_seed_from(table: Table, key: str) -> int | None:
+    """The seed of simulations of a study, as in ``simulation = {seed = 7}``; None: none is named.
+
+    It belongs to the file and not to the study: it enters no digest, and no node of a federation ever sees it.
+
+    Raises:
+        Misuse: the table's code.
+    """
+    rule = table.table(key, optional=True)
+    rule.only("seed")
+    if not rule.has("seed"):
+        return None
+    seed = rule.value(int, "seed")
+    return seed if seed >= 0 else rule.fail("seed", f"got {seed}, expected at least 0")

@@ -1,8 +1,9 @@
 """What holds for every resolved study, whether it was read from TOML or came as bytes from another node.
 
-`check` looks at the value alone: names, ranges, sizes, ownership, and what this version does not support yet (refused by
-name). It does not judge whether the study is wise; that is `lint`. Units and structure have modules of their own; what a study
-may name is in `vocabulary` and can be had from here too.
+`check` looks at the value alone: names, ranges, sizes, ownership; the units, whose scheme is what the person who approves reads,
+so that the matrix must be one of it; the structure, which where it is given is checked as a searched one would be; and the rules
+for those who stay away or countersign. It does not judge whether the study is wise; that is for lint. What a study may name is in
+`vocabulary`, what only one protocol asks of it in the protocol.
 """
 
 from __future__ import annotations
@@ -10,43 +11,45 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final, Literal, NoReturn
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Final, NoReturn
 
-from verticil.shared.channels.privacy import Breach
-from verticil.shared.config import Table
+from verticil.shared.channels.privacy import EPSILON_TOLERANCE, epsilon, gamma
+from verticil.shared.channels.subset import LARGEST_EPSILON, LEAST_STATES, Subset
+from verticil.shared.channels.transition import validate_matrix
 from verticil.shared.estimation.estimators import ESTIMATORS
-from verticil.shared.model.schema import MAX_STATES, Missing, Variable
-from verticil.shared.study.document import Study
-from verticil.shared.study.prior import check_prior
-from verticil.shared.study.protocols import protocol_of
-from verticil.shared.study.publication import check_publish
-from verticil.shared.study.quorum import check_quorum
-from verticil.shared.study.structure_rules import check_structure, near_hint
-from verticil.shared.study.unit_rules import check_breach, check_units
+from verticil.shared.model.schema import Missing, Variable
+from verticil.shared.study.codebook import bin_labels, check_letters, check_text
+from verticil.shared.study.document import StructureRule, Study, Unit
+from verticil.shared.study.protocols import protocol_of, sent_units
+from verticil.shared.study.schemes import SCHEMES
 from verticil.shared.study.vocabulary import (
+    MAX_CELLS,
+    MAX_COMBINATIONS,
+    MAX_EXACT,
     MAX_PURPOSE,
     MAX_SAFE,
     MAX_TEXT,
     MAX_VARIABLES,
+    METHODS,
     NORMALISE_STEPS,
+    PREFERENCES,
     SAMPLING,
     fail,
+    near_hint,
+    scores,
 )
 
-_FARTHEST: Final = 1e15
-_NARROWEST: Final = 1e-15
-"""Bins must be such that numbers inside can be written."""
+LEAST_PARTIES: Final = 2
+"""A model of one party's columns is nothing that a federation is needed for, and its release would be that party's alone."""
+_DEADLINE: Final = (60, 3650 * 86_400)
+_USUAL: Final = {field.name: field.default for field in fields(StructureRule)}
+_LISTED: Final = 5
+"""Columns named in one message."""
 _STUDY_ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _PARTY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")  # what a certificate can carry, see shared.identity
-_BIDI_CONTROLS: Final = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
-_INVISIBLE: Final = frozenset(
-    map(chr, (0xAD, 0x61C, 0x180E, 0x200B, 0x200E, 0x200F, *range(0x2060, 0x2070), 0xFEFF, *range(0xFFF9, 0x10000)))
-) - {"\ufffc", "\ufffd"} | frozenset(map(chr, range(0xE0000, 0xE0080)))
-"""Letters that are not seen: with them two categories, or two studies' names, could look the same to the person who approves.
-The joiners U+200C and U+200D are not among them: Persian and the languages of India are written with them."""
 
 
 def check(study: Study, *, source: str) -> None:
@@ -65,217 +68,18 @@ def check(study: Study, *, source: str) -> None:
     for variable in study.schema.variables:
         rules.variable(variable, study.parties)
     rules.owners(study)
-    check_units(study, source=source)
-    check_structure(study, source=source)
+    _check_units(study, source=source)
+    _check_structure(study, source=source)
     check_breach(study, source=source)
-    check_publish(study, source=source)
+    _check_publish(study, source=source)
     rules.numbers(study)
     check_quorum(study, source=source)
     protocol_of(study).check(study, source=source)
 
 
-def bin_labels(edges: Sequence[float]) -> tuple[str, ...]:
-    """Labels of bins, the numbers as short as they can be.
-
-    >>> bin_labels([17, 25.5, 30])
-    ('[17,25.5)', '[25.5,30)')
-    """
-    return tuple(f"[{_shortest(low)},{_shortest(high)})" for low, high in itertools.pairwise(edges))
-
-
-def _shortest(number: float) -> str:
-    return str(int(number)) if float(number).is_integer() and abs(number) < 1e15 else repr(number)
-
-
 def is_party_name(text: str) -> bool:
     """Whether `text` may name a party: what a certificate's URI can carry."""
     return _PARTY.fullmatch(text) is not None
-
-
-def edges_from(table: Table, key: str, *, each: str = '["parent", "child"]') -> tuple[tuple[str, str], ...]:
-    """The list of edges, or other pairs of names, at `key`; an absent key is none. `each` is one of them, for a message.
-
-    Raises:
-        Misuse: the table's code.
-    """
-    edges: list[tuple[str, str]] = []
-    for row in table.rows(key, []):
-        match row:
-            case (str(parent), str(child)):
-                edges.append((parent, child))
-            case _:
-                table.fail(
-                    key,
-                    f"expected edges, each {each}" if each.startswith('["parent') else f"expected pairs, each {each}",
-                )
-    return tuple(edges)
-
-
-def tiers_from(table: Table, key: str) -> tuple[tuple[str, ...], ...]:
-    """The lists of names at `key`, one for each tier; an absent key is no tier.
-
-    Raises:
-        Misuse: the table's code.
-    """
-    tiers: list[tuple[str, ...]] = []
-    for row in table.rows(key, []):
-        if not all(isinstance(name, str) for name in row):
-            table.fail(key, 'expected lists of names, one for each tier: [["first", ..], ["later", ..]]')
-        tiers.append(tuple(str(name) for name in row))
-    return tuple(tiers)
-
-
-def breach_from(table: Table, key: str) -> Breach | None:
-    """The rule at `key`, as in ``breach = {prior = 0.1, posterior = 0.5}``; an absent key is no rule.
-
-    Raises:
-        Misuse: the table's code.
-    """
-    if not table.has(key):
-        return None
-    rule = table.table(key)
-    rule.only("prior", "posterior")
-    prior, posterior = rule.value(float, "prior"), rule.value(float, "posterior")
-    try:
-        return Breach(prior=prior, posterior=posterior)
-    except ValueError as error:
-        return table.fail(key, str(error))
-
-
-def outside_from(table: Table, key: str) -> Literal["clamp"]:
-    """What a number outside the bins is in a new study, at `key`; an absent key is the same.
-
-    Raises:
-        Misuse: the table's code, for what older studies could say.
-    """
-    if table.choice(key, ("error", "clamp"), "clamp") == "error":
-        problem = "got 'error': a study that fails for one value would tell that somebody has it"
-        table.fail(key, problem, hint="leave the key out: a number outside the bins goes into the nearest one")
-    return "clamp"
-
-
-def simulation_seed_from(table: Table, key: str) -> int | None:
-    """The seed of simulations of a study, as in ``simulation = {seed = 7}``; None: none is named.
-
-    It belongs to the file and not to the study: it enters no digest, and no node of a federation ever sees it.
-
-    Raises:
-        Misuse: the table's code.
-    """
-    rule = table.table(key, optional=True)
-    rule.only("seed")
-    if not rule.has("seed"):
-        return None
-    seed = rule.value(int, "seed")
-    return seed if seed >= 0 else rule.fail("seed", f"got {seed}, expected at least 0")
-
-
-def make_variable(
-    *,
-    name: str,
-    owner: str,
-    labels: tuple[str, ...],
-    bins: tuple[float, ...] | None,
-    integer: bool,
-    outside: Literal["error", "clamp"],
-    other: str | None,
-    missing: Missing | None,
-    representatives: tuple[float, ...] | None = None,
-    means: tuple[float, ...] | None = None,
-    where: str,
-) -> Variable:
-    """A `Variable`, after checking what it needs: distinct categories of readable text and usable bin edges.
-
-    Raises:
-        Misuse: STUDY_INVALID; the message starts with `where`.
-    """
-    if bins is not None:
-        _check_bins(bins, integer=integer, where=where)
-    if representatives is not None:
-        _check_inside(representatives, bins or (), where=f"{where}: representatives")
-        if integer and (broken := [value for value in representatives if not value.is_integer()]):
-            problem = f"number {representatives.index(broken[0]) + 1} is {broken[0]:g}"
-            fail(f"{where}: representatives", f"{problem}, expected a whole number with integer = true")
-    if means is not None:
-        if representatives is not None:
-            fail(f"{where}: means", "stands beside 'representatives', expected one of the two")
-        _check_inside(means, bins or (), last=1.0 if integer else 0.0, where=f"{where}: means")
-    twice = [label for label, count in Counter(labels).items() if count > 1]
-    if twice:
-        fail(where, f"category '{twice[0][:MAX_TEXT]}' is declared twice")
-    if not 2 <= len(labels) <= MAX_STATES:
-        fail(where, f"{len(labels)} categories, expected 2 to {MAX_STATES}")
-    _check_text(where, name)
-    _check_text(f"{where}: its party", owner)
-    for number, label in enumerate(labels, 1):
-        _check_text(f"{where}: category {number}", label)
-    return Variable(
-        name=name,
-        owner=owner,
-        labels=labels,
-        bins=bins,
-        integer=integer,
-        representatives=representatives,
-        means=means,
-        outside=outside,
-        other=other,
-        missing=missing,
-    )
-
-
-def _check_inside(numbers: tuple[float, ...], bins: tuple[float, ...], *, last: float = 0.0, where: str) -> None:
-    """One number for each bin, inside it; `last`: how far below its upper edge the bin's largest value lies."""
-    n_bins = max(len(bins) - 1, 0)
-    if len(numbers) != n_bins:
-        fail(where, f"{len(numbers)} numbers, expected one for each of the {n_bins} bins")
-    for number, (value, (low, high)) in enumerate(zip(numbers, itertools.pairwise(bins), strict=True), 1):
-        if not low <= value < high:
-            fail(where, f"number {number} is {value:g}, expected one from {low:g} to below {high:g}, its bin")
-        if value > high - last:
-            fail(
-                where, f"number {number} is {value:g}, expected at most {high - last:g}, the bin's largest whole number"
-            )
-
-
-def _check_bins(bins: tuple[float, ...], *, integer: bool, where: str) -> None:
-    if len(bins) < 2:
-        fail(where, f"{len(bins)} bin edges, expected at least 2")
-    if not all(math.isfinite(edge) for edge in bins):
-        fail(where, "a bin edge is not finite", hint="what lies beyond the edges goes into the nearest bin")
-    for number, (low, high) in enumerate(itertools.pairwise(bins), 1):
-        if not low < high:
-            fail(where, f"bin edges {number} and {number + 1} are {low:g} and {high:g}, expected increasing edges")
-        if high - low < _NARROWEST:
-            fail(
-                where,
-                f"bin {number} is {high - low:g} wide, expected at least {_NARROWEST:g}",
-                hint="use a larger unit",
-            )
-    if max(map(abs, bins)) > _FARTHEST:
-        fail(where, f"a bin edge is beyond {_FARTHEST:g}", hint="use a smaller unit, or fewer bins")
-    if integer and not all(edge.is_integer() for edge in bins):
-        fail(where, "a bin edge is not a whole number, expected whole edges with integer = true")
-
-
-def _check_text(where: str, text: str, *, limit: int = MAX_TEXT, lines: bool = False) -> None:
-    """Names and labels are shown to the person who approves: nothing invisible, nothing that reorders text."""
-    if not text or text != text.strip():
-        fail(where, f"got '{text[:MAX_TEXT]}', expected a text without blanks at its ends")
-    if len(text) > limit:
-        fail(where, f"{len(text)} letters, expected at most {limit}")
-    _check_letters(where, text, also="\n\t" if lines else "")
-
-
-def _check_letters(where: str, text: str, *, also: str = "") -> None:
-    for position, letter in enumerate(text, 1):
-        if letter in also:
-            continue
-        if (
-            unicodedata.category(letter) in {"Cc", "Cs", "Zl", "Zp"}
-            or unicodedata.bidirectional(letter) in _BIDI_CONTROLS
-            or letter in _INVISIBLE
-        ):
-            fail(where, f"letter {position} is U+{ord(letter):04X}, expected printed text without control characters")
 
 
 class _Rules:
@@ -299,8 +103,8 @@ class _Rules:
     def head(self, study: Study) -> None:
         if not _STUDY_ID.fullmatch(study.id):
             self.fail("id", f"got '{study.id[:MAX_TEXT]}', expected 1 to 63 of a-z 0-9 -, not starting with -")
-        _check_text(f"{self.source}: title", study.title)
-        _check_text(f"{self.source}: purpose", study.purpose, limit=MAX_PURPOSE, lines=True)
+        check_text(f"{self.source}: title", study.title)
+        check_text(f"{self.source}: purpose", study.purpose, limit=MAX_PURPOSE, lines=True)
         protocol_of(study)
         if not study.parties:
             self.fail("party", "there is no [[party]], expected at least one")
@@ -357,7 +161,7 @@ class _Rules:
             self.fail(f"{where}: missing.spellings", f"expected 1 to 1000 texts of at most {MAX_TEXT} letters")
         self.distinct(f"{where}: missing.spellings", missing.spellings)
         for spelling in missing.spellings:
-            _check_letters(f"{self.source}: {where}: missing.spellings", spelling, also="\t")
+            check_letters(f"{self.source}: {where}: missing.spellings", spelling, also="\t")
             if spelling in labels and spelling != missing.category:
                 self.fail(f"{where}: missing.spellings", f"'{spelling}' is a category of its own")
 
@@ -368,7 +172,7 @@ class _Rules:
                 "parameters.estimator",
                 f"got '{parameters.estimator[:MAX_TEXT]}', expected one of {', '.join(ESTIMATORS)}",
             )
-        check_prior(study, self.fail)
+        _check_prior(study, source=self.source)
         if parameters.prior_count is not None:
             self.within("parameters.prior_count", parameters.prior_count, 1e-6, 1e6)
         self.within("parameters.interval_level", parameters.interval_level, 0.5, 0.9999)
@@ -394,3 +198,406 @@ class _Rules:
                 )
         if len({frozenset(pair) for pair in pairs if pair[0] != pair[1]}) < len(pairs):
             self.fail("release.pairs", "a pair stands there twice, or is one variable, expected different pairs")
+
+
+def _check_units(study: Study, *, source: str) -> None:
+    """Check that the units hold every variable once, each with a domain, a matrix and a scheme that fit.
+
+    Args:
+        study: the study; its variables are checked already.
+        source: name of the document, for messages.
+
+    Raises:
+        Misuse: STUDY_INVALID, STUDY_UNSUPPORTED, MATRIX_INVALID or MATRIX_SINGULAR.
+    """
+    schema = study.schema
+    held = Counter(name for unit in study.units for name in unit.variables)
+    if held != Counter(schema.names) or not all(unit.variables for unit in study.units):
+        fail(f"{source}: randomization", "the units do not hold every variable once")
+    first = [min(map(schema.index, unit.variables)) for unit in study.units]
+    if first != sorted(first):
+        fail(f"{source}: randomization", "the units are not in the order of their first variables")
+    if (cells := sum(unit.transition.n_states**2 for unit in study.units)) > MAX_CELLS:
+        fail(f"{source}: randomization", f"the matrices have {cells} cells, expected at most {MAX_CELLS} in all")
+    for index, unit in enumerate(study.units):
+        where = f"{source}: {unit.text}"
+        _check_owner(study, unit, where)
+        _check_domain(study, index, where)
+        _check_scheme(study, unit, where)
+
+
+def check_breach(study: Study, *, source: str) -> None:
+    """Check every unit that is sent against the study's breach rule; without one, nothing.
+
+    The structure must be one that the rules accept: between peers it decides what is sent.
+
+    Raises:
+        Misuse: STUDY_INVALID.
+    """
+    rule = study.breach
+    if rule is None:
+        return
+    found: list[str] = []
+    for unit in (study.units[index] for index in sent_units(study)):
+        ratio = gamma(unit.transition)
+        if rule.possible(ratio):
+            level = "infinite" if ratio is None else f"{float(ratio):.6g}"
+            found.append(f"{unit.text} has gamma {level}")
+    if found:
+        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        fail(
+            f"{source}: breach",
+            f"{', '.join(found[:_LISTED])}{more}; expected gamma below {rule.gamma_limit:.6g}, "
+            f"so that no belief of {rule.prior:g} becomes {rule.posterior:g}",
+            hint=f"randomize more strongly (epsilon below {math.log(rule.gamma_limit):.4g}), or change the rule",
+        )
+
+
+def _check_owner(study: Study, unit: Unit, where: str) -> None:
+    for name in unit.variables:
+        owner = study.schema[study.schema.index(name)].owner
+        if unit.owner != owner:
+            fail(where, f"'{name}' is randomized by '{unit.owner[:MAX_TEXT]}', expected its party '{owner}'")
+
+
+def _check_domain(study: Study, index: int, where: str) -> None:
+    unit = study.units[index]
+    states = [study.schema[study.schema.index(name)].n_states for name in unit.variables]
+    if (combinations := math.prod(states)) > MAX_COMBINATIONS:
+        fail(where, f"{combinations} combinations of categories, expected at most {MAX_COMBINATIONS}")
+    for combination in unit.impossible:
+        if len(combination) != len(states) or not all(0 <= c < k for c, k in zip(combination, states, strict=True)):
+            fail(where, "an impossible combination is not one code for each of the variables")
+    if any(not low < high for low, high in itertools.pairwise(unit.impossible)):
+        fail(where, "the impossible combinations are not ascending")
+    if unit.impossible and not unit.is_compound:
+        fail(where, "an impossible combination goes with several variables, expected none for a single one")
+    if unit.impossible and combinations - len(unit.impossible) < 2:
+        fail(
+            where,
+            f"{len(unit.impossible)} of {combinations} combinations are impossible, expected at least 2 that are possible",
+        )
+    n_states, expected = unit.transition.n_states, combinations - len(unit.impossible)
+    if n_states != expected:
+        fail(where, f"the matrix is {n_states} x {n_states}, expected {expected} x {expected}")
+
+
+def _check_scheme(study: Study, unit: Unit, where: str) -> None:
+    if unit.scheme not in SCHEMES:
+        fail(where, f"got the scheme '{unit.scheme[:MAX_TEXT]}', expected one of {', '.join(SCHEMES)}")
+    if (unit.scheme == "two-level") != (unit.two_level is not None):
+        fail(where, f"'two_level' goes with the scheme 'two-level' and with no other, got '{unit.scheme}'")
+    if (unit.scheme == "subset") != isinstance(unit.transition, Subset):
+        fail(where, f"subset selection goes with the scheme 'subset' and with no other, got '{unit.scheme}'")
+    if isinstance(unit.transition, Subset):
+        protocol_of(study).check_unit(unit, where=where)
+        _check_subset(unit.transition, where)
+    elif not SCHEMES[unit.scheme].is_one(unit, unit.transition, where):
+        fail(where, f"the matrix is not one of the scheme '{unit.scheme}'")
+    validate_matrix(unit.transition.probabilities, where=where)
+
+
+def _check_subset(selection: Subset, where: str) -> None:
+    level = epsilon(selection)
+    if selection.n_states < LEAST_STATES or level > LARGEST_EPSILON + EPSILON_TOLERANCE:
+        fail(
+            where,
+            f"'subset' with {selection.n_states} categories and epsilon {level:.6g}, expected at least {LEAST_STATES} "
+            f"and at most {LARGEST_EPSILON:g}",
+            hint="use 'symmetric'",
+        )
+
+
+def edge_text(edge: tuple[str, str]) -> str:
+    """An edge for messages."""
+    return f"'{edge[0]}' -> '{edge[1]}'"
+
+
+def _check_structure(study: Study, *, source: str) -> None:
+    """Check the rule for the structure, and the structure itself where it is given.
+
+    Args:
+        study: the study; its variables are checked already.
+        source: name of the document, for messages.
+
+    Raises:
+        Misuse: STUDY_INVALID or STUDY_UNSUPPORTED.
+    """
+    rules, rule = _Structure(study, source), study.structure
+    known = {
+        "method": (rule.method, METHODS),
+        "score": (rule.score, scores()),
+        "prefer": (rule.prefer, PREFERENCES),
+    }
+    for what, (value, names) in known.items():
+        if value not in names:
+            rules.fail(what, f"got '{value[:MAX_TEXT]}', expected one of {', '.join(names)}")
+    rules.method()
+    rules.numbers()
+    rules.edges()
+    if (rule.method == "given") != (rule.parents is not None):
+        rules.fail("parents", f"'parents' go with the method 'given' and with no other, got '{rule.method}'")
+    if rule.parents is not None:
+        rules.given(rule.parents)
+
+
+class _Structure:
+    """The checks of one study's structure, part by part."""
+
+    def __init__(self, study: Study, source: str) -> None:
+        self.study = study
+        self.source = source
+
+    def fail(self, key: str, problem: str, *, hint: str = "") -> NoReturn:
+        fail(f"{self.source}: structure.{key}", problem, hint=hint)
+
+    def within(self, key: str, number: float, low: float, high: float) -> None:
+        if not low <= number <= high:  # also for NaN
+            self.fail(key, f"got {number:.17g}, expected {low:g} to {high:.17g}")
+
+    def numbers(self) -> None:
+        rule, genetic = self.study.structure, self.study.structure.genetic
+        self.within("max_parents", rule.max_parents, 0, 20)
+        self.within("max_family_cells", rule.max_family_cells, 2, 100_000_000)
+        widest = max(self.study.schema.variables, key=lambda variable: variable.n_states)
+        if widest.n_states > rule.max_family_cells:
+            self.fail(
+                "max_family_cells",
+                f"got {rule.max_family_cells}, expected at least the {widest.n_states} categories of '{widest.name}'",
+            )
+        self.within("seed", rule.seed, 0, MAX_SAFE)
+        self.within("genetic.population", genetic.population, 2, 10_000)
+        self.within("genetic.selected", genetic.selected, 1, genetic.population)
+        self.within("genetic.generations", genetic.generations, 1, 1_000_000)
+        if genetic.mutation_rate is not None:
+            self.within("genetic.mutation_rate", genetic.mutation_rate, 0, 1)
+        for key, number, least, most in (
+            ("chains", rule.order.chains, 1, 10_000),
+            ("moves", rule.order.moves, 0, 100_000_000),
+            ("rounds", rule.order.rounds, 0, 1_000_000),
+        ):
+            if number is not None:
+                self.within(f"order.{key}", number, least, most)
+        self.within("hill_climb.tabu_length", rule.hill_climb.tabu_length, 0, 1_000_000)
+        self.within("hill_climb.patience", rule.hill_climb.patience, 1, 1_000_000)
+        if rule.minimum_strength is not None:
+            self.within("minimum_strength", rule.minimum_strength, 0, 1)
+
+    def method(self) -> None:
+        """Method, score and options that go together, and what a method asks of the data."""
+        study, rule = self.study, self.study.structure
+        if rule.score not in (able_of := METHODS[rule.method].scores):
+            able = ", ".join(f"'{name}'" for name, method in METHODS.items() if rule.score in method.scores)
+            self.fail(
+                "score",
+                f"'{rule.score}' does not go with the method '{rule.method}', expected {' or '.join(able_of)}",
+                hint=f"'{rule.score}' goes with the method {able}",
+            )
+        for name, method in METHODS.items():
+            for key in method.keys:
+                if rule.method != name and getattr(rule, key) != _USUAL[key]:
+                    self.fail(key, f"goes with the method '{name}', got '{rule.method}'", hint="remove it")
+        if rule.minimum_strength is not None and rule.method == "given":
+            self.fail("minimum_strength", "is about edges that are found: it goes with a search", hint="remove it")
+        if rule.score == "bdeu":
+            randomized = [name for unit in study.units if not unit.transition.is_identity for name in unit.variables]
+            if randomized:
+                shown = ", ".join(f"'{name}'" for name in randomized[:5]) + (" and others" if randomized[5:] else "")
+                self.fail(
+                    "score",
+                    f"'bdeu' takes counts for data, and {shown} {'are' if randomized[1:] else 'is'} randomized: it would find "
+                    "edges between independent columns",
+                    hint="use 'bic' or 'bic-noise', which take the noise into account",
+                )
+
+    def edges(self) -> None:
+        rule = self.study.structure
+        for key, edges in (("required", rule.required), ("forbidden", rule.forbidden)):
+            for edge in edges:
+                for name in edge:
+                    if name not in self.study.schema:
+                        self.fail(
+                            key,
+                            f"'{name[:MAX_TEXT]}' is not a variable of the study",
+                            hint=near_hint(name, self.study.schema.names),
+                        )
+                if edge[0] == edge[1]:
+                    self.fail(key, f"{edge_text(edge)} joins a variable to itself")
+            for text, count in Counter(map(edge_text, edges)).items():
+                if count > 1:
+                    self.fail(key, f"'{text}' stands there {count} times, expected once")
+            if edges and rule.method == "given":
+                self.fail(key, f"a structure that is given has no {key} edges, expected none")
+        self.declarations()
+
+    def declarations(self) -> None:
+        """Tiers, the custom network, and all declarations together."""
+        rule = self.study.structure
+        if rule.tiers and rule.method == "given":
+            self.fail("tiers", "a structure that is given has no tiers, expected none")
+        if any(not tier for tier in rule.tiers):
+            self.fail("tiers", "a tier is empty, expected names of variables in each")
+        constraints = self.study.constraints(where=f"{self.source}: structure")
+        if METHODS[rule.method].one_parent:
+            for child, name in enumerate(self.study.schema.names):
+                if len(needed := constraints.parents_required(child)) > 1:
+                    self.fail("required", f"'{name}' has {len(needed)} required parents, a {rule.method} admits one")
+        if rule.order.exact and (widest := max(map(len, constraints.blocks))) > MAX_EXACT:
+            self.fail(
+                "order.exact",
+                f"{widest} variables may stand in any order, expected at most {MAX_EXACT}",
+                hint="leave it out; the search over orders comes within .5 % of the best",
+            )
+
+    def given(self, entries: Sequence[tuple[str, Sequence[str]]]) -> None:
+        rule, schema = self.study.structure, self.study.schema
+        if tuple(child for child, _ in entries) != schema.names:
+            self.fail("parents", "the entries are not one for each variable, in the order of the variables")
+        for child, parents in entries:
+            where = f"parents.{child}"
+            for name in parents:
+                if name not in schema:
+                    self.fail(
+                        where,
+                        f"'{name[:MAX_TEXT]}' is not a variable of the study",
+                        hint=near_hint(name, schema.names),
+                    )
+            positions = [schema.index(name) for name in parents]
+            if positions != sorted(set(positions)):
+                self.fail(where, "a parent stands there twice, or the parents are not in the order of the variables")
+            if len(parents) > rule.max_parents:
+                self.fail(
+                    where,
+                    f"{len(parents)} parents, expected at most {rule.max_parents}",
+                    hint=f"remove parents, or set structure.max_parents = {len(parents)}",
+                )
+            cells = math.prod(schema.n_states[position] for position in (*positions, schema.index(child)))
+            if cells > rule.max_family_cells:
+                self.fail(
+                    where,
+                    f"the table of '{child}' and its parents has {cells} cells, expected at most {rule.max_family_cells}",
+                    hint="remove parents, merge categories, or raise structure.max_family_cells",
+                )
+        if cycle := _cycle(dict(entries)):
+            self.fail(
+                "parents", f"there is a cycle: {' -> '.join(cycle)}, expected none", hint="remove one of the edges"
+            )
+        custom, dag = self.study.custom_network(where=f"{self.source}: structure"), self.study.given_dag
+        if custom is not None and dag is not None and (leaks := custom.leaks(dag)):
+            s, q = (schema.names[v] for v in leaks[0])
+            self.fail(
+                "parents",
+                f"the custom network is not kept: '{s}' is not separated from '{q}' by the target "
+                f"'{schema.names[custom.target]}' ({len(leaks)} such pairs)",
+                hint="remove the edges that lead around the target",
+            )
+
+
+def _cycle(parents: Mapping[str, Sequence[str]]) -> list[str]:
+    """A cycle along the edges, its first variable again at its end; empty when there is none."""
+    placed: set[str] = set()
+    waiting = list(parents)
+    while ready := [child for child in waiting if placed.issuperset(parents[child])]:
+        placed.update(ready)
+        waiting = [child for child in waiting if child not in placed]
+    if not waiting:
+        return []
+    # Every variable that is left has a parent that is left: walking from parent to parent comes back.
+    path = [waiting[0]]
+    while (parent := next(name for name in parents[path[-1]] if name not in placed)) not in path:
+        path.append(parent)
+    around = path[path.index(parent) :][::-1]
+    first = min(range(len(around)), key=lambda i: list(parents).index(around[i]))
+    around = around[first:] + around[:first]
+    return [*around, around[0]]
+
+
+def _check_prior(study: Study, *, source: str) -> None:
+    """Check a study's prior: where it may stand, and the shape and range of its tables."""
+    rule, schema = study.parameters, study.schema
+    if rule.prior is None:
+        if rule.prior_tables:
+            fail(f"{source}: parameters.prior_tables", "without a prior", hint="set parameters.prior = 'dirichlet'")
+        if rule.estimator == "inverse":
+            fail(
+                f"{source}: parameters.estimator",
+                "got 'inverse', whose counts can be negative: no records can be drawn from such a model; "
+                "expected em, clip or simplex",
+                hint="keep em, whose release has the inverse's estimates beside; or add prior = 'dirichlet', with which the "
+                "study ends where an estimated count is negative still",
+            )
+        return
+    if rule.estimator != "inverse":
+        fail(
+            f"{source}: parameters.prior",
+            f"with the estimator '{rule.estimator}', expected inverse",
+            hint="leave the key out",
+        )
+    if rule.prior_count is None:
+        fail(
+            f"{source}: parameters.prior_count",
+            "missing with a prior",
+            hint="give its parameter alpha, for example prior_count = 1.0",
+        )
+    parents = None if study.structure.parents is None else dict(study.structure.parents)
+    for name, rows in rule.prior_tables:
+        where = f"{source}: parameters.prior_tables.{name}"
+        if name not in schema:
+            fail(where, "not a variable of the study", hint=near_hint(name, schema.names))
+        child = schema.variables[schema.names.index(name)]
+        configurations = 1
+        if parents is not None:
+            configurations = math.prod(schema.variables[schema.names.index(p)].n_states for p in parents[name])
+        if len(rows) not in (1, configurations) or any(len(row) != child.n_states for row in rows):
+            expected = f"1 or {configurations}" if parents is not None else "1 (the structure is not given)"
+            fail(where, f"{len(rows)} rows, expected {expected}, each of {child.n_states} numbers")
+        if not all(0 < cell <= 1e6 for row in rows for cell in row):
+            fail(where, "expected numbers above 0, at most 1e6")
+
+
+def _check_publish(study: Study, *, source: str) -> None:
+    """Check that the gate can be kept.
+
+    Raises:
+        Misuse: STUDY_INVALID.
+    """
+    if study.publish is None:
+        return
+    where = f"{source}: publish"
+    quorum, n_parties = study.publish.quorum, len(study.parties)
+    if quorum is not None and not 1 <= quorum <= n_parties:
+        fail(f"{where}.quorum", f"got {quorum}, expected 1 to {n_parties}, the number of parties")
+
+
+def check_quorum(study: Study, *, source: str) -> None:
+    """Check that the rule can be kept, and that a sub-model keeps it.
+
+    Raises:
+        Misuse: STUDY_INVALID.
+    """
+    rule, where = study.quorum, f"{source}: quorum"
+    names = [item.party for item in study.left_out]
+    if len({*names, *study.parties}) != len(names) + len(study.parties):
+        fail(f"{source}: left_out", "names a party twice, or one that is in the study")
+    if study.left_out and (rule is None or rule.minimum is None):
+        fail(f"{source}: left_out", "stands in a study that declares no quorum.min")
+    if rule is None:
+        return
+    if not _DEADLINE[0] <= rule.deadline_seconds <= _DEADLINE[1]:
+        fail(f"{where}.deadline in seconds", f"got {rule.deadline_seconds}, expected {_DEADLINE[0]} to {_DEADLINE[1]}")
+    if rule.minimum is None:
+        return
+    n_declared = len(study.parties) + len(study.left_out)
+    if not LEAST_PARTIES <= rule.minimum <= n_declared:
+        fail(f"{where}.min", f"got {rule.minimum}, expected {LEAST_PARTIES} to {n_declared}, the number of parties")
+    if len(study.parties) < rule.minimum:
+        fail(
+            f"{source}: left_out", f"leaves {len(study.parties)} parties, expected at least {rule.minimum} (quorum.min)"
+        )
+    signatures = None if study.publish is None else study.publish.quorum
+    if signatures is not None and signatures > rule.minimum:
+        fail(
+            f"{source}: publish.quorum",
+            f"got {signatures}, expected at most {rule.minimum}, the parties of the smallest sub-model (quorum.min)",
+            hint='countersign = "all" asks all parties that are in the sub-model',
+        )

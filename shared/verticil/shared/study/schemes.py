@@ -41,7 +41,7 @@ from verticil.shared.model.schema import Variable
 from verticil.shared.study import vocabulary
 from verticil.shared.study.document import TwoLevel, Unit
 from verticil.shared.study.domain import Domain, single
-from verticil.shared.study.structure_rules import near_hint
+from verticil.shared.study.vocabulary import near_hint
 
 Floats = NDArray[np.float64]
 

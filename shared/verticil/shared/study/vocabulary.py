@@ -6,7 +6,9 @@ of randomization stand in `verticil.shared.study.schemes`, the estimators in `ve
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
@@ -56,6 +58,7 @@ METHODS: Final = {
 PREFERENCES: Final = ("synthesis", "structure")
 MAX_EXACT: Final = 15
 """Most variables that may stand in any order, for the exact search over orders."""
+PRIORS: Final = ("dirichlet",)
 SAMPLING: Final = ("systematic", "independent", "without-replacement")
 NORMALISE_STEPS: Final = ("nfkc", "trim", "casefold", "digits-only")
 
@@ -82,3 +85,9 @@ def starts_a_formula(text: str) -> bool:
 def fail(where: str, problem: str, *, hint: str = "") -> NoReturn:
     """Raise `Misuse` STUDY_INVALID."""
     raise Misuse("STUDY_INVALID", f"{where}: {problem}", hint=hint)
+
+
+def near_hint(name: str, names: Iterable[str]) -> str:
+    """A hint that names what is nearest to `name`; empty when nothing is near."""
+    near = difflib.get_close_matches(name, list(names), 1, 0.5)
+    return f"did you mean '{near[0]}'?" if near else ""
