@@ -1,4 +1,4 @@
-"""Who holds a study up: what is missing of each party, from durable facts alone.
+"""Who holds a study up: what is missing of each party, and which parties it went on without, from durable facts alone.
 
 A closed list of words, so that what the analyst is told can depend on nobody's data. Pure functions.
 """
@@ -11,8 +11,10 @@ from typing import Final
 
 from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import Failure, StudyRecord
-from verticil.shared.study.document import Study
+from verticil.shared.errors import Refusal
+from verticil.shared.study.document import LeftOut, Study
 from verticil.shared.study.states import State
+from verticil.shared.study.sub_model import left_out_words, obstacle, parse_sub_model
 
 APPROVAL: Final = "approval"
 DENIAL: Final = "denial"
@@ -107,3 +109,25 @@ def reported(party: str, text: str) -> str:
 def reporting_party(study: Study, failure: Failure) -> str | None:
     """The party that reported a failure; None: it is the miner's own."""
     return next((party for party in study.parties if failure.message.startswith(reported(party, ""))), None)
+
+
+def left_out(record: StudyRecord) -> tuple[LeftOut, ...]:
+    """The parties that the study went on without."""
+    return () if record.sub_model is None else parse_sub_model(record.sub_model.body).left_out
+
+
+def refuse_left_out(record: StudyRecord, party: str) -> Refusal | None:
+    """What a party is told that the study went on without; None: it is in it."""
+    for item in left_out(record):
+        if item.party == party:
+            return Refusal(
+                "PARTY_LEFT_OUT",
+                f"study '{record.study_id}': it went on at {record.decided_at} without {left_out_words(item)}",
+                hint="nothing more is taken from this party for it; to take part, have the study submitted under a new id",
+            )
+    return None
+
+
+def bears(study: Study, record: StudyRecord, party: str) -> bool:
+    """Whether a study that waits for approvals can still go on when this party denies it too."""
+    return not record.effective_digest and obstacle(study, {*record.declined, party}) is None

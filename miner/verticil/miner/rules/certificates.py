@@ -7,55 +7,20 @@ dropped, and asked for again: whoever had the key can have signed it. What had b
 from __future__ import annotations
 
 import datetime as dt
-import functools
-import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from cryptography import x509
 
-from verticil.miner.storage.records import Seen, StudyRecord
+from verticil.miner.storage.records import Seen
 from verticil.miner.storage.tables import CertificateTable
 from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.study.states import State
 from verticil.shared.transport.authorization import Revocations
-
-if TYPE_CHECKING:
-    from verticil.miner.rules.session import Session
 
 Standing = Literal["", "revoked", "expired", "carried"]
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
-
-_log = logging.getLogger(__name__)
-
-
-@functools.lru_cache(maxsize=1024)
-def _serial(certificate: bytes) -> int:
-    return x509.load_der_x509_certificate(certificate).serial_number
-
-
-def drop_revoked(session: Session, record: StudyRecord) -> StudyRecord:
-    """Drop approvals of a study that is not effective yet if their certificates are on the deny-list now. Blocks.
-
-    Returns:
-        The facts after it.
-    """
-    revoked = session.revocations.since()
-    if not revoked or not record.approvals or session.state(record) is not State.AWAITING_APPROVAL:
-        return record
-    dropped = False
-    for party, signed in record.approvals.items():
-        since = revoked.get(_serial(signed.certificate))
-        if since is not None and session.catalogue.certificates.void_approval(
-            record.digest, party, signed.certificate, revoked_at=since.strftime(_TIME)
-        ):
-            dropped = True
-            _log.warning(
-                "study '%s': the approval of '%s' is void: its certificate was revoked", record.study_id, party
-            )
-    return session.record(record.digest) if dropped else record
 
 
 class Certificates:

@@ -14,36 +14,18 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from verticil.miner.rules import blocking_parties
+from verticil.miner.rules.blocking_parties import left_out
+from verticil.miner.rules.session import Session
 from verticil.miner.storage.records import StudyRecord
-from verticil.shared.errors import Misuse, Refusal
+from verticil.shared.errors import Misuse
 from verticil.shared.record import encode
 from verticil.shared.study import approval, canonical
 from verticil.shared.study.document import Absence, LeftOut, Study
 from verticil.shared.study.states import State
-from verticil.shared.study.sub_model import SubModel, left_out_words, obstacle, parse_sub_model
-
-if TYPE_CHECKING:
-    from verticil.miner.rules.session import Session
-
-
-def left_out(record: StudyRecord) -> tuple[LeftOut, ...]:
-    """The parties that the study went on without."""
-    return () if record.sub_model is None else parse_sub_model(record.sub_model.body).left_out
-
-
-def refuse_left_out(record: StudyRecord, party: str) -> Refusal | None:
-    """What a party is told that the study went on without; None: it is in it."""
-    for item in left_out(record):
-        if item.party == party:
-            return Refusal(
-                "PARTY_LEFT_OUT",
-                f"study '{record.study_id}': it went on at {record.decided_at} without {left_out_words(item)}",
-                hint="nothing more is taken from this party for it; to take part, have the study submitted under a new id",
-            )
-    return None
+from verticil.shared.study.sub_model import SubModel, obstacle
 
 
 def discard_left_out(session: Session, record: StudyRecord) -> None:
@@ -52,11 +34,6 @@ def discard_left_out(session: Session, record: StudyRecord) -> None:
     for item in left_out(record):
         if item.party in record.lists:
             session.intake.discard_list(record.digest, item.party, parties.index(item.party))
-
-
-def bears(study: Study, record: StudyRecord, party: str) -> bool:
-    """Whether a study that waits for approvals can still go on when this party denies it too."""
-    return not record.effective_digest and obstacle(study, {*record.declined, party}) is None
 
 
 def at_deadline(session: Session, record: StudyRecord) -> bool:

@@ -11,6 +11,12 @@ valid day ends a study that is not published. A declared quorum goes on without 
 
 Every rule reads durable facts and adds at most one fact per transaction, so a restart needs no recovery: the same rules
 applied to the same facts go on where they stopped. All functions block.
+
+Studies that were decoded a moment ago: every poll of every party asks for them.
+
+The publication gate at the miner: who has to countersign a release, and what a countersignature must be.
+
+Rules of `session`, and as those they read durable facts and add at most one; both functions block.
 """
 
 from __future__ import annotations
@@ -18,13 +24,15 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import functools
+import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from verticil.miner.rules import blocking_parties, quorum
-from verticil.miner.rules.certificates import drop_revoked
-from verticil.miner.rules.study_cache import DecodedStudies
+from cryptography import x509
+
+from verticil.miner.rules import blocking_parties
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.intake import Intake
 from verticil.miner.storage.linkage import linked_parties
@@ -33,6 +41,7 @@ from verticil.miner.storage.store import Store
 from verticil.shared.errors import CODES, Misuse, PeerFault, Refusal, from_code
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import verify_signed
+from verticil.shared.release.countersignature import read_countersignature
 from verticil.shared.study import approval, canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import Facts, State, derive, is_final
@@ -43,6 +52,8 @@ MAX_EFFECTIVE_BYTES: Final = 2_097_152
 """Proposal and effective study of one task must fit into one message of 4 MiB."""
 _MAX_REASON: Final = 500
 
+_log = logging.getLogger(__name__)
+
 
 def timestamp(moment: dt.datetime) -> str:
     """UTC, ISO 8601, seconds."""
@@ -52,6 +63,11 @@ def timestamp(moment: dt.datetime) -> str:
 @functools.lru_cache(maxsize=1024)
 def _approval(body: bytes) -> approval.Approval:
     return approval.parse_approval(body)
+
+
+@functools.lru_cache(maxsize=1024)
+def _serial(certificate: bytes) -> int:
+    return x509.load_der_x509_certificate(certificate).serial_number
 
 
 def _printable(text: str) -> str:
@@ -193,7 +209,7 @@ class Session:
 
     def _approvals(self, record: StudyRecord) -> list[approval.Approval]:
         """Those of the parties that the study is carried out with."""
-        absent = {item.party for item in quorum.left_out(record)}
+        absent = {item.party for item in blocking_parties.left_out(record)}
         return [_approval(signed.body) for party, signed in record.approvals.items() if party not in absent]
 
     def minimum(self, record: StudyRecord) -> int:
@@ -218,13 +234,13 @@ class Session:
                 f"study '{record.study_id}': party '{party}' is not in it",
                 hint="the certificate's name must be the party's name in the study",
             )
-        if (refusal := quorum.refuse_left_out(record, party)) is not None:
+        if (refusal := blocking_parties.refuse_left_out(record, party)) is not None:
             raise refusal
         return parties.index(party)
 
     def _is_left_out(self, record: StudyRecord, party: str) -> bool:
         """Whether what a party says of a study is no news to it any more; raises as `position`, but for such a party."""
-        if quorum.refuse_left_out(record, party) is not None:
+        if blocking_parties.refuse_left_out(record, party) is not None:
             return True
         self.position(record, party)
         return False
@@ -346,9 +362,9 @@ class Session:
     def fix_effective(self, digest: bytes) -> None:
         """Record the effective study when all parties have approved, none of them denies, and it is not recorded yet.
 
-        An approval that a certificate signed which has been revoked since does not count (`drop_revoked`).
+        An approval that a certificate signed which has been revoked since does not count (`_drop_revoked`).
         """
-        record = drop_revoked(self, self.record(digest))
+        record = self._drop_revoked(self.record(digest))
         study = self.proposal(record)
         given = record.approvals.keys() - record.declined.keys()
         if record.effective_digest or not given >= set(study.parties):
@@ -358,6 +374,27 @@ class Session:
         )
         self.catalogue.set_effective(digest, canonical.to_bytes(effective), canonical.digest(effective))
 
+    def _drop_revoked(self, record: StudyRecord) -> StudyRecord:
+        """Drop approvals of a study that is not effective yet if their certificates are on the deny-list now. Blocks.
+
+        Returns:
+            The facts after it.
+        """
+        revoked = self.revocations.since()
+        if not revoked or not record.approvals or self.state(record) is not State.AWAITING_APPROVAL:
+            return record
+        dropped = False
+        for party, signed in record.approvals.items():
+            since = revoked.get(_serial(signed.certificate))
+            if since is not None and self.catalogue.certificates.void_approval(
+                record.digest, party, signed.certificate, revoked_at=timestamp(since)
+            ):
+                dropped = True
+                _log.warning(
+                    "study '%s': the approval of '%s' is void: its certificate was revoked", record.study_id, party
+                )
+        return self.record(record.digest) if dropped else record
+
     def deny(self, digest: bytes, party: str, reason: str) -> None:
         """Record a party's denial; it ends a study that has not ended, unless a quorum bears it (`quorum.bears`)."""
         if self._is_left_out(self.record(digest), party):
@@ -366,7 +403,7 @@ class Session:
             record = self.record(digest)
             if is_final(self.state(record)):
                 return
-            if quorum.bears(self.proposal(record), record, party):
+            if blocking_parties.bears(self.proposal(record), record, party):
                 self.catalogue.absences.decline(digest, party, _printable(reason))
             else:
                 self.catalogue.add_denial(digest, party, _printable(reason))
@@ -446,3 +483,67 @@ class Session:
                 hint="a party uploads its own columns only",
             )
         return record
+
+
+_KEPT: Final = 64
+
+
+class DecodedStudies:
+    """The last ones, by their digests; from any thread."""
+
+    def __init__(self) -> None:
+        self._studies: OrderedDict[bytes, Study] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def decoded(self, digest: bytes, encoded: bytes) -> Study:
+        """The study with that digest."""
+        with self._lock:
+            if digest in self._studies:
+                self._studies.move_to_end(digest)
+                return self._studies[digest]
+        study = canonical.from_bytes(encoded)
+        with self._lock:
+            self._studies[digest] = study
+            while len(self._studies) > _KEPT:
+                self._studies.popitem(last=False)
+        return study
+
+
+def countersign(session: Session, digest: bytes, party: str, signed: common_pb2.Signed) -> None:
+    """Record that a party has looked at the release and has nothing against it.
+
+    Raises:
+        PeerFault: IDENTITY_REFUSED, CERTIFICATE_INVALID or MESSAGE_INVALID, the party did not sign it; STUDY_MISMATCH, it is
+            of another release; NOT_READY, none waits.
+    """
+    record = session.record(digest)
+    session.position(record, party)
+    statement = read_countersignature(signed.body)
+    if record.published_at is not None and party in record.countersignatures:
+        return
+    session.require(record, State.REVIEW)
+    for at in (session.clock(), statement.signed_at):  # now, and as everybody who verifies the release will check it
+        verify_signed(
+            signed, session.authority, role=Role.PARTY, name=party, at=at, revoked=session.revocations.since()
+        )
+    told = (statement.study_digest, statement.manifest_sha256, statement.party)
+    if told != (record.digest, record.review_manifest, party):
+        raise PeerFault(
+            "STUDY_MISMATCH",
+            f"study '{record.study_id}': the countersignature of '{party}' is of another release than the one that waits",
+            hint="fetch the release that waits and look at it",
+        )
+    session.catalogue.reviews.add(
+        digest,
+        party,
+        record.review_manifest,
+        StoredSignature(body=signed.body, signature=signed.signature, certificate=signed.certificate),
+    )
+
+
+def awaited(session: Session, record: StudyRecord) -> tuple[str, ...]:
+    """The parties that may still countersign a release that waits; nobody, when there are enough or none is asked for."""
+    study = session.current(record)
+    if len(record.countersignatures) >= study.countersignatures_needed:
+        return ()
+    return tuple(party for party in study.parties if party not in record.countersignatures)

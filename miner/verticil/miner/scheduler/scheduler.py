@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar, cast
 
 from verticil.miner.rules.quorum import at_deadline, discard_left_out
-from verticil.miner.rules.review import awaited
-from verticil.miner.rules.session import Session, timestamp
+from verticil.miner.rules.session import Session, awaited, timestamp
 from verticil.miner.scheduler.job import ColumnFile, LearningJob
 from verticil.miner.scheduler.learning import Executor, WorkerDied
 from verticil.miner.scheduler.retention import Retention

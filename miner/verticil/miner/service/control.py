@@ -16,9 +16,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 
-from verticil.miner.rules.blocking_parties import APPROVAL, deadline, reporting_party
+from verticil.miner.rules.blocking_parties import APPROVAL, deadline, left_out, reporting_party
 from verticil.miner.rules.certificates import Certificates
-from verticil.miner.rules.quorum import left_out
 from verticil.miner.rules.session import Session, timestamp
 from verticil.miner.rules.submission import Submissions
 from verticil.miner.service.coordinator import MAX_WAIT_SECONDS, end_of

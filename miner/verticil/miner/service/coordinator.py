@@ -16,10 +16,9 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
+from verticil.miner.rules.blocking_parties import refuse_left_out
 from verticil.miner.rules.linking import Linking
-from verticil.miner.rules.quorum import refuse_left_out
-from verticil.miner.rules.review import countersign
-from verticil.miner.rules.session import Session, timestamp, withdrawn_text
+from verticil.miner.rules.session import Session, countersign, timestamp, withdrawn_text
 from verticil.miner.service.leases import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
 from verticil.miner.service.relay import Relay
 from verticil.miner.service.release import release_parts
