@@ -19,6 +19,7 @@ Imports = Mapping[str, frozenset[str]]
 
 # Layer 1: values and numerics. Layer 2: protocol, state machines and documents without I/O. Layer 3: edges. Longest prefix wins.
 LAYERS = {
+    "verticil.shared.arrays": 0,
     "verticil.shared.errors": 0,
     "verticil.shared.model": 1,
     "verticil.shared.channels": 1,

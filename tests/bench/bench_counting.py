@@ -20,8 +20,8 @@ import numpy as np
 from figure import Figure, cpu_seconds
 
 from verticil.miner.learning.counting import all_pair_tables
-from verticil.miner.learning.groups import Codes
 from verticil.miner.learning.scores import pair_scores
+from verticil.shared.arrays import Codes
 from verticil.shared.channels.transition import quantize, symmetric
 
 N_RECORDS = 1_000_000

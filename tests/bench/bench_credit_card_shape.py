@@ -14,12 +14,12 @@ import numpy as np
 from figure import Figure, cpu_seconds
 
 from verticil.miner.learning.counting import all_pair_tables
-from verticil.miner.learning.groups import Codes
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.scores import pair_scores
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search
 from verticil.miner.learning.selection import search_columns
+from verticil.shared.arrays import Codes
 from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.estimation.parameters import family_parameters
 from verticil.shared.model.network import Network

@@ -24,16 +24,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from verticil.shared.arrays import Floats, Ints
 from verticil.shared.channels.transition import Transition
 from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.estimators import em_projection
 from verticil.shared.estimation.kronecker import family_covariance_blocks, forward_matrices, inverse_matrices
 from verticil.shared.estimation.parameters import family_parameters
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 CLIP: Final = 1e-3
 """Inverse estimates below this are raised to it, and the row is scaled to sum to 1 again, before a logarithm is taken.
@@ -57,20 +54,20 @@ class Distances:
     clipped: float
 
 
-def conditional(counts: Counts | Floats) -> Floats:
+def conditional(counts: Ints | Floats) -> Floats:
     """theta_jk = N_jk / N_j, along the last axis; NaN where N_j is not positive."""
     totals = counts.sum(axis=-1, keepdims=True)
     theta: Floats = np.divide(counts, totals, out=np.full(counts.shape, np.nan), where=totals > 0)
     return theta
 
 
-def estimated_rows(released: Counts, channels: Sequence[Transition]) -> Floats:
+def estimated_rows(released: Ints, channels: Sequence[Transition]) -> Floats:
     """Unbiased counts of every run: (runs, K_parent_1, .., K_child) becomes (runs, J, K)."""
     estimated = apply_axes(released, [None, *inverse_matrices(channels)])
     return estimated.reshape(len(released), -1, released.shape[-1])
 
 
-def expected_deviation(true: Counts, channels: Sequence[Transition]) -> Floats:
+def expected_deviation(true: Ints, channels: Sequence[Transition]) -> Floats:
     """Standard deviation of theta^ over randomizations of fixed records: (J, K)."""
     n_states = true.shape[-1]
     mean_released = apply_axes(true, forward_matrices(channels))
@@ -82,7 +79,7 @@ def expected_deviation(true: Counts, channels: Sequence[Transition]) -> Floats:
     return deviation
 
 
-def expected_distance(true: Counts, channels: Sequence[Transition]) -> float:
+def expected_distance(true: Ints, channels: Sequence[Transition]) -> float:
     """The expected conditional Kullback-Leibler distance to second order."""
     rows = true.reshape(-1, true.shape[-1])
     theta = conditional(rows)
@@ -90,7 +87,7 @@ def expected_distance(true: Counts, channels: Sequence[Transition]) -> float:
     return float(0.5 * (weights[:, None] * expected_deviation(true, channels) ** 2 / theta).sum())
 
 
-def distances(true: Counts, released: Counts, channels: Sequence[Transition]) -> Distances:
+def distances(true: Ints, released: Ints, channels: Sequence[Transition]) -> Distances:
     """The distance of every run's inverse estimate.
 
     Args:
@@ -110,9 +107,7 @@ def distances(true: Counts, released: Counts, channels: Sequence[Transition]) ->
     return Distances(each=_divergence(true, raised), clipped=float(clipped.mean()))
 
 
-def map_em_distances(
-    true: Counts, released: Counts, channels: Sequence[Transition], *, prior_count: float = 0.5
-) -> Floats:
+def map_em_distances(true: Ints, released: Ints, channels: Sequence[Transition], *, prior_count: float = 0.5) -> Floats:
     """The distance of every run's MAP-EM estimate, the prior in every step (`estimation.em_projection`): (runs,)."""
     parents = range(true.ndim - 1)
     fitted = [
@@ -135,7 +130,7 @@ def log_slope(sizes: Sequence[int], means: Sequence[float]) -> float:
     return float((x * y).sum() / (x * x).sum())
 
 
-def _divergence(true: Counts, theta: Floats) -> Floats:
+def _divergence(true: Ints, theta: Floats) -> Floats:
     """CKL of each run's rows: theta (runs, J, K), positive."""
     rows = true.reshape(-1, true.shape[-1])
     exact = conditional(rows)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from verticil.experiments import accuracy, published
 from verticil.experiments.networks import FIGURE_2, FIGURE_3, Design, PrintedNetwork
@@ -29,6 +28,7 @@ from verticil.experiments.randomization import (
     row_level_tables,
     true_table,
 )
+from verticil.shared.arrays import Floats
 from verticil.shared.channels import privacy
 from verticil.shared.channels.transition import quantize, symmetric
 
@@ -44,7 +44,6 @@ ROW_LEVEL_RUNS: Final = 10
 EM_RUNS: Final = 20
 """At most so many of figure 4's runs are also estimated by MAP-EM, which takes milliseconds a table."""
 
-Floats = NDArray[np.float64]
 Progress = Callable[[str], None]
 
 

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from verticil.shared.arrays import Floats
 from verticil.shared.channels.transition import Transition
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema, Variable
 
-Floats = NDArray[np.float64]
 Design: TypeAlias = Mapping[str, Transition]
 """The transition matrix of each randomized variable; a variable that is not in it is released as it is."""
 

@@ -21,13 +21,11 @@ from numpy.typing import NDArray
 from verticil.experiments.networks import Design, PrintedNetwork, as_network
 from verticil.miner.learning.counting import family_table
 from verticil.party.dataset.perturb import perturb, record_tags
+from verticil.shared.arrays import Codes, Ints
 from verticil.shared.channels.transition import Transition, identity, quantize
 from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.kronecker import forward_matrices
 from verticil.shared.release.synthesis import sample_codes
-
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
-Counts = NDArray[np.int64]
 
 
 class Model(StrEnum):
@@ -62,7 +60,7 @@ def draw_records(network: PrintedNetwork, n: int, generator: np.random.Generator
     return Records(codes={node.name: column for node, column in zip(network.nodes, codes, strict=True)}, tags=tags)
 
 
-def true_table(network: PrintedNetwork, records: Records, child: str, *, n: int | None = None) -> Counts:
+def true_table(network: PrintedNetwork, records: Records, child: str, *, n: int | None = None) -> Ints:
     """The counts of a family in the first n records as they are; axes: parents as printed, child."""
     return family_table([records.codes[name][:n] for name in network.family(child)], network.shape(child))
 
@@ -106,7 +104,7 @@ def row_level_tables(
     generator: np.random.Generator,
     model: Model = Model.central,
     sizes: Sequence[int] = (),
-) -> dict[str, Counts]:
+) -> dict[str, Ints]:
     """Randomize all records `runs` times and count each child's family.
 
     Args:
@@ -142,7 +140,7 @@ def row_level_tables(
     return {child: table.cumsum(axis=0) for child, table in tables.items()}
 
 
-def drawn_tables(true: Counts, channels: Sequence[Transition], *, runs: int, generator: np.random.Generator) -> Counts:
+def drawn_tables(true: Ints, channels: Sequence[Transition], *, runs: int, generator: np.random.Generator) -> Ints:
     """Draw the released counts of one family.
 
     Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from verticil.shared.arrays import Codes
 from verticil.shared.study.document import Study
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def compare_with_tables(made: Provisioned, release: Path, study: Study, *, seed:
     return compare(real, synthetic, study.schema.n_states, generator=np.random.default_rng(seed or 0))
 
 
-def real_codes(made: Provisioned, study: Study) -> list[NDArray[np.uint8] | NDArray[np.uint16]]:
+def real_codes(made: Provisioned, study: Study) -> list[Codes]:
     """The columns of the common people, in one common order."""
     import numpy as np
 

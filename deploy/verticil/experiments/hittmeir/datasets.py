@@ -25,13 +25,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from verticil.party.dataset.encoding import Codebook
+from verticil.shared.arrays import Codes, Floats
 from verticil.shared.errors import DataFault
 from verticil.shared.evaluation.utility import Labelled
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.release.synthesis import decode
 
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
-Floats = NDArray[np.float64]
 Texts = Mapping[str, NDArray[np.object_]]
 """A table as it is read: an array of texts for each column."""
 

@@ -28,6 +28,7 @@ from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.greedy import GreedySearch
 from verticil.miner.learning.search.protocol import SearchProblem, SearchResult, run_search
 from verticil.party.dataset.perturb import perturb, record_tags
+from verticil.shared.arrays import Codes
 from verticil.shared.channels.transition import Transition, identity, quantize, symmetric
 from verticil.shared.estimation.design import ColumnUnit, family_design
 from verticil.shared.estimation.information import plug_in_information
@@ -36,8 +37,6 @@ from verticil.shared.model.constraints import declared_constraints
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema
 from verticil.shared.release.synthesis import sample_codes
-
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
 
 MAX_CELLS: Final = 10_000_000
 """Most cells of a family's table where nothing is randomized. The paper has no such limit, and no family here comes near it:

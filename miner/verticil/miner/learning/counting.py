@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.cover import pair_groups
-from verticil.miner.learning.groups import Codes, count_groups
+from verticil.miner.learning.groups import count_groups
+from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
 from verticil.shared.estimation import contingency
 from verticil.shared.estimation.design import FamilyDesign

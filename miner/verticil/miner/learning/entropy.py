@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
+from verticil.shared.arrays import Codes
 
 _DENSE_FACTOR: Final = 4  # cells per record up to which a table is counted in full
 

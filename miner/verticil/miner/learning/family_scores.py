@@ -23,7 +23,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from verticil.miner.learning.search.families import FamilyValue, remember
 from verticil.miner.learning.tables import FamilyTables
@@ -33,9 +32,6 @@ from verticil.shared.estimation.estimators import em_projection
 from verticil.shared.estimation.independence import independence_p_value
 from verticil.shared.estimation.information import links
 from verticil.shared.estimation.unit_axis import contrast_factor
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64] | NDArray[np.float64]
 
 EM_STEPS: Final = 60
 

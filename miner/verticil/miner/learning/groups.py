@@ -20,11 +20,9 @@ from threading import Event
 from typing import Final, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
-Block = NDArray[np.uint8] | NDArray[np.uint16]
-Counts = NDArray[np.int64]
+from verticil.shared.arrays import Codes, Ints
+
 Group = tuple[int, ...]
 
 BLOCK_RECORDS: Final = 31 * 4096
@@ -49,10 +47,10 @@ class _Pass:
     """
 
     used: tuple[int, ...]
-    n_states: Counts
-    members: Counts
-    starts: Counts
-    offsets: Counts
+    n_states: Ints
+    members: Ints
+    starts: Ints
+    offsets: Ints
 
     @property
     def n_cells(self) -> int:
@@ -66,7 +64,7 @@ def count_groups(
     *,
     threads: int | None = None,
     cancelled: Callable[[], None] | None = None,
-) -> Iterator[tuple[Group, Counts]]:
+) -> Iterator[tuple[Group, Ints]]:
     """Count groups of columns.
 
     Args:
@@ -104,7 +102,7 @@ def count_groups(
 
 def blocks(
     columns: Sequence[Codes], n_states: Sequence[int], starts: Sequence[int], size: int, used: Sequence[int]
-) -> Iterator[Block]:
+) -> Iterator[Codes]:
     """Read some blocks of some columns.
 
     Args:
@@ -132,7 +130,7 @@ def blocks(
             np.copyto(row, piece, casting="unsafe")
             _check_codes(cast("Codes", row), n_states[c])
             _give_back(columns[c])
-        yield cast("Block", block)
+        yield cast("Codes", block)
 
 
 def block_records(n_columns: int) -> int:
@@ -164,13 +162,13 @@ def _count(
     job: _Pass,
     threads: int,
     cancelled: Callable[[], None] | None,
-) -> Counts:
+) -> Ints:
     size = block_records(len(job.used))
     starts = range(0, len(columns[0]), size)
     threads = max(min(threads, len(starts)), 1)
     stopped = Event()  # where one thread fails, the others end with their block
 
-    def share(thread: int) -> Counts:
+    def share(thread: int) -> Ints:
         """Count every `threads`-th block; thread 0 is the caller's own."""
         tables = np.zeros(job.n_cells, dtype=np.int64)
         scratch = np.zeros((4, 2**16), dtype=np.uint16)

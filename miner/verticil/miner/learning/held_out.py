@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.counting import MAX_PAIR_CELLS, all_pair_tables, family_counts
-from verticil.miner.learning.groups import Codes
 from verticil.miner.learning.pair_check import Sample
 from verticil.miner.learning.tables import FamilyTables
+from verticil.shared.arrays import Codes, Counts, Floats
 from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.design import ColumnUnit, family_design
 from verticil.shared.estimation.estimators import em_projection
@@ -31,9 +31,6 @@ from verticil.shared.estimation.smaller_families import backed_off
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64] | NDArray[np.float64]
 
 BLOCKS: Final = 20
 _INDEPENDENT: Final = 1e-3

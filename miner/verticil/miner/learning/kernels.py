@@ -16,6 +16,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.arrays import Codes
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -31,7 +33,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 @compiled
 def count_groups(  # noqa: PLR0912, PLR0917  # one loop and its unrolled middle; numba kernels take positions
-    block: NDArray[np.uint8] | NDArray[np.uint16],
+    block: Codes,
     n_states: NDArray[np.int64],
     members: NDArray[np.int64],
     starts: NDArray[np.int64],

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning import counting
-from verticil.miner.learning.groups import Codes
 from verticil.miner.learning.pair_check import PairCheck, check_pairs, sample_of
 from verticil.miner.learning.search.protocol import Checkpoint, Keep, LearningCancelled, SearchResult
 from verticil.miner.learning.selection import Candidate, Found, search_columns
 from verticil.miner.learning.strength import EdgeStrength, edge_strengths
 from verticil.miner.learning.structure import Search
 from verticil.miner.learning.tables import FamilyTables
+from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
 from verticil.shared.estimation import parameters
 from verticil.shared.model.graph import Dag

@@ -16,14 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.counting import PairTables, all_pair_tables, family_counts
-from verticil.miner.learning.groups import Codes
+from verticil.shared.arrays import Codes, Counts, Floats
 from verticil.shared.channels.channel import Channel
-from verticil.shared.estimation.axes import Counts
 from verticil.shared.estimation.design import ColumnUnit, FamilyDesign, as_design, family_design
 from verticil.shared.estimation.independence import dependence_p_value, independence_p_value
 from verticil.shared.estimation.information import Link, links
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -31,7 +31,6 @@ from typing import Final
 import numpy as np
 
 from verticil.miner.learning.family_scores import FamilyScores
-from verticil.miner.learning.groups import Codes
 from verticil.miner.learning.held_out import HeldOut, quick_network
 from verticil.miner.learning.pair_check import check_pairs, sample_of
 from verticil.miner.learning.parents_cut import cut_parents
@@ -45,6 +44,7 @@ from verticil.miner.learning.search.protocol import (
 )
 from verticil.miner.learning.structure import Search, run_method, search_problem
 from verticil.miner.learning.tables import FamilyTables
+from verticil.shared.arrays import Codes
 from verticil.shared.estimation.design import ColumnUnit, family_design
 from verticil.shared.estimation.unit_axis import contrast_factor
 from verticil.shared.study.document import Study

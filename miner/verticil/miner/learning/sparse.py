@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.counting import MAX_FAMILY_CELLS, checked_columns
-from verticil.miner.learning.groups import Codes, block_records, blocks
+from verticil.miner.learning.groups import block_records, blocks
+from verticil.shared.arrays import Codes, Ints
 from verticil.shared.errors import DataFault
 
 Cells = NDArray[np.uint16]
-Counts = NDArray[np.int64]
 
 _KEY_BITS = 63
 
@@ -35,7 +35,7 @@ class SparseTable:
 
     shape: tuple[int, ...]
     cells: Cells
-    counts: Counts
+    counts: Ints
 
     def __post_init__(self) -> None:
         if self.cells.shape != (len(self.counts), len(self.shape)):
@@ -48,7 +48,7 @@ class SparseTable:
         """Cells of the dense table; may be larger than any array."""
         return math.prod(self.shape)
 
-    def dense(self, *, max_cells: int = MAX_FAMILY_CELLS) -> Counts:
+    def dense(self, *, max_cells: int = MAX_FAMILY_CELLS) -> Ints:
         """The whole table, of `shape`, int64.
 
         Raises:
@@ -122,7 +122,7 @@ def _joined(tables: Sequence[SparseTable]) -> SparseTable:
     )
 
 
-def _collected(codes: NDArray[np.unsignedinteger], counts: Counts, shape: tuple[int, ...]) -> SparseTable:
+def _collected(codes: NDArray[np.unsignedinteger], counts: Ints, shape: tuple[int, ...]) -> SparseTable:
     """Add the counts of equal rows of `codes`, (m, q)."""
     keys = np.zeros(len(codes), dtype=np.int64)
     room = 1  # keys are below it

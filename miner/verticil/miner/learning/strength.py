@@ -33,19 +33,16 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from verticil.miner.learning.family_scores import EM_STEPS
 from verticil.miner.learning.tables import FamilyTables
+from verticil.shared.arrays import Floats, Ints
 from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.design import FamilyDesign
 from verticil.shared.estimation.estimators import START_FLOOR
 from verticil.shared.estimation.unit_axis import UnitAxis
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import CONFIRMED
-
-Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 SAMPLES: Final = 100
 LEVEL: Final = 0.05
@@ -227,7 +224,7 @@ def without_member(design: FamilyDesign, place: int) -> tuple[FamilyDesign, int 
     return FamilyDesign(axes=tuple(axes), shape=shape), summed
 
 
-def _decided(observed: Counts | Floats, design: FamilyDesign) -> dict[int, EdgeStrength]:
+def _decided(observed: Ints | Floats, design: FamilyDesign) -> dict[int, EdgeStrength]:
     """What needs no samples: place of the parent -> its strength.
 
     With p the observed shares, a record in the cell (j, k) adds log p(k | j) - log p(k | j without the parent) to the gain. To

@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.counting import KERNEL_FROM, MAX_PAIR_CELLS, Method, design_tables
-from verticil.miner.learning.groups import Codes
 from verticil.miner.learning.search.families import remember
 from verticil.miner.learning.sparse import SparseTable, sparse_family_table
+from verticil.shared.arrays import Codes, Counts
 from verticil.shared.errors import DataFault
 from verticil.shared.estimation import contingency
 from verticil.shared.estimation.design import ColumnUnit, FamilyDesign, family_design
 
-Counts = NDArray[np.int64] | NDArray[np.float64]
 Axes = tuple[int, ...]
 
 _MAX_BYTES: Final = 2**28

@@ -19,19 +19,18 @@ from pathlib import Path
 from typing import Final, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from verticil.miner.learning.search.protocol import Checkpoint, Keep
 from verticil.miner.scheduler.search_facts import search_facts
 from verticil.miner.storage.checkpoint import CHECKPOINT_SECONDS, binding_of, resumed
 from verticil.miner.storage.records import StoredSignature
+from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 
 Progress = Callable[[str, int], None]
 """Stage and percent; never anything that depends on data."""
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
 
 _BLOCK: Final = 1 << 22
 

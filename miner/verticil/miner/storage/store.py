@@ -23,8 +23,8 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from verticil.shared.arrays import Codes
 from verticil.shared.disk import is_disk_full, unwritable
 from verticil.shared.durable import remove, remove_tree, rename, sync_directory, sync_file
 from verticil.shared.errors import DataFault, PeerFault
@@ -175,7 +175,7 @@ class StudyFiles:
         """Delete the randomized columns."""
         remove_durably(self.root / "columns")
 
-    def write_column(self, unit: int, codes: NDArray[np.uint8] | NDArray[np.uint16]) -> Path:
+    def write_column(self, unit: int, codes: Codes) -> Path:
         """Store a unit's codes; the same codes written twice give the same file."""
         little = codes.astype(codes.dtype.newbyteorder("<"), copy=False)
         path = self.column(unit, codes.dtype.itemsize)

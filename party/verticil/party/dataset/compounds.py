@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
+from verticil.shared.arrays import Codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ from verticil.party.protocol.psi import blinding
 from verticil.party.protocol.psi.order import order_key, order_tree
 from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.alignment.merkle import Tree
+from verticil.shared.arrays import Codes
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.errors import Misuse, PeerFault, Refusal
@@ -39,8 +40,6 @@ from verticil.shared.study.document import Study
 
 _WORTH_COMPILING: Final = 5_000_000
 """Records from which on the compiled kernels win back the seconds of their import."""
-
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

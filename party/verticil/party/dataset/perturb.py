@@ -34,10 +34,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from verticil.shared.arrays import Codes
 from verticil.shared.channels.transition import Transition
 from verticil.shared.model.schema import Variable
-
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
 
 TAG_BYTES: Final = 14
 _BLOCK_BYTES: Final = 16

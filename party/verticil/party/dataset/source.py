@@ -23,10 +23,9 @@ from verticil.party.dataset.compounds import Compound
 from verticil.party.dataset.encoding import Codebook, Outcome
 from verticil.party.dataset.linkage import normalise_ids
 from verticil.party.dataset.table import ColumnRule, DatasetRule, header, missing_columns, read_parts
+from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
 from verticil.shared.model.schema import Variable
-
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

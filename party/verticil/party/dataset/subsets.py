@@ -27,9 +27,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from verticil.party.dataset.perturb import checked_records, record_blocks
+from verticil.shared.arrays import Codes
 from verticil.shared.channels.subset import Subset
 
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
 Numbers = NDArray[np.uint64]
 
 _INFO: Final = b"verticil/subset/v1"

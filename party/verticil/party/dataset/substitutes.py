@@ -26,8 +26,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from verticil.party.dataset.perturb import column_key, record_blocks
-
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
+from verticil.shared.arrays import Codes
 
 _CHUNK: Final = 16_384
 _HALF: Final = np.uint64(32)

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.local_dataset import randomize, unit_codes
@@ -32,6 +31,7 @@ from verticil.party.operator.view_model import Facts, named, number, total
 from verticil.party.policy.approval import Review, parsed
 from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact, StudyRecord
+from verticil.shared.arrays import Codes
 from verticil.shared.channels.subset import Subset
 from verticil.shared.disk import create_files, write_fault
 from verticil.shared.durable import rename, sync_directory
@@ -42,8 +42,6 @@ from verticil.shared.study.document import Study
 
 _FREQUENCIES: Final = "frequencies.csv"
 _DOCUMENT: Final = "preview.json"
-
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
 
 
 def preview(config: PartyConfig, study: str, out: Path, *, at: dt.datetime | None = None) -> Facts:

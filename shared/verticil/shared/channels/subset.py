@@ -23,9 +23,8 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from verticil.shared.arrays import Floats
 
 _SCALE: Final = 2**64
 LEAST_STATES: Final = 8

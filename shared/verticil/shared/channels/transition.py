@@ -21,9 +21,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.arrays import Codes, Floats
 from verticil.shared.errors import Misuse
-
-Floats = NDArray[np.float64]
 
 SCALE: Final = 2**64
 """The weights of a row sum to this."""
@@ -144,7 +143,7 @@ class Transition:
         text = json.dumps([[str(weight) for weight in row] for row in self.weights], separators=(",", ":"))
         return hashlib.sha256(text.encode("ascii")).digest()
 
-    def thresholds(self) -> tuple[NDArray[np.uint64], NDArray[np.uint8] | NDArray[np.uint16]]:
+    def thresholds(self) -> tuple[NDArray[np.uint64], Codes]:
         """Thresholds for sampling from a uniform 64-bit number u.
 
         The released category is #{j : u >= t_j} over j = 0 .. K-2, t_j the sum of the row's first j+1 weights. A t_j of

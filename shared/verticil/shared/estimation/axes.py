@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64] | NDArray[np.float64]
+from verticil.shared.arrays import Counts, Floats
 
 
 def apply_axes(table: Counts, matrices: Sequence[Floats | None]) -> Floats:

@@ -16,7 +16,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from verticil.shared.arrays import Floats
+
 Mask = NDArray[np.bool_]
 
 

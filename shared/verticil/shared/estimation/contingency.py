@@ -13,17 +13,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.arrays import AnyCodes, Ints
 from verticil.shared.estimation.design import FamilyDesign
-
-Codes = NDArray[np.unsignedinteger]
-Counts = NDArray[np.int64]
 
 _BLOCK = 4096  # records; of which indicators are held
 _RECORDS = 2**17  # of which the cells are held
 _PRODUCT_COST = 0.02  # of one multiplication in a matrix product, in increments of a count
 
 
-def pair_table(a: Codes, b: Codes, n_states_a: int, n_states_b: int) -> Counts:
+def pair_table(a: AnyCodes, b: AnyCodes, n_states_a: int, n_states_b: int) -> Ints:
     """Count the pairs of two columns.
 
     Args:
@@ -39,7 +37,7 @@ def pair_table(a: Codes, b: Codes, n_states_a: int, n_states_b: int) -> Counts:
     return family_table([a, b], [n_states_a, n_states_b])
 
 
-def family_table(columns: Sequence[Codes], n_states: Sequence[int]) -> Counts:
+def family_table(columns: Sequence[AnyCodes], n_states: Sequence[int]) -> Ints:
     """Count the combinations of some columns.
 
     Args:
@@ -74,7 +72,7 @@ def family_table(columns: Sequence[Codes], n_states: Sequence[int]) -> Counts:
     return counts.reshape(shape)
 
 
-def design_columns(columns: Mapping[int, Codes], design: FamilyDesign) -> list[Codes]:
+def design_columns(columns: Mapping[int, AnyCodes], design: FamilyDesign) -> list[AnyCodes]:
     """The codes of each axis of a family's observed table.
 
     Args:
@@ -88,7 +86,7 @@ def design_columns(columns: Mapping[int, Codes], design: FamilyDesign) -> list[C
     Raises:
         ValueError: the columns have not the same number of records, or a code is out of range.
     """
-    arranged: list[Codes] = []
+    arranged: list[AnyCodes] = []
     for axis in design.axes:
         codes, width = columns[axis.unit], axis.channel.codes_per_record
         if codes.ndim != 1 or len(codes) % width:
@@ -103,7 +101,7 @@ def design_columns(columns: Mapping[int, Codes], design: FamilyDesign) -> list[C
     return arranged
 
 
-def family_counts(columns: Mapping[int, Codes], design: FamilyDesign) -> NDArray[np.float64]:
+def family_counts(columns: Mapping[int, AnyCodes], design: FamilyDesign) -> NDArray[np.float64]:
     """Count the released records of a family.
 
     Args:

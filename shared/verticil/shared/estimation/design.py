@@ -30,11 +30,11 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.arrays import Counts, Floats
 from verticil.shared.channels.channel import Channel
-from verticil.shared.estimation.axes import Counts, apply_axes
+from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.unit_axis import UnitAxis
 
-Floats = NDArray[np.float64]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 

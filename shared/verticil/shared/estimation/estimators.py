@@ -36,14 +36,12 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from verticil.shared.arrays import Counts, Floats
 from verticil.shared.channels.channel import Channel
-from verticil.shared.estimation.axes import Counts, apply_axes
+from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.design import Design, FamilyDesign, as_design
 from verticil.shared.estimation.unit_axis import UnitAxis
-
-Floats = NDArray[np.float64]
 
 START_FLOOR = 1e-6
 """Share of the uniform distribution in each one-way start: EM keeps an exact zero for ever."""

@@ -26,10 +26,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.estimation.axes import Counts
+from verticil.shared.arrays import Counts, Floats
 from verticil.shared.estimation.design import Design, FamilyDesign, as_design
-
-Floats = NDArray[np.float64]
 
 _TESTED_CELLS: Final = 256
 """Wald's test merges categories until it has at most so many cells: it inverts the covariance of all of them."""

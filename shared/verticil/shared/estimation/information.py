@@ -30,14 +30,13 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from verticil.shared.estimation.axes import Counts, apply_axes, plogp
+from verticil.shared.arrays import Counts, Floats
+from verticil.shared.estimation.axes import apply_axes, plogp
 from verticil.shared.estimation.design import Design, FamilyDesign
 from verticil.shared.estimation.estimators import along, em_start, em_tables
 from verticil.shared.estimation.independence import as_pair, dependence_p_value
 
-Floats = NDArray[np.float64]
 Matrices: TypeAlias = list[Floats | None]
 
 _STEPS: Final = 60

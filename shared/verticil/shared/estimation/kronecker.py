@@ -22,13 +22,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from verticil.shared.arrays import Counts, Floats
 from verticil.shared.channels.channel import Channel
-from verticil.shared.estimation.axes import Counts, apply_axes
+from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.design import Design, as_design
-
-Floats = NDArray[np.float64]
 
 
 def inverse_matrices(channels: Sequence[Channel]) -> list[Floats | None]:

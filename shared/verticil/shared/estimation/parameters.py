@@ -34,15 +34,14 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.arrays import Counts, Floats
 from verticil.shared.channels.channel import Channel
-from verticil.shared.estimation.axes import Counts, apply_axes
+from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.backoff import pooled_rows, pooled_shares
 from verticil.shared.estimation.design import Design, FamilyDesign, as_design
 from verticil.shared.estimation.estimators import Estimator, clip, em_estimate, marginal_estimate
 from verticil.shared.estimation.smaller_families import backed_off
 from verticil.shared.model.network import Family, Marginal, Projection
-
-Floats = NDArray[np.float64]
 
 UNSTABLE_BELOW = 3.0
 """Standard deviations of a parent configuration's estimated count."""

@@ -19,13 +19,11 @@ import math
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from verticil.shared.arrays import Floats
 from verticil.shared.estimation.axes import plogp
 from verticil.shared.estimation.design import FamilyDesign
 from verticil.shared.estimation.unit_axis import contrast_factor
-
-Floats = NDArray[np.float64]
 
 RECORDS: Final = 10.0
 """What the family with a parent less counts for in each row."""

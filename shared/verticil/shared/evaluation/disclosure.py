@@ -19,8 +19,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.arrays import Floats
+
 Codes = NDArray[np.integer]
-Floats = NDArray[np.float64]
 
 _BLOCK_CELLS: Final = 4_000_000  # distances that are held at a time
 _PACKED_BELOW: Final = 2**62

@@ -20,7 +20,8 @@ from typing import Final, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from verticil.shared.arrays import Floats
+
 Labels = NDArray[np.int64]
 
 CLASSIFIERS: Final = ("NB", "SV", "KN", "RF", "LR")

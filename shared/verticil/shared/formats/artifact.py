@@ -25,10 +25,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.arrays import Codes
 from verticil.shared.errors import PeerFault
 from verticil.shared.model.schema import MAX_STATES
 
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
 Words = NDArray[np.uint64]
 
 MAGIC: Final = b"VTC1"

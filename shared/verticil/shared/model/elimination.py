@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from verticil.shared.arrays import Floats
 from verticil.shared.model.network import Network
 
-Floats = NDArray[np.float64]
 Factor = tuple[tuple[int, ...], Floats]
 
 MAX_CLIQUE_CELLS: Final = 2_000_000

@@ -12,10 +12,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.arrays import Floats
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.schema import Schema
-
-Floats = NDArray[np.float64]
 
 CONFIRMED: Final = 0.5
 """The strength from which on an edge is more than chance and noise explain; below, it is drawn dashed."""

@@ -20,8 +20,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
+from verticil.shared.arrays import Floats, Ints
+
 Groups = NDArray[np.uint32]
 
 
@@ -37,7 +37,7 @@ def record_keys(start: np.uint64, n: int) -> NDArray[np.uint64]:
     return np.asarray(z ^ (z >> np.uint64(31)), dtype=np.uint64)
 
 
-def group_sizes(group: Groups, n_groups: int, *, compiled: bool) -> Counts:
+def group_sizes(group: Groups, n_groups: int, *, compiled: bool) -> Ints:
     """Number of records in each group, (J,)."""
     if compiled:
         from verticil.shared.release import ranking
@@ -46,7 +46,7 @@ def group_sizes(group: Groups, n_groups: int, *, compiled: bool) -> Counts:
     return np.bincount(group, minlength=n_groups).astype(np.int64, copy=False)
 
 
-def category_boundaries(cumulative: Floats, sizes: Counts, offsets: Floats) -> Counts:
+def category_boundaries(cumulative: Floats, sizes: Ints, offsets: Floats) -> Ints:
     """Systematic rounding: the ranks at which each group's categories end.
 
     Args:
@@ -66,8 +66,8 @@ def category_boundaries(cumulative: Floats, sizes: Counts, offsets: Floats) -> C
 
 
 def deck_boundaries(
-    cumulative: Floats, shares: Floats, sizes: Counts, generator: np.random.Generator, *, compiled: bool
-) -> Counts:
+    cumulative: Floats, shares: Floats, sizes: Ints, generator: np.random.Generator, *, compiled: bool
+) -> Ints:
     """Dealing without replacement: the ranks at which each group's categories end.
 
     Args:
@@ -101,7 +101,7 @@ def deck_boundaries(
     return np.where(cards[:, None] > 0, np.cumsum(counts, axis=1), boundaries)
 
 
-def assign(group: Groups, start: np.uint64, boundaries: Counts, *, compiled: bool) -> NDArray[np.uint16]:
+def assign(group: Groups, start: np.uint64, boundaries: Ints, *, compiled: bool) -> NDArray[np.uint16]:
     """Give every record the category that its key's rank within its group falls into.
 
     Args:
@@ -120,7 +120,7 @@ def assign(group: Groups, start: np.uint64, boundaries: Counts, *, compiled: boo
     return assign_by_rank_plain(group, record_keys(start, len(group)), boundaries)
 
 
-def assign_by_rank_plain(group: Groups, keys: NDArray[np.uint64], boundaries: Counts) -> NDArray[np.uint16]:
+def assign_by_rank_plain(group: Groups, keys: NDArray[np.uint64], boundaries: Ints) -> NDArray[np.uint16]:
     """The reference of `ranking.assign_by_rank`.
 
     Args:

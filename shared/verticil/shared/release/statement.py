@@ -20,6 +20,7 @@ from typing import Final, NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.arrays import Floats
 from verticil.shared.config import Table
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.model.network import Family, Marginal, Projection
@@ -37,8 +38,6 @@ _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 _HEX: Final = frozenset("0123456789abcdef")
 _FAMILY_TABLES: Final = ("probability", "estimate", "standard_error", "interval_low", "interval_high")
 _MARGINAL_TABLES: Final = ("estimate", "standard_error", "interval_low", "interval_high")
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

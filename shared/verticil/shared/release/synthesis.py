@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.arrays import Codes, Floats
 from verticil.shared.errors import DataFault
 from verticil.shared.model.elimination import ConditionalStep, condition, configuration_shares
 from verticil.shared.model.network import Network
@@ -30,8 +31,6 @@ from verticil.shared.study.document import Sampling, Study
 if TYPE_CHECKING:
     import pandas as pd
 
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
-Floats = NDArray[np.float64]
 
 _KERNEL_FROM: Final = 3_000_000  # cells; below, plain numpy is done before the compiled kernel is loaded
 _BLOCK: Final = 65_536  # records

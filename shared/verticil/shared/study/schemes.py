@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from typing import Final, NoReturn, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from verticil.shared.arrays import Floats
 from verticil.shared.channels import privacy, transition
 from verticil.shared.channels.allocation import equal_contrast
 from verticil.shared.channels.subset import LARGEST_EPSILON, LEAST_STATES, Subset, subset_selection
@@ -42,8 +42,6 @@ from verticil.shared.study import vocabulary
 from verticil.shared.study.document import TwoLevel, Unit
 from verticil.shared.study.domain import Domain, single
 from verticil.shared.study.vocabulary import near_hint
-
-Floats = NDArray[np.float64]
 
 _STRENGTHS: Final = ("epsilon", "gamma", "keep", "flip")
 _RULES: Final = ("equal-contrast",)

@@ -35,6 +35,7 @@ from verticil.miner.learning.search.protocol import (
     sealed,
     violations,
 )
+from verticil.shared.arrays import Bools
 from verticil.shared.model.graph import Dag
 
 _UNIT: Final = 2.0**-20
@@ -47,8 +48,6 @@ _MOST_ROUNDS: Final = 64
 """Of a search that does not say how many; with fewer variables one round for each."""
 
 _DELETE, _ADD, _REVERSE = range(3)
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -35,6 +35,7 @@ from typing import Final, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.arrays import AnyCodes, Floats
 from verticil.shared.errors import GateFailed
 from verticil.shared.estimation import estimators, parameters
 from verticil.shared.estimation.contingency import family_counts
@@ -48,9 +49,6 @@ from verticil.shared.release.synthetic import TABLES, read_records, unlikely_fam
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, prior_mass
 
-Codes = NDArray[np.unsignedinteger]
-Floats = NDArray[np.float64]
-
 FALSE_ALARMS: Final = 1e-6
 """Of honest releases, so many are refused at most."""
 _ROUNDING: Final = 1e-6
@@ -60,7 +58,7 @@ _STEPS: Final = 50
 _MISFIT: Final = 0.02
 
 
-def check_own_figures(folder: Path, study: Study, party: str, columns: Mapping[int, Codes]) -> None:
+def check_own_figures(folder: Path, study: Study, party: str, columns: Mapping[int, AnyCodes]) -> None:
     """Compare a release, whose signatures and digests hold, with what this party sent.
 
     Args:
@@ -89,7 +87,7 @@ def check_own_figures(folder: Path, study: Study, party: str, columns: Mapping[i
 class _Own:
     """What this party sent, and what can be estimated from it alone."""
 
-    def __init__(self, *, study: Study, party: str, columns: Mapping[int, Codes], n_people: int) -> None:
+    def __init__(self, *, study: Study, party: str, columns: Mapping[int, AnyCodes], n_people: int) -> None:
         self.study = study
         self.n_people = n_people
         self.variables = frozenset(study.schema.owned_by(party))

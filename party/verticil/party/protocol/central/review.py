@@ -26,6 +26,7 @@ from verticil.party.policy.approval import parsed
 from verticil.party.protocol.central.own_figures import check_own_figures
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
+from verticil.shared.arrays import Codes
 from verticil.shared.errors import GateFailed, PeerFault, VerticilError
 from verticil.shared.formats import artifact
 from verticil.shared.identity.signing import SigningKey
@@ -168,9 +169,9 @@ def _check_own_columns(site: Site, record: StudyRecord, folder: Path) -> None:
         )
 
 
-def _sent(site: Site, record: StudyRecord, study: Study) -> dict[int, artifact.Codes]:
+def _sent(site: Site, record: StudyRecord, study: Study) -> dict[int, Codes]:
     """The randomized columns that this party sent."""
-    columns: dict[int, artifact.Codes] = {}
+    columns: dict[int, Codes] = {}
     for unit, item in site.state.artifacts(record.digest, record.task.effective_digest).items():
         path = site.config.state_directory / "spool" / item.sha256.hex()
         packed = path.read_bytes() if path.is_file() else b""

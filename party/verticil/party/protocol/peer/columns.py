@@ -9,9 +9,10 @@ from typing import Final
 
 from verticil.party.protocol.peer.artifact_store import Item, Kind
 from verticil.party.protocol.peer.calls import all_of
-from verticil.party.protocol.peer.context import Codes, PeerStudyContext
+from verticil.party.protocol.peer.context import PeerStudyContext
 from verticil.party.protocol.planning import PeerFailedError
 from verticil.party.protocol.randomization import fill_spool
+from verticil.shared.arrays import Codes
 from verticil.shared.errors import PeerFault
 from verticil.shared.formats import artifact
 from verticil.shared.model.graph import Dag

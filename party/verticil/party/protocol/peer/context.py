@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from verticil.party.dataset.local_dataset import Holding
 from verticil.party.protocol.context import Rows, StudyContext
 from verticil.party.protocol.node import Node
@@ -16,14 +13,13 @@ from verticil.party.protocol.peer.artifact_store import Kind, Shelf
 from verticil.party.protocol.peer.calls import Peers
 from verticil.party.protocol.planning import LostError
 from verticil.party.storage.studies import StudyRecord
+from verticil.shared.arrays import Codes
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.study.document import Study
 from verticil.shared.study.structure_document import Structure, given_structure, parse_structure
 from verticil.shared.transport.errors_on_wire import shown
 from verticil.shared.transport.interface import Coordinator
 from verticil.wire.v1 import common_pb2
-
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
 
 
 def known_structure(shelf: Shelf, record: StudyRecord, effective: Study) -> Structure | None:

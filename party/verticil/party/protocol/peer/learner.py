@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from verticil.shared.arrays import Codes, Floats
 from verticil.shared.channels.gaussian import ShareNoise
 from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.errors import DataFault, Misuse
@@ -36,9 +36,6 @@ from verticil.shared.model.network import Family, Marginal
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import scored_pairs, shared_tables
 from verticil.shared.study.prior import estimator_of, negative_counts
-
-Codes = NDArray[np.uint8] | NDArray[np.uint16]
-Floats = NDArray[np.float64]
 
 MAX_TABLE_CELLS: Final = 2**24
 """Of one table of released codes: 128 MiB of counts."""
