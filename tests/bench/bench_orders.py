@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from figure import Figure, cpu_seconds
 
-from verticil.miner.learning.search.exact import ExactSearch
 from verticil.miner.learning.search.genetic import GeneticSearch
-from verticil.miner.learning.search.order import OrderSearch
+from verticil.miner.learning.search.order import ExactSearch, OrderSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search
 
 SEEDS = range(3)

@@ -44,9 +44,9 @@ import numpy as np
 from bench_structures import Bif, Codes, randomized, read_bif, study_of
 from numpy.typing import NDArray
 
-from verticil.miner.learning import parents_cut
+from verticil.miner.learning import selection
 from verticil.miner.learning.counting import all_pair_tables
-from verticil.miner.learning.family_scores import FamilyScores
+from verticil.miner.learning.scores import FamilyScores
 from verticil.miner.learning.selection import Found, search_columns
 from verticil.miner.learning.structure import Search, search_problem
 from verticil.shared.channels.transition import identity, quantize
@@ -127,17 +127,17 @@ def pair_shares(columns: Codes, n_states: tuple[int, ...]) -> dict[tuple[int, in
 
 def cut(found: Found, net: Bif, scores: FamilyScores, study_problem: object, least: float, power: int) -> Dag:
     """The structure without the parents that go."""
-    chosen = parents_cut.LEAST
-    parents_cut.LEAST = least
+    chosen = selection.LEAST
+    selection.LEAST = least
     try:
-        return parents_cut.cut_parents(
+        return selection.cut_parents(
             found.result,
             study_problem,
             n_records=found.tables.n_records,
             noise=lambda m: scores.noise(m) ** (power / 2),
         ).dag
     finally:
-        parents_cut.LEAST = chosen
+        selection.LEAST = chosen
 
 
 def main() -> None:

@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from verticil.miner.learning import counting, groups
-from verticil.miner.learning.counting import all_pair_tables, family_tables
-from verticil.miner.learning.cover import GROUP_CELLS, pair_groups
-from verticil.miner.learning.sparse import sparse_family_table
+from verticil.miner.learning.counting import GROUP_CELLS, all_pair_tables, family_tables, pair_groups
+from verticil.miner.learning.tables import sparse_family_table
 from verticil.shared.estimation import contingency
 
 STATES = st.one_of(st.integers(1, 6), st.integers(1, 40), st.sampled_from((255, 256, 257, 1000)))

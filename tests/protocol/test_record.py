@@ -18,9 +18,8 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.miner.config import load_miner
-from verticil.miner.scheduler.job import LearningJob, Progress
+from verticil.miner.scheduler.job import LearningJob, Progress, StructureJob
 from verticil.miner.scheduler.retention import purge
-from verticil.miner.scheduler.structure_job import StructureJob
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.party.config import PartyConfig, load_party

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from verticil.miner.config import Limits
-from verticil.miner.scheduler.job import LearningJob, Progress
-from verticil.miner.scheduler.structure_job import StructureJob
+from verticil.miner.scheduler.job import LearningJob, Progress, StructureJob
 from verticil.miner.service.node import MinerNode
 from verticil.party import daemon
 from verticil.party.config import PartyConfig, load_party

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from verticil.miner.learning import strength
-from verticil.miner.learning.family_scores import FamilyScores
+from verticil.miner.learning.scores import FamilyScores
 from verticil.miner.learning.strength import edge_strengths, without_member
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.channels.subset import subset_selection

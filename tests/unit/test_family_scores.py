@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from verticil.miner.learning.family_scores import FamilyScores
+from verticil.miner.learning.scores import FamilyScores
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import Transition, binary, identity, quantize, symmetric

@@ -9,8 +9,7 @@ import pytest
 
 from verticil.miner.learning import counting
 from verticil.miner.learning.counting import family_table, family_tables
-from verticil.miner.learning.sparse import SparseTable, sparse_family_table
-from verticil.miner.learning.tables import FamilyTables
+from verticil.miner.learning.tables import FamilyTables, SparseTable, sparse_family_table
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import identity, quantize, symmetric
 from verticil.shared.errors import DataFault

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from verticil.miner.learning.search.compiled import random
+from verticil.miner.learning.search.compiled import genetic as compiled
 from verticil.miner.learning.search.genetic import GeneticSearch, Population, decode, stream_state
 from verticil.miner.learning.search.operators import Draws, Individual, initial_individual, next_generation
 from verticil.miner.learning.search.protocol import (
@@ -63,8 +63,8 @@ def test_a_kernel_draws_the_numbers_of_the_plain_generator():
     stream = np.array([stream_state(1)], dtype=np.uint64)
     draws = Draws(stream_state(1))
     for bound in (1, 2, 7, 65_535):
-        assert random.below(stream, bound) == draws.below(bound)
-        assert random.unit(stream) == draws.unit()
+        assert compiled.below(stream, bound) == draws.below(bound)
+        assert compiled.unit(stream) == draws.unit()
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 20])

@@ -10,9 +10,9 @@ import pytest
 
 from verticil.miner.learning import learn as learning
 from verticil.miner.learning.learn import LearningCancelled, learn
-from verticil.miner.learning.parents_cut import LEAST, cut_parents
 from verticil.miner.learning.search.protocol import SearchProblem, SearchResult
-from verticil.miner.scheduler.search_facts import search_facts
+from verticil.miner.learning.selection import LEAST, cut_parents
+from verticil.miner.scheduler.job import search_facts
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import identity, quantize, symmetric
 from verticil.shared.errors import DataFault, Misuse

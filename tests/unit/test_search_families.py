@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verticil.miner.learning.search.families import Remembered
 from verticil.miner.learning.search.greedy import GreedySearch
 from verticil.miner.learning.search.hill_climb import HillClimbSearch
-from verticil.miner.learning.search.protocol import SearchProblem, run_search, violations
+from verticil.miner.learning.search.protocol import Remembered, SearchProblem, run_search, violations
 from verticil.shared.model.constraints import declared_constraints
 from verticil.shared.model.graph import Dag
 

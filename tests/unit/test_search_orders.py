@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 
 from verticil.miner.learning.search.compiled import orders
-from verticil.miner.learning.search.exact import ExactSearch
 from verticil.miner.learning.search.genetic import GeneticSearch
-from verticil.miner.learning.search.order import OrderSearch, best_network, completed, order_weight, tables_of
+from verticil.miner.learning.search.order import (
+    ExactSearch,
+    OrderSearch,
+    best_network,
+    completed,
+    order_weight,
+    tables_of,
+)
 from verticil.miner.learning.search.protocol import SearchProblem, run_search, total_weight, violations
 from verticil.miner.learning.search.tree import TreeSearch, maximum_branching
 from verticil.shared.model.constraints import declared_constraints

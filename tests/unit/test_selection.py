@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from verticil.miner.learning import groups
-from verticil.miner.learning.held_out import BLOCKS, HeldOut, quick_network
+from verticil.miner.learning.held_out import BLOCKS, HeldOut, check_pairs, quick_network, sample_of
 from verticil.miner.learning.learn import learn
-from verticil.miner.learning.pair_check import check_pairs, sample_of
 from verticil.miner.learning.search.protocol import Checkpoint, ForeignCheckpoint, Keep, LearningCancelled
 from verticil.miner.learning.selection import CANDIDATES, Candidate, Found, chosen, search_columns
 from verticil.miner.learning.structure import Search, find_structure

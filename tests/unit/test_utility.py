@@ -7,7 +7,7 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from verticil.miner.learning.entropy import JointInformation
+from verticil.miner.learning.scores import JointInformation
 from verticil.shared.estimation.contingency import family_table
 from verticil.shared.estimation.information import plug_in_information
 from verticil.shared.evaluation.utility import CLASSIFIERS, Labelled, f_score, utility

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning import counting
-from verticil.miner.learning.pair_check import PairCheck, check_pairs, sample_of
+from verticil.miner.learning.held_out import PairCheck, check_pairs, sample_of
 from verticil.miner.learning.search.protocol import Checkpoint, Keep, LearningCancelled, SearchResult
 from verticil.miner.learning.selection import Candidate, Found, search_columns
 from verticil.miner.learning.strength import EdgeStrength, edge_strengths

@@ -15,10 +15,25 @@ nothing to do with people (with linkage order-commitment it is that of the table
 candidate's likelihood is in the result, whatever was preferred.
 
 A checkpoint of ``auto`` is that of the search that is running, with the candidates that are done beside it.
+
+As many parents as the records are worth: `max_parents` is the most that a study allows, not what every table can bear.
+
+A family of c cells keeps its parents where
+
+    n prod lambda^2 >= LEAST c,
+
+n the records, lambda the contrast factor of a randomized column of the family (`unit_axis.contrast_factor`; 1 without
+randomization), so that the left side is what the records are worth. Else the parent with the least information about the child
+goes, again and again, until that holds. Required parents stay, and so does the last one: a test has shown that it tells
+something. Estimates of a larger table follow the noise, and what is sampled from them is further from the truth than with fewer
+parents; without noise leaning on smaller tables (`smaller_families`) is enough, unless cells are many times the records.
+
+The constant was chosen on networks whose truth is known: ``tests/bench/prior.py`` has the figures.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import itertools
@@ -30,16 +45,14 @@ from typing import Final
 
 import numpy as np
 
-from verticil.miner.learning.family_scores import FamilyScores
-from verticil.miner.learning.held_out import HeldOut, quick_network
-from verticil.miner.learning.pair_check import check_pairs, sample_of
-from verticil.miner.learning.parents_cut import cut_parents
-from verticil.miner.learning.scores import PairScores, unit_pair_scores
+from verticil.miner.learning.held_out import HeldOut, check_pairs, quick_network, sample_of
+from verticil.miner.learning.scores import FamilyScores, PairScores, unit_pair_scores
 from verticil.miner.learning.search.protocol import (
     Checkpoint,
     ForeignCheckpoint,
     Keep,
     LearningCancelled,
+    SearchProblem,
     SearchResult,
 )
 from verticil.miner.learning.structure import Search, run_method, search_problem
@@ -47,6 +60,7 @@ from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.arrays import Codes
 from verticil.shared.estimation.design import ColumnUnit, family_design
 from verticil.shared.estimation.unit_axis import contrast_factor
+from verticil.shared.model.graph import Dag
 from verticil.shared.study.document import Study
 from verticil.shared.study.vocabulary import METHODS
 
@@ -347,3 +361,46 @@ def chosen(candidates: Sequence[Candidate], study: Study, units: Sequence[Column
     ]
     contrast = statistics.median(a * b for a, b in itertools.combinations(factors, 2))
     return by_search[climbing if contrast >= LEAST_CONTRAST else tree]
+
+
+LEAST: Final = 0.1
+"""Effective records a cell."""
+
+
+def cut_parents(
+    result: SearchResult, problem: SearchProblem, *, n_records: int, noise: Callable[[Sequence[int]], float]
+) -> SearchResult:
+    """Leave out the parents that the records do not bear.
+
+    Args:
+        result: what was found; its fitness stays that of the search.
+        problem: what was searched.
+        n_records: released records.
+        noise: 1 over the product of the contrast factors of some variables (`FamilyScores.noise`).
+
+    Returns:
+        The result with its `cut_edges`.
+    """
+    cut: list[tuple[int, int]] = []
+    kept = [_borne(problem, child, parents, n_records, noise) for child, parents in enumerate(result.dag.parents)]
+    for child, (before, after) in enumerate(zip(result.dag.parents, kept, strict=True)):
+        cut += [(parent, child) for parent in before if parent not in after]
+    return dataclasses.replace(result, dag=Dag(parents=tuple(kept)), cut_edges=tuple(cut)) if cut else result
+
+
+def _borne(
+    problem: SearchProblem,
+    child: int,
+    parents: Sequence[int],
+    n_records: int,
+    noise: Callable[[Sequence[int]], float],
+) -> tuple[int, ...]:
+    required = problem.required_parents(child)
+    # The last goes first; of equals the one with the larger number.
+    kept = sorted(parents, key=lambda p: (p not in required, -problem.weights[p, child], p))
+    while len(kept) > 1 and kept[-1] not in required:
+        members = (*kept, child)
+        if LEAST * math.prod(problem.n_states[v] for v in members) * noise(members) ** 2 <= n_records:
+            break
+        kept.pop()
+    return tuple(sorted(kept))

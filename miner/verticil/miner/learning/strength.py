@@ -34,7 +34,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from verticil.miner.learning.family_scores import EM_STEPS
+from verticil.miner.learning.scores import EM_STEPS
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.arrays import Floats, Ints
 from verticil.shared.estimation.axes import apply_axes

@@ -16,13 +16,11 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.family_scores import FamilyScores
-from verticil.miner.learning.scores import PairScores
-from verticil.miner.learning.search.exact import ExactSearch
+from verticil.miner.learning.scores import FamilyScores, PairScores
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.greedy import GreedySearch
 from verticil.miner.learning.search.hill_climb import HillClimbSearch
-from verticil.miner.learning.search.order import OrderSearch
+from verticil.miner.learning.search.order import ExactSearch, OrderSearch
 from verticil.miner.learning.search.protocol import (
     Checkpoint,
     Keep,

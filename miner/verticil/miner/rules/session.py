@@ -12,11 +12,7 @@ valid day ends a study that is not published. A declared quorum goes on without 
 Every rule reads durable facts and adds at most one fact per transaction, so a restart needs no recovery: the same rules
 applied to the same facts go on where they stopped. All functions block.
 
-Studies that were decoded a moment ago: every poll of every party asks for them.
-
-The publication gate at the miner: who has to countersign a release, and what a countersignature must be.
-
-Rules of `session`, and as those they read durable facts and add at most one; both functions block.
+`countersign` and `awaited` are the publication gate: who has to countersign a release, and what a countersignature must be.
 """
 
 from __future__ import annotations
@@ -489,7 +485,7 @@ _KEPT: Final = 64
 
 
 class DecodedStudies:
-    """The last ones, by their digests; from any thread."""
+    """The studies that were decoded last, by their digests; from any thread. Every poll of every party asks for them."""
 
     def __init__(self) -> None:
         self._studies: OrderedDict[bytes, Study] = OrderedDict()

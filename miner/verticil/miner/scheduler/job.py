@@ -1,9 +1,17 @@
-"""One learning job: what goes in, and the pure worker function that turns stored columns into an unsigned release folder.
+"""The jobs of a child process: what goes in, and the pure worker function that does it.
+
+A learning job turns stored columns into an unsigned release folder.
 
 `learn_and_write` runs in a process of its own (`worker`) or in a thread (`learning.InlineLearning`) and is the same code in
 both. It gets paths, numbers and public documents: no key, no catalogue, no network. It reads the columns through memory maps,
-after comparing their digests with those that were receipted, and writes only the job's target and checkpoint. The same job gives
-the same release, but for the time of publication; where the search was interrupted, it goes on from the checkpoint.
+after comparing their digests with those that were receipted, and writes only the job's target and checkpoint. The same job
+gives the same release, but for the time of publication; where the search was interrupted, it goes on from the checkpoint.
+
+A structure job (Model I) turns the parties' scores into a structure document. `search_structure` runs in the same places. It
+gets the effective study and the parties' scores: no column, no pseudonym, no key. The same job gives the same bytes, also where
+it was interrupted and goes on from the checkpoint.
+
+`search_facts` is what a release says of how its structure was found.
 """
 
 from __future__ import annotations
@@ -12,22 +20,32 @@ import datetime as dt
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
-from verticil.miner.learning.search.protocol import Checkpoint, Keep
-from verticil.miner.scheduler.search_facts import search_facts
+from verticil.miner.learning.search.protocol import Checkpoint, Keep, SearchResult
 from verticil.miner.storage.checkpoint import CHECKPOINT_SECONDS, binding_of, resumed
 from verticil.miner.storage.records import StoredSignature
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
+from verticil.shared.model.network import CONFIRMED
+from verticil.shared.record import Json
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
+from verticil.shared.study.peer import scored_pairs
+from verticil.shared.study.structure_document import NANONATS, structure_body
+
+if TYPE_CHECKING:
+    from verticil.miner.learning.held_out import PairCheck
+    from verticil.miner.learning.search.protocol import SearchResult
+    from verticil.miner.learning.selection import Candidate
+    from verticil.miner.learning.strength import EdgeStrength
+    from verticil.miner.learning.structure import Search
 
 Progress = Callable[[str, int], None]
 """Stage and percent; never anything that depends on data."""
@@ -247,3 +265,191 @@ def learn_and_write(
         ),
     )
     progress("written", 100)
+
+
+STRUCTURE_KIND: Final = "structure"
+"""Tells the job's line from one of `LearningJob`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructureJob:
+    """Everything that the search needs.
+
+    Attributes:
+        effective: canonical bytes of the effective study.
+        scores: of every party, 1e-9 nats, in the order of `scored_pairs`.
+        checkpoint, checkpoint_seconds: see `job.LearningJob`.
+    """
+
+    effective: bytes
+    scores: Mapping[str, Sequence[int]]
+    checkpoint: Path | None = None
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+
+    def to_json(self) -> bytes:
+        """The job as one line of JSON, for another process."""
+        return json.dumps(
+            {
+                "kind": STRUCTURE_KIND,
+                "effective": self.effective.decode("utf-8"),
+                "scores": {party: list(scores) for party, scores in self.scores.items()},
+                "checkpoint": None if self.checkpoint is None else str(self.checkpoint),
+                "checkpoint_seconds": self.checkpoint_seconds,
+            }
+        ).encode("ascii")
+
+    @classmethod
+    def from_json(cls, line: bytes) -> StructureJob:
+        """Read what `to_json` wrote (by the miner itself: not checked)."""
+        values = cast("dict[str, object]", json.loads(line))
+        checkpoint = cast("str | None", values["checkpoint"])
+        return cls(
+            effective=cast("str", values["effective"]).encode("utf-8"),
+            scores=cast("dict[str, list[int]]", values["scores"]),
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+            checkpoint_seconds=cast("float", values["checkpoint_seconds"]),
+        )
+
+    @property
+    def binding(self) -> bytes:
+        """Of the search: SHA-256 of the study, of the scores and of the software that searches."""
+        return binding_of({party: list(scores) for party, scores in sorted(self.scores.items())}, self.effective)
+
+
+def search_structure(
+    job: StructureJob, *, progress: Callable[[str, int], None], cancelled: Callable[[], bool]
+) -> bytes:
+    """Search the structure with the largest total information.
+
+    Args:
+        job: what to search.
+        progress: told stage and percent.
+        cancelled: asked now and then; when it says so, the search stops.
+
+    Returns:
+        The canonical bytes of the structure (`verticil.shared.study.structure_document`), to be signed.
+
+    Raises:
+        LearningCancelled: `cancelled` said so.
+        Misuse: STUDY_UNSUPPORTED.
+    """
+    from verticil.miner.learning.structure import find_structure, way_on_pairs
+
+    study = canonical.from_bytes(job.effective, wire=False)
+    d = len(study.schema)
+    information = np.zeros((d, d), dtype=np.float64)
+    for party in study.parties:
+        for (a, b), nanonats in zip(scored_pairs(study, party), job.scores[party], strict=True):
+            information[a, b] = information[b, a] = nanonats / NANONATS
+
+    def search(checkpoint: Checkpoint | None, keep: Keep | None) -> SearchResult:
+        return find_structure(
+            information,
+            study,
+            progress=lambda share: progress("searching", int(100 * share)),
+            cancelled=cancelled,
+            checkpoint=checkpoint,
+            keep=keep,
+        )
+
+    digest = canonical.digest(study)
+    result = resumed(search, job.checkpoint, job.binding, what=f"study {digest.hex()}", seconds=job.checkpoint_seconds)
+    found = search_facts(study, result, chosen=way_on_pairs(study))
+    return structure_body(digest, result.dag.parents, found)
+
+
+_CHOSEN_BY: Final[Mapping[str, str]] = {
+    "synthesis": "the likelihood of the pairs of records held out, less the strong links left out; "
+    "within one standard error of the best, the fewest parameters",
+    "structure": "what finds the most right edges under this much noise",
+}
+_PEERS: Final = "the only candidate where nothing but scores of pairs is known"
+_STRENGTH: Final = (
+    "share of resamples of the randomized records in which the child's table is better with this parent than chance and noise "
+    f"explain, beside the other confirmed parents, at a level of .05 for all pairs of variables together; "
+    f"{CONFIRMED:g} or more: confirmed"
+)
+_INFORMATION: Final = (
+    "conditional mutual information of child and parent given the other confirmed parents, nats, less what chance adds"
+)
+
+
+def search_facts(
+    study: Study,
+    result: SearchResult,
+    *,
+    chosen: Search | None = None,
+    candidates: Sequence[Candidate] = (),
+    pair_check: PairCheck | None = None,
+    edge_strength: Mapping[tuple[int, int], EdgeStrength] | None = None,
+    weak_edges: Mapping[tuple[int, int], EdgeStrength] | None = None,
+) -> dict[str, Json]:
+    """The facts, as JSON values.
+
+    Args:
+        study: the effective study.
+        result: of the search.
+        chosen: what the method auto chose; only looked at there.
+        candidates: what it chose from.
+        pair_check: the network against the tables of the pairs; None: not known.
+        edge_strength: of the edges that there are; None: not known.
+        weak_edges: of those that were taken out, where the study asks for a minimum.
+    """
+    rule, names = study.structure, study.schema.names
+    facts: dict[str, Json] = {
+        "method": rule.method,
+        "score": rule.score,
+        "seed": result.seed,
+        "generations": result.generations,
+        "fitness": result.fitness,
+        "dropped_edges": [[names[parent], names[child]] for parent, child in result.dropped_edges],
+    }
+    if result.cut_edges:
+        facts["cut_edges"] = [[names[parent], names[child]] for parent, child in result.cut_edges]
+    if rule.method == "auto" and chosen is not None:
+        facts["chosen"] = chosen.text
+        facts["chosen_by"] = _CHOSEN_BY[rule.prefer] if candidates else _PEERS
+    if candidates:
+        best = max(candidates, key=lambda candidate: candidate.held_out)
+        facts["candidates"] = [
+            {
+                "method": candidate.search.method,
+                "score": candidate.search.score,
+                "edges": candidate.edges,
+                "parameters": candidate.parameters,
+                "held_out_log_likelihood": candidate.held_out,
+                "behind_the_best": candidate.behind(best)[0],
+                "standard_error": candidate.behind(best)[1],
+                "strong_links_left_out_nats": candidate.missing,
+            }
+            for candidate in candidates
+        ]
+    if pair_check is not None:
+        facts["pair_check"] = _pairs(pair_check, names)
+    if edge_strength is not None:
+        facts["edge_strength"] = [[*edge, round(told.strength, 4)] for edge, told in _named(edge_strength, names)]
+        facts["edge_strength_is"] = _STRENGTH
+        facts["edge_information"] = [[*edge, round(told.information, 6)] for edge, told in _named(edge_strength, names)]
+        facts["edge_information_is"] = _INFORMATION
+    if rule.minimum_strength is not None:
+        facts["minimum_strength"] = rule.minimum_strength
+        facts["weak_edges_taken_out"] = [
+            [*edge, round(told.strength, 4)] for edge, told in _named(weak_edges or {}, names)
+        ]
+    return facts
+
+
+def _named(
+    edges: Mapping[tuple[int, int], EdgeStrength], names: Sequence[str]
+) -> list[tuple[tuple[str, str], EdgeStrength]]:
+    return [((names[parent], names[child]), told) for (parent, child), told in edges.items()]
+
+
+def _pairs(check: PairCheck, names: Sequence[str]) -> dict[str, Json]:
+    facts: dict[str, Json] = {"significant_pairs": check.pairs}
+    if check.worst is not None:
+        facts["worst_pair"] = [names[variable] for variable in check.worst]
+        facts["distance"] = round(check.distance, 4)
+        facts["distance_that_noise_explains"] = round(check.noise, 4)
+    facts["left_nearly_independent"] = [[names[a], names[b], round(nats, 4)] for a, b, nats in check.missing]
+    return facts

@@ -22,8 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol, TypeVar, cast
 
-from verticil.miner.scheduler.job import LearningJob, Progress, learn_and_write
-from verticil.miner.scheduler.structure_job import StructureJob, search_structure
+from verticil.miner.scheduler.job import LearningJob, Progress, StructureJob, learn_and_write, search_structure
 from verticil.shared.errors import PeerFault, from_code
 
 R = TypeVar("R")

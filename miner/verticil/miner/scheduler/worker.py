@@ -83,7 +83,7 @@ class _ForTheMiner(logging.Handler):
 def _do(line: bytes, report: Callable[[str, int], None], cancelled: Callable[[], bool]) -> str:
     """Do the job of this line; the bytes that it returns, hexadecimal."""
     if json.loads(line).get("kind") == "structure":
-        from verticil.miner.scheduler.structure_job import StructureJob, search_structure
+        from verticil.miner.scheduler.job import StructureJob, search_structure
 
         return search_structure(StructureJob.from_json(line), progress=report, cancelled=cancelled).hex()
     from verticil.miner.scheduler.job import LearningJob, learn_and_write

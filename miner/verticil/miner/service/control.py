@@ -22,7 +22,7 @@ from verticil.miner.rules.session import Session, timestamp
 from verticil.miner.rules.submission import Submissions
 from verticil.miner.service.coordinator import MAX_WAIT_SECONDS, end_of
 from verticil.miner.service.leases import Changes, Presence
-from verticil.miner.service.release import release_parts
+from verticil.miner.service.transfer import release_parts
 from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import StudyRecord
 from verticil.shared.errors import Misuse

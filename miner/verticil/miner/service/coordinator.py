@@ -21,9 +21,8 @@ from verticil.miner.rules.linking import Linking
 from verticil.miner.rules.session import Session, countersign, timestamp, withdrawn_text
 from verticil.miner.service.leases import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
 from verticil.miner.service.relay import Relay
-from verticil.miner.service.release import release_parts
 from verticil.miner.service.scores import Scores
-from verticil.miner.service.transfer import receive, send
+from verticil.miner.service.transfer import receive, release_parts, send
 from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import Failure, StoredColumn, StoredSignature, StudyRecord, Upload
 from verticil.shared.errors import PeerFault, Refusal

@@ -24,8 +24,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from verticil.miner.scheduler.job import StructureJob
 from verticil.miner.scheduler.learning import Executor, WorkerDied
-from verticil.miner.scheduler.structure_job import StructureJob
 from verticil.miner.service.leases import Changes
 from verticil.miner.storage.records import Failure, ScoredStudy, StoredSignature
 from verticil.miner.storage.scores import ScoreTable

@@ -19,10 +19,17 @@ from typing import Final
 
 import numpy as np
 
-from verticil.miner.learning.search.families import FamilyValue, Remembered
 from verticil.miner.learning.search.genetic import stream_state
 from verticil.miner.learning.search.operators import Draws
-from verticil.miner.learning.search.protocol import Checkpoint, SearchProblem, SearchResult, opened, sealed
+from verticil.miner.learning.search.protocol import (
+    Checkpoint,
+    FamilyValue,
+    Remembered,
+    SearchProblem,
+    SearchResult,
+    opened,
+    sealed,
+)
 from verticil.shared.model.graph import Dag
 
 _UNIT: Final = 2.0**-40

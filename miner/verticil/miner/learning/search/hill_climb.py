@@ -26,9 +26,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.search.families import FamilyValue, Remembered
 from verticil.miner.learning.search.protocol import (
     Checkpoint,
+    FamilyValue,
+    Remembered,
     SearchProblem,
     SearchResult,
     opened,

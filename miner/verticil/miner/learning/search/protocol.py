@@ -4,6 +4,11 @@ A searcher is pure: it has no clock, no files and no threads; its random numbers
 below a second), so that `run_search` can report progress and stop between any two of them. A state is a value: it is never
 written again, and `checkpoint` turns it into plain arrays that another process goes on from, to the same result. Where
 checkpoints go, and how often one is made, is the caller's business: `run_search` offers one after every step.
+
+`Remembered` has the values of families that a search asks for: each is asked for once, and rounded so that equal values are
+equal. What is remembered is bounded; the oldest go first. It changes what a search costs, never what it finds.
+
+`GivenSearch` is the simplest one: of a structure that the study gives nothing is searched, and everything is checked.
 """
 
 from __future__ import annotations
@@ -291,3 +296,118 @@ def violations(problem: SearchProblem, dag: Dag) -> tuple[str, ...]:
         if not problem.fits(child, parents)
     ]
     return tuple(found) if problem.constraints is None else (*found, *problem.constraints.violations(dag))
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+MOST_REMEMBERED: Final = 2**18
+"""Families; some 100 MiB. A search that looks at more asks again for those that it has not met for long."""
+
+FamilyValue = Callable[[int, tuple[int, ...]], float]
+"""(child, parents ascending) -> nats. A pure function of the data."""
+
+
+def remember(known: dict[K, V], key: K, value: V, *, most: int = MOST_REMEMBERED) -> None:
+    """Keep a value; where there are `most`, the one that was kept first goes.
+
+    >>> known = {"a": 1, "b": 2}
+    >>> remember(known, "c", 3, most=2)
+    >>> known
+    {'b': 2, 'c': 3}
+    """
+    if len(known) >= most:
+        del known[next(iter(known))]
+    known[key] = value
+
+
+class Remembered:
+    """A family value with a memory.
+
+    Args:
+        value: what to ask.
+        unit: values are rounded to multiples of it, a power of two, so that sums are exact and ties are ties.
+
+    >>> asked = []
+    >>> value = Remembered(lambda child, parents: asked.append(child) or 0.3, unit=0.25)
+    >>> value(1, (0,)), value(1, (0,)), asked
+    (0.25, 0.25, [1])
+    """
+
+    def __init__(self, value: FamilyValue, *, unit: float) -> None:
+        self._value, self._unit = value, unit
+        self._known: dict[tuple[int, tuple[int, ...]], float] = {}
+
+    def __call__(self, child: int, parents: tuple[int, ...]) -> float:
+        """The value of a family.
+
+        Raises:
+            ValueError: it is not a finite number.
+        """
+        key = (child, parents)
+        if key not in self._known:
+            value = float(self._value(child, parents))
+            if not math.isfinite(value):
+                raise ValueError(
+                    f"variable {child} with the parents {parents}: the value is {value}, expected a finite number"
+                )
+            remember(self._known, key, round(value / self._unit) * self._unit)
+        return self._known[key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GivenNetwork:
+    """The state: all there is from the start."""
+
+    problem: SearchProblem
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenSearch:
+    """The searcher; see `verticil.miner.learning.search.protocol.Searcher`. The fitness is the total weight of the edges.
+
+    Attributes:
+        dag: the network.
+    """
+
+    dag: Dag
+
+    def start(self, problem: SearchProblem, seed: int) -> GivenNetwork:
+        """Check the network.
+
+        Raises:
+            ValueError: it has another number of variables, or violates a limit or constraint (all are named).
+        """
+        if self.dag.n_variables != len(problem.n_states):
+            raise ValueError(f"a network of {self.dag.n_variables} variables, expected {len(problem.n_states)}")
+        if found := violations(problem, self.dag):
+            raise ValueError(f"the given network: {'; '.join(found)}")
+        return GivenNetwork(problem=problem, seed=seed)
+
+    def step(self, state: GivenNetwork) -> GivenNetwork:
+        """Nothing is left to do."""
+        return state
+
+    def progress(self, state: GivenNetwork) -> float:
+        """Done."""
+        return 1.0
+
+    def result(self, state: GivenNetwork) -> SearchResult:
+        """The network as it was given."""
+        return SearchResult(
+            dag=self.dag,
+            fitness=total_weight(state.problem, self.dag),
+            generations=0,
+            dropped_edges=(),
+            seed=state.seed,
+        )
+
+    def checkpoint(self, state: GivenNetwork) -> Checkpoint:
+        """The seed."""
+        return sealed(self, state.problem, seed=np.array(state.seed))
+
+    def resume(self, problem: SearchProblem, checkpoint: Checkpoint) -> GivenNetwork:
+        """See `Searcher.resume`."""
+        (seed,) = opened(self, problem, checkpoint, "seed")
+        return GivenNetwork(problem=problem, seed=int(seed))

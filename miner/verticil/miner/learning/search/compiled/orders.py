@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.kernels import compiled
-from verticil.miner.learning.search.compiled.random import below, word
+from verticil.miner.learning.search.compiled.genetic import below, word
 
 COUNT, SLOTS, ROOM, STATES = range(4)
 _S54 = np.uint64(54)

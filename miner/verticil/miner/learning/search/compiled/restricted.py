@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.kernels import compiled
-from verticil.miner.learning.search.compiled.genetic import member
-from verticil.miner.learning.search.compiled.random import below, unit
+from verticil.miner.learning.search.compiled.genetic import below, member, unit
 
 
 @compiled
