@@ -57,7 +57,7 @@ LAYERS = {
     "verticil.party.policy.questions": 1,
     "verticil.party.policy.rules": 1,
     "verticil.party.operator.codebooks": 2,
-    "verticil.party.protocol.psi.order": 2,
+    "verticil.party.dataset.linkage": 2,
     "verticil.wire": 2,
     "verticil": 3,
 }

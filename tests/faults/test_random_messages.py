@@ -33,10 +33,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from verticil.party.config import load_party
-from verticil.party.protocol.central.spool import Spool
-from verticil.party.protocol.node import Node
+from verticil.party.protocol.context import Node
 from verticil.party.protocol.peer.artifact_store import Shelf
 from verticil.party.protocol.peer.service import Answers
+from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site
 from verticil.shared.config import load_federation
 from verticil.shared.errors import CODES, PeerFault, VerticilError

@@ -53,10 +53,10 @@ from verticil.party.operator.approvers import add_approver
 from verticil.party.operator.check import check
 from verticil.party.operator.pending_studies import inbox
 from verticil.party.policy.approval import parsed
-from verticil.party.protocol.central.spool import Spool
-from verticil.party.protocol.node import Node
+from verticil.party.protocol.context import Node
 from verticil.party.protocol.peer.artifact_store import Shelf
 from verticil.party.protocol.peer.service import Answers
+from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.retry import Backoff
 from verticil.party.site import Site
 from verticil.party.storage.secret import SiteSecret

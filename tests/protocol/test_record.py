@@ -25,7 +25,7 @@ from verticil.miner.storage.catalogue import Catalogue
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.daemon import run_party
 from verticil.party.operator import commands, reports
-from verticil.party.protocol.central.intersection_check import accept_common_people
+from verticil.party.protocol.context import accept_common_people
 from verticil.party.site import Site
 from verticil.shared.errors import DataFault, PeerFault, Refusal
 from verticil.shared.formats.deletion import parse_deletion

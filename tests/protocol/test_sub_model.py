@@ -14,7 +14,7 @@ import pytest
 
 from support import miner_service as service
 from verticil.miner.storage.records import StudyRecord
-from verticil.party.protocol.psi.order import order_key, order_tree
+from verticil.party.dataset.linkage import order_key, order_tree
 from verticil.shared import durable
 from verticil.shared.alignment.statements import common_body
 from verticil.shared.errors import DataFault, GateFailed, VerticilError

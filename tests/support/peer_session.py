@@ -15,15 +15,15 @@ import pytest
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.operator import peer_commands
 from verticil.party.policy.ledger import Ledger, LedgerRow
-from verticil.party.protocol.central.spool import Spool
+from verticil.party.protocol.context import Node
 from verticil.party.protocol.engine import Outcome
-from verticil.party.protocol.node import Node
 from verticil.party.protocol.peer.artifact_store import Shelf
-from verticil.party.protocol.peer.calls import Peers
 from verticil.party.protocol.peer.context import PeerContext
+from verticil.party.protocol.peer.network import Peers
 from verticil.party.protocol.peer.publication import release_folder
 from verticil.party.protocol.peer.service import Answers
 from verticil.party.protocol.peer.study import PeerStudy
+from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import StudyRecord

@@ -21,7 +21,7 @@ import pytest
 from verticil.cli.main import main
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.store import append_durably, write_durably
-from verticil.party.protocol.central.spool import Spool
+from verticil.party.protocol.randomization import Spool
 from verticil.party.storage.database import Database
 from verticil.shared.disk import create_files, is_database_full, is_disk_full
 from verticil.shared.errors import DataFault

@@ -9,8 +9,15 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from verticil.party.protocol.psi import blinding
-from verticil.party.protocol.psi.blinding import BlindingKey, Pool, TokenInvalidError, blind_seeds, blind_tokens, seeds
-from verticil.party.protocol.psi.blinding_state import Workshop
+from verticil.party.protocol.psi.blinding import (
+    BlindingKey,
+    Pool,
+    TokenInvalidError,
+    Workshop,
+    blind_seeds,
+    blind_tokens,
+    seeds,
+)
 
 P = 2**256 - 2**224 + 2**192 + 2**96 - 1
 A = P - 3

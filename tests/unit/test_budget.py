@@ -22,8 +22,7 @@ from verticil.party.operator.page.rendering import render
 from verticil.party.operator.pending_studies import show
 from verticil.party.operator.reports import ledger as ledger_facts
 from verticil.party.policy.ledger import Ledger
-from verticil.party.protocol.central.spool import Spool
-from verticil.party.protocol.randomization import enter_in_ledger, fill_spool
+from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_spool
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import FILE_NAME, Database
 from verticil.party.storage.studies import Task

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from verticil.miner.learning.learn import LearnResult, learn
 from verticil.party.dataset import subsets
 from verticil.party.dataset.perturb import perturb
-from verticil.party.protocol.central.own_figures import check_own_figures
+from verticil.party.protocol.central.review import check_own_figures
 from verticil.shared.channels.subset import Subset
 from verticil.shared.errors import GateFailed
 from verticil.shared.formats.tables import write_csv, write_parquet

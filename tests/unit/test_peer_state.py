@@ -15,7 +15,7 @@ from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.policy import Policy
 from verticil.party.protocol.peer import lists
 from verticil.party.protocol.peer.artifact_store import Item, Kind, Shelf
-from verticil.party.protocol.peer.calls import Peers, all_of
+from verticil.party.protocol.peer.network import Peers, all_of
 from verticil.party.protocol.peer.node import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, WAIT_GROWTH
 from verticil.party.protocol.planning import LostError, PeerFailedError, WaitedForError
 from verticil.party.protocol.retry import Backoff

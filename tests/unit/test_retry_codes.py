@@ -7,7 +7,7 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 
 from verticil.party.protocol import party_node as running
-from verticil.party.protocol.peer import calls
+from verticil.party.protocol.peer import network
 from verticil.party.protocol.retry import ENDS_THE_DAEMON, OTHERS_MEND, TRIED_AGAIN, ends_the_daemon, is_waited_out
 from verticil.shared.errors import CODES, PeerFault, from_code
 from verticil.shared.transport.errors_on_wire import from_detail, retriable
@@ -50,7 +50,7 @@ def test_feature_20_nothing_is_both_final_and_tried_again() -> None:
 
 def test_feature_20_a_peers_certificate_is_waited_for_as_it_is_not_ours() -> None:
     """One peer with a wrong certificate does not end another party's daemon, nor a study: its operator mends it."""
-    assert AUTHENTICATION - {"IDENTITY_REFUSED"} <= calls._WAITED_FOR
+    assert AUTHENTICATION - {"IDENTITY_REFUSED"} <= network._WAITED_FOR
 
 
 async def test_daemons_that_take_the_session_from_each_other_wait_longer_and_longer(monkeypatch, caplog):

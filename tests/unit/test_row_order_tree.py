@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from verticil.party.protocol.psi.order import order_key, order_tree
+from verticil.party.dataset.linkage import order_key, order_tree
 from verticil.shared.alignment.merkle import BLOCK_RECORDS, MAX_NODES, Tree, common_tree, first_difference, level_of
 from verticil.shared.errors import PeerFault
 

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from verticil.party.protocol.central.spool import Spool
+from verticil.party.protocol.randomization import Spool
 from verticil.party.storage.secret import create_secret, read_secret, secret_id
 from verticil.shared.errors import DataFault, Misuse
 

@@ -37,14 +37,13 @@ from verticil.party.backup.backup import BETWEEN_PEERS, is_just_restored
 from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.metrics import party_gauges
 from verticil.party.operator import commands
-from verticil.party.protocol.central.spool import Spool
-from verticil.party.protocol.node import Node
+from verticil.party.protocol.context import Node
 from verticil.party.protocol.party_node import CoordinatorFactory, PartyNode
 from verticil.party.protocol.peer.artifact_store import Shelf
-from verticil.party.protocol.peer.calls import Peers
 from verticil.party.protocol.peer.context import PeerContext
-from verticil.party.protocol.peer.network import GrpcNetwork, PeerNetwork
+from verticil.party.protocol.peer.network import GrpcNetwork, PeerNetwork, Peers
 from verticil.party.protocol.peer.node import PeerNode
+from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.relay.network import RelayNetwork
 from verticil.party.site import Site
 from verticil.party.storage.database import DaemonLock

@@ -1,6 +1,6 @@
 """`Coordinator` over files: requests go into a pouch, and what was told last is read from another.
 
-The party's steps run against it as against a connection (`protocol.central.delivery`). What they ask for is answered from
+The party's steps run against it as against a connection (`protocol.central.study`). What they ask for is answered from
 the last bundle that was taken in; what that does not say is NOT_READY, as where the miner is asked too early. What they send is
 put into the outgoing pouch; where the miner would acknowledge something for good, `AnsweredLater` is raised, so that nothing
 counts as told before the miner's next bundle says so. An approval, a list or a column that was lost on its way is so sent again.

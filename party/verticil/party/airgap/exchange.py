@@ -25,13 +25,13 @@ from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.operator.view_model import Facts
 from verticil.party.policy.approval import parsed
-from verticil.party.protocol.central.delivery import CentralStudy
 from verticil.party.protocol.central.plan import Step
-from verticil.party.protocol.central.spool import Spool
+from verticil.party.protocol.central.study import CentralStudy
 from verticil.party.protocol.central.task_ingest import remember, understood
+from verticil.party.protocol.context import Node
 from verticil.party.protocol.disclosure import outward
 from verticil.party.protocol.engine import Meaning, Outcome, meaning_of
-from verticil.party.protocol.node import Node
+from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.registry import study_of_miner
 from verticil.party.protocol.retry import TRIED_AGAIN
 from verticil.party.site import Site

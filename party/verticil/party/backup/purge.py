@@ -12,8 +12,8 @@ import datetime as dt
 from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig
 from verticil.party.protocol.central.review import drop, folder_of
-from verticil.party.protocol.central.spool import Spool
 from verticil.party.protocol.peer.artifact_store import Shelf
+from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.errors import Misuse, Refusal

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from verticil.party.config import PartyConfig
 from verticil.party.dataset import linkage, perturb, subsets, substitutes
 from verticil.party.dataset.compounds import Compound
+from verticil.party.dataset.linkage import order_key, order_tree
 from verticil.party.dataset.releases import Column, Release
 from verticil.party.dataset.source import Records, read_records
 from verticil.party.dataset.table import DatasetRule, header
 from verticil.party.protocol.psi import blinding
-from verticil.party.protocol.psi.order import order_key, order_tree
 from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.alignment.merkle import Tree
 from verticil.shared.arrays import Codes

@@ -1,18 +1,27 @@
-"""What a step of a study works with, in every protocol: the approval that still binds, the people's data, the common people.
+"""What all studies at this party share, and what a step of a study works with, in every protocol: the approval that still binds,
+the people's data, the common people.
 
 Promises
 - Before a step that sends something the approval is checked again: study, own declaration, policy, expiry (`agreement`); before
   the first pseudonym, before randomization and before learning the data, too (`DatasetCache.approved`).
 - A second common list for a study is refused (`StudyContext.require_same_common`), and nothing about the common people leaves
   before they were compared with those of earlier studies (`StudyContext.accept_people`).
+
+Accepting a common list: who is in it is compared with who was in earlier studies, and remembered.
+
+What is remembered, and why, stands in `verticil.party.audit.common_sets`. The site's people read of a small difference in
+the log, in `verticil party status` and in the audit log; where the policy says so the study ends instead. Others are told no
+more than that, not which study it was.
 """
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,21 +29,79 @@ from numpy.typing import NDArray
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.local_dataset import Holding, columns_of
 from verticil.party.policy import approval, policy
-from verticil.party.protocol.central.intersection_check import accept_common_people
-from verticil.party.protocol.node import Node
 from verticil.party.protocol.planning import AskedAgainError
+from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site
 from verticil.party.storage.studies import WAITS_AGAIN, StudyRecord
-from verticil.shared.alignment.statements import common_body
+from verticil.shared.alignment.statements import check_statement, common_body
 from verticil.shared.audit import DAEMON
-from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.errors import PeerFault, Refusal, VerticilError
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.document import Study
+from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
+from verticil.shared.vitals import Waiting
 from verticil.wire.v1 import common_pb2
 
+T = TypeVar("T")
 Rows = NDArray[np.int64]
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Node:
+    """What all studies at this party share.
+
+    Attributes:
+        site: opened state.
+        spool: released bytes.
+        signing_key: signs approvals.
+        revocations: the deny-list.
+        authority: certificate of the federation's CA, PEM.
+        clock: UTC now.
+        heavy: held during CPU work, so that studies take turns.
+        waiting: what waits for room on this disk.
+    """
+
+    site: Site
+    spool: Spool
+    signing_key: SigningKey
+    revocations: Revocations = EMPTY_DENY_LIST
+    authority: bytes
+    clock: Callable[[], dt.datetime]
+    heavy: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: Waiting = field(default_factory=Waiting)
+
+    @property
+    def me(self) -> str:
+        """This party's name."""
+        return self.site.config.name
+
+    async def heavily(self, work: Callable[[], T]) -> T:
+        """Do CPU work in a thread; studies take turns."""
+        async with self.heavy:
+            return await asyncio.to_thread(work)
+
+    def verify(self, signed: common_pb2.Signed, *, role: Role, name: str | None = None) -> None:
+        """Check that a node of this federation signed, with a certificate that counts now; raises as `verify_signed`."""
+        verify_signed(signed, self.authority, role=role, name=name, at=self.clock(), revoked=self.revocations.since())
+
+    def check_statement(self, signed: common_pb2.Signed, body: bytes, *, party: str, what: str) -> None:
+        """Check that `party` signed exactly `body`; raises as `verticil.shared.alignment.statements.check_statement`."""
+        at, revoked = self.clock(), self.revocations.since()
+        check_statement(signed, body, authority=self.authority, party=party, at=at, what=what, revoked=revoked)
+
+    def fail(self, digest: bytes, error: VerticilError) -> None:
+        """This party cannot go on with a study; the first failure stays. Blocks."""
+        record, at = self.site.state.study(digest), self.clock()
+        with self.site.database.transaction():
+            if record.failure is None:
+                detail = f"{error.code}, as {error.teller} says" if error.teller else error.code
+                event = Event(what=What.FAILURE, who=DAEMON, study=digest, study_id=record.study_id, detail=detail)
+                self.site.audit.record(event, at)
+            self.site.state.fail(digest, error, at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -252,3 +319,46 @@ class StudyContext:
         """Compare the common people with those of earlier studies and remember them; blocks, raises as `accept_common_people`."""
         node = self.node
         accept_common_people(node.site, self.record, tags, common_sha256=common_sha256, at=node.clock())
+
+
+def accept_common_people(
+    site: Site, record: StudyRecord, tags: NDArray[np.uint8], *, common_sha256: bytes, at: dt.datetime
+) -> None:
+    """Write down that this party accepts a common list, and compare its people with those of earlier studies.
+
+    Accepting the same people again, as after an answer that crossed the confirmation, compares them again and writes nothing.
+
+    Args:
+        site: this party.
+        record: the study.
+        tags: of the common people, (n, 14), uint8; see `verticil.party.dataset.perturb.record_tags`.
+        common_sha256: of the common list, as all parties know it.
+        at: now.
+
+    Raises:
+        Refusal: COMMON_SET_TOO_SIMILAR, where the policy refuses that; nothing was kept.
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+    policy = site.config.policy
+    keys = site.common_sets.keys(tags)
+    similar = site.common_sets.similar(record.digest, keys, minimum=policy.minimum_difference)
+    kept = site.common_sets.keeps(record.digest, keys, similar)
+    about = Event(what=What.ALIGNMENT, who=DAEMON, study=record.digest, study_id=record.study_id, sha256=common_sha256)
+    if similar and (not kept or policy.on_small_difference == "refuse"):
+        others = ", ".join(f"{item.study_id} ({item.digest.hex()[:12]})" for item in similar)
+        text = f"fewer than {policy.minimum_difference} people are in only one of this study and {others}"
+        site.audit.record(replace(about, what=What.SIMILAR_PEOPLE, detail=f"{policy.on_small_difference}: {text}"), at)
+        if policy.on_small_difference == "refuse":
+            raise Refusal(
+                "COMMON_SET_TOO_SIMILAR",
+                f"study '{record.study_id}': {text}",
+                hint="releases about nearly the same people tell their difference; see policy.minimum_difference",
+            )
+        _log.warning("%s: releases about nearly the same people tell their difference", text)
+    if kept:
+        return
+    dropped = site.common_sets.remember(record.digest, keys, similar)
+    detail = f"{len(tags)} people in common"
+    if dropped:
+        detail += f"; no longer compared with: {', '.join(digest.hex()[:12] for digest in dropped)}"
+    site.audit.record(replace(about, detail=detail), at)

@@ -21,11 +21,11 @@ from collections.abc import Callable
 from typing import Final
 
 from verticil.party.audit.log import Event, What
-from verticil.party.protocol.central.delivery import CentralStudy
+from verticil.party.protocol.central.study import CentralStudy
 from verticil.party.protocol.central.task_ingest import end_forgotten, has_room, missing, remember, understood
+from verticil.party.protocol.context import Node
 from verticil.party.protocol.disclosure import outward
 from verticil.party.protocol.engine import Engine, caught
-from verticil.party.protocol.node import Node
 from verticil.party.protocol.peer.node import PeerNode
 from verticil.party.protocol.registry import study_of_miner
 from verticil.party.protocol.retry import Backoff, Pace, ends_the_daemon

@@ -29,8 +29,8 @@ from verticil.shared.registry import Registry
 from verticil.shared.study.document import Study
 
 if TYPE_CHECKING:
-    from verticil.party.protocol.central.delivery import CentralStudy
-    from verticil.party.protocol.node import Node
+    from verticil.party.protocol.central.study import CentralStudy
+    from verticil.party.protocol.context import Node
     from verticil.party.protocol.peer.context import PeerContext
     from verticil.party.protocol.peer.study import PeerStudy
 
@@ -97,7 +97,7 @@ def study_of_parties(between: PeerContext, digest: bytes) -> PeerStudy:
 
 
 def _central() -> PartyProtocol:
-    from verticil.party.protocol.central.delivery import CentralStudy
+    from verticil.party.protocol.central.study import CentralStudy
 
     return PartyProtocol(told_by_miner=CentralStudy)
 

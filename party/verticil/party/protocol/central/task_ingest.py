@@ -26,8 +26,8 @@ from typing import Final
 
 from verticil.party.audit.log import Event, What
 from verticil.party.policy.approval import parsed
+from verticil.party.protocol.context import Node
 from verticil.party.protocol.ledger_reconciliation import proven, reckon
-from verticil.party.protocol.node import Node
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.errors import PeerFault

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from verticil.party.protocol.peer.artifact_store import Item, Kind
-from verticil.party.protocol.peer.calls import all_of
 from verticil.party.protocol.peer.context import PeerStudyContext
+from verticil.party.protocol.peer.network import all_of
 from verticil.party.protocol.planning import PeerFailedError
 from verticil.party.protocol.randomization import fill_spool
 from verticil.shared.arrays import Codes

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from verticil.party.dataset.local_dataset import Holding
-from verticil.party.protocol.context import Rows, StudyContext
-from verticil.party.protocol.node import Node
-from verticil.party.protocol.peer import blinded, lists
+from verticil.party.protocol.context import Node, Rows, StudyContext
+from verticil.party.protocol.peer import lists
 from verticil.party.protocol.peer.artifact_store import Kind, Shelf
-from verticil.party.protocol.peer.calls import Peers
+from verticil.party.protocol.peer.network import Peers
 from verticil.party.protocol.planning import LostError
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.arrays import Codes
@@ -112,7 +111,7 @@ class PeerStudyContext(StudyContext):
                 if self.mode == "order-commitment":
                     return lists.ordered_rows(holding.row_order.root, holding.order, common)
                 if self.mode == "dh-psi":
-                    return blinded.common_rows(holding.order, common)
+                    return lists.common_rows(holding.order, common)
                 teller = self.study.parties[-1]
                 return lists.accepted_rows(
                     holding.pseudonyms, holding.order, common, teller=teller, running=None, minimum=self.minimum

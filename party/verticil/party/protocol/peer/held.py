@@ -6,6 +6,12 @@ who did not answer; one of an earlier version of the program signs nothing.
 
 A statement counts with the approval that this party itself had signed for the study, which the peer shows with it: a peer that
 lies can make a party charge what it had approved to send, once, and nothing else.
+
+After a revocation here: asks every peer for its signed statement that it deleted what it had
+(`verticil.party.audit.confirmations`).
+
+A peer answers when the study has ended there and everything is gone; until then, and while it is away, it is asked again. What
+one peer says, or does not say, holds up no other, and nothing that a peer says ends this daemon.
 """
 
 from __future__ import annotations
@@ -16,15 +22,17 @@ import hashlib
 import logging
 from collections.abc import Collection, Iterator
 
+from verticil.party.audit.confirmations import Awaited
 from verticil.party.dataset.local_dataset import origins, release_of
 from verticil.party.dataset.releases import Release
 from verticil.party.policy import approval
 from verticil.party.policy.ledger_recovery import NO_DATA
+from verticil.party.protocol.context import Node
 from verticil.party.protocol.ledger_reconciliation import mend
-from verticil.party.protocol.node import Node
 from verticil.party.protocol.peer.artifact_store import Item, Kind, Shelf
-from verticil.party.protocol.peer.calls import Peers
+from verticil.party.protocol.peer.context import PeerContext
 from verticil.party.protocol.peer.learning import EVERYONE
+from verticil.party.protocol.peer.network import Peers
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.site import Site
 from verticil.party.storage.secret import secret_id
@@ -202,3 +210,47 @@ def _mend(
         item=item,
         detail=f"as '{said.peer}' signed",
     )
+
+
+async def collect_confirmations(context: PeerContext) -> bool:
+    """Ask everybody who has not confirmed a revocation of this party.
+
+    Returns:
+        Whether all have.
+
+    Raises:
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+    awaited = await asyncio.to_thread(context.node.site.confirmations.awaited)
+    asked = [_confirmed(context, item, name) for item in awaited for name in item.missing]
+    confirmed = all(await asyncio.gather(*asked))
+    for item in awaited:
+        if item.missing and not (await asyncio.to_thread(_now, context, item)).missing:
+            await asyncio.to_thread(context.node.site.revocations.told, item.digest)
+    return confirmed
+
+
+async def _confirmed(context: PeerContext, awaited: Awaited, name: str) -> bool:
+    request, node = peer_pb2.GetDeletionRequest(study_digest=awaited.digest), context.node
+    try:
+        reply = await context.peers.ask(
+            name, lambda peer: peer.get_deletion(request), what="the receipt of what it deleted"
+        )
+    except (WaitedForError, PeerFailedError):
+        return False
+    return await asyncio.to_thread(
+        node.site.confirmations.take,
+        awaited,
+        name,
+        reply.deletion,
+        authority=node.authority,
+        at=node.clock(),
+        revoked=node.revocations.since(),
+    )
+
+
+def _now(context: PeerContext, awaited: Awaited) -> Awaited:
+    found = context.node.site.confirmations.of(awaited.digest)
+    if found is None:
+        raise AssertionError("a revocation is never removed")
+    return found

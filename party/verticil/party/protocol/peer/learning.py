@@ -20,10 +20,10 @@ from verticil.party.dataset.local_dataset import Holding, origins
 from verticil.party.dataset.releases import Release
 from verticil.party.policy.ledger import audited
 from verticil.party.protocol.peer.artifact_store import Kind
-from verticil.party.protocol.peer.calls import MINER, all_of
 from verticil.party.protocol.peer.columns import remote_codes, wanted_units
 from verticil.party.protocol.peer.context import PeerStudyContext
 from verticil.party.protocol.peer.learner import learn_families, learn_scores, share_noise
+from verticil.party.protocol.peer.network import MINER, all_of
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.storage.secret import secret_id
 from verticil.shared.audit import DAEMON

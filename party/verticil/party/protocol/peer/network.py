@@ -1,24 +1,49 @@
-"""How a party reaches its peers and is reached by them: over gRPC, or however a simulation joins nodes of one process."""
+"""How a party reaches its peers and is reached by them: over gRPC, or however a simulation joins nodes of one process.
+
+Asking peers: whom, what came of it, and who is waited for.
+
+A call that cannot succeed now (the peer is not there yet, not reachable, busy) is a line for people that names the peer and what
+is waited for. A call that will not succeed until a person acts at a peer ends the study here, and names the peer. What a peer
+says is never taken for an error of this machine: whatever code it sends, this daemon goes on.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import datetime as dt
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from verticil.party.config import PartyConfig, PeerRule
-from verticil.shared.errors import Misuse
+from verticil.party.protocol.planning import PeerFailedError, WaitedForError
+from verticil.party.protocol.retry import TRIED_AGAIN
+from verticil.shared.errors import Misuse, PeerFault, VerticilError, from_code
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import CredentialSource, check_serves
 from verticil.shared.transport.authorization import EMPTY_DENY_LIST, RefusedCall, Revocations
 from verticil.shared.transport.client import GrpcPeer, dial_peer
+from verticil.shared.transport.errors_on_wire import shown
 from verticil.shared.transport.interface import Peer, Service, bind
 from verticil.shared.transport.metrics import Metrics
 from verticil.shared.transport.server import RpcServer
+from verticil.shared.transport.version import greet
+
+T = TypeVar("T")
+
+MINER: Final = "the miner"
 
 _GRACE_SECONDS: Final = 5.0
+_WAITED_FOR: Final = TRIED_AGAIN | {
+    "NOT_READY",
+    "TLS_REFUSED",
+    "CERTIFICATE_INVALID",
+    "CERTIFICATE_REVOKED",
+    "VERSION_UNSUPPORTED",
+}
+"""Time, or people at the other side, mend these; the study need not end."""
 
 _log = logging.getLogger(__name__)
 
@@ -117,3 +142,130 @@ class GrpcNetwork:
             yield port
         finally:
             await server.stop(grace_seconds=_GRACE_SECONDS)
+
+
+class Peers:
+    """The connections to peers, made when they are first used.
+
+    Args:
+        network: how peers are reached.
+        federation: its name.
+        clock: UTC now.
+        revocations: the deny-list, to which peers' newer ones are added.
+    """
+
+    def __init__(
+        self,
+        network: PeerNetwork,
+        federation: str,
+        clock: Callable[[], dt.datetime],
+        revocations: Revocations = EMPTY_DENY_LIST,
+    ) -> None:
+        self._revocations = revocations
+        self._network = network
+        self._federation = federation
+        self._clock = clock
+        self._open: dict[str, Peer] = {}
+        self._trouble: dict[str, tuple[dt.datetime, VerticilError]] = {}
+
+    async def ask(self, name: str, call: Callable[[Peer], Awaitable[T]], *, what: str) -> T:
+        """Ask a peer.
+
+        Args:
+            name: of the party.
+            call: the question.
+            what: what is waited for, when it is not ready: ``the common list``.
+
+        Raises:
+            WaitedForError: not now.
+            PeerFailedError: not until somebody acts.
+        """
+        try:
+            return await self.heard(f"'{name}'", self._asked(name, call), what=what)
+        except WaitedForError:
+            raise
+        except PeerFailedError as failed:
+            error = failed.error
+            if error.teller:
+                raise
+            raise PeerFailedError(from_code(error.code, f"party '{name}': {error.message}", hint=error.hint)) from None
+
+    async def heard(self, who: str, reply: Awaitable[T], *, what: str) -> T:
+        """The reply, with errors turned into whom to wait for; see `ask`."""
+        try:
+            told = await reply
+        except VerticilError as error:
+            if isinstance(error.__cause__, OSError):
+                raise  # what was told could not be stored: this machine's disk
+            if error.code not in _WAITED_FOR:
+                raise PeerFailedError(error) from None
+            raise WaitedForError(self._text(who, error, what)) from None
+        self._trouble.pop(who, None)
+        return told
+
+    def _text(self, who: str, error: VerticilError, what: str) -> str:
+        if error.code == "NOT_READY":
+            self._trouble.pop(who, None)
+            return f"waiting for {who} {what}" if what.startswith("to ") else f"waiting for {what} from {who}"
+        now = self._clock()
+        since, known = self._trouble.get(who, (now, None))
+        if known is None or known.code != error.code:
+            self._trouble[who], known = (since, error), error
+            _log.warning("%s: %s", who, error)
+        when = f"{since:%H:%M} UTC" if now - since < dt.timedelta(hours=12) else f"{since:%Y-%m-%d %H:%M} UTC"
+        wanted = "" if what.startswith("to ") else f", waiting for {what}"
+        why = f"{known.message}; {known.hint}" if known.hint else known.message
+        if error.code in {"UNREACHABLE", "DEADLINE"}:
+            return f"cannot reach {who} since {when}{wanted} ({why})"
+        return f"cannot work with {who} since {when}{wanted} ({error.code}: {why})"
+
+    async def _asked(self, name: str, call: Callable[[Peer], Awaitable[T]]) -> T:
+        peer = self._open.get(name)
+        if peer is None:
+            peer = self._network.dial(name)
+            try:
+                await self._greet(name, peer)
+            except BaseException:
+                await peer.close()
+                raise
+            if name in self._open:  # another study was faster
+                await peer.close()
+                peer = self._open[name]
+            self._open[name] = peer
+        return await call(peer)
+
+    async def _greet(self, name: str, peer: Peer) -> None:
+        number = self._revocations.number()
+        reply = await greet(peer.hello, who=f"party '{name}'", at=self._clock, deny_list_number=number)
+        if reply.federation != self._federation:
+            raise PeerFault(
+                "IDENTITY_REFUSED",
+                f"it serves federation '{shown(reply.federation, 63)}', expected '{self._federation}'",
+            )
+        if reply.deny_list:
+            try:
+                await asyncio.to_thread(self._revocations.offer, reply.deny_list)
+            except PeerFault as fault:
+                _log.warning("from '%s': %s", name, fault)
+        _log.info("connected to '%s'", name)
+
+    async def close(self) -> None:
+        """Give all connections up."""
+        opened, self._open = list(self._open.values()), {}
+        await asyncio.gather(*(peer.close() for peer in opened))
+
+
+async def all_of(tasks: Iterable[Awaitable[None]]) -> str | None:
+    """Do all of them at the same time.
+
+    Returns:
+        None when all are done; else who is waited for.
+
+    Raises:
+        BaseException: the first of theirs, in order, once all have ended.
+    """
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    for outcome in ended:
+        if isinstance(outcome, BaseException) and not isinstance(outcome, WaitedForError):
+            raise outcome
+    return "; ".join(dict.fromkeys(str(outcome) for outcome in ended if outcome is not None)) or None

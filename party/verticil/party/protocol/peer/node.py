@@ -18,9 +18,8 @@ from typing import Final
 
 from verticil.party.policy import approval
 from verticil.party.protocol.engine import Engine, caught
-from verticil.party.protocol.peer.confirmation import collect_confirmations
 from verticil.party.protocol.peer.context import PeerContext
-from verticil.party.protocol.peer.held import charge_held
+from verticil.party.protocol.peer.held import charge_held, collect_confirmations
 from verticil.party.protocol.peer.network import PeerNetwork
 from verticil.party.protocol.peer.service import Answers
 from verticil.party.protocol.registry import study_of_parties

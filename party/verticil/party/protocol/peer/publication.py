@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from verticil.party.protocol.peer.artifact_store import Kind
-from verticil.party.protocol.peer.calls import all_of
 from verticil.party.protocol.peer.context import PeerStudyContext
+from verticil.party.protocol.peer.network import all_of
 from verticil.party.protocol.planning import PeerFailedError
 from verticil.party.site import Site
 from verticil.shared.durable import remove, remove_tree

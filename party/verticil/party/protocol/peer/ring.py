@@ -34,12 +34,11 @@ from google.protobuf.message import DecodeError
 
 from verticil.party.dataset.linkage import check_common_size, check_own_size
 from verticil.party.dataset.local_dataset import Holding
-from verticil.party.protocol.peer import blinded
+from verticil.party.protocol.peer import lists
 from verticil.party.protocol.peer.artifact_store import Item, Kind
 from verticil.party.protocol.peer.context import PeerStudyContext
 from verticil.party.protocol.planning import LostError, WaitedForError
-from verticil.party.protocol.psi.blinding import TOKEN_BYTES, TokenInvalidError
-from verticil.party.protocol.psi.blinding_state import Workshop
+from verticil.party.protocol.psi.blinding import TOKEN_BYTES, TokenInvalidError, Workshop
 from verticil.shared.alignment.statements import blinded_body, sender
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.transport.parts import fetch_bytes, fetch_file
@@ -90,7 +89,7 @@ async def find_common_people(context: PeerStudyContext) -> None:
         found = await ring.follow(n_common)
 
         def accept() -> None:
-            rows = blinded.common_rows(holding.order, found)
+            rows = lists.common_rows(holding.order, found)
             context.accept_people(holding.tags[rows], sha256)
             shelf.put(context.digest, Kind.COMMON, found)
 
@@ -146,7 +145,7 @@ class _Ring:
             made = self.workshop.take(name) or b""
             if len(made) != len(data):
                 raise self._lost("its half-made list is of another number of people than its table")
-            told, order = blinded.shuffled(made)
+            told, order = lists.shuffled(made)
             shelf.put(context.digest, Kind.SHUFFLE, order.tobytes(), str(owner))
             shelf.put(context.digest, Kind.BLINDED, told, str(owner))
             steps = peer_pb2.BlindedSteps(steps=[*before, self._step(owner, hop, told)])
@@ -219,7 +218,7 @@ class _Ring:
         node = self._context.node
 
         def check() -> None:
-            blinded.check_steps(
+            lists.check_steps(
                 steps,
                 parties=self.parties,
                 study=self._context.digest,
@@ -249,7 +248,7 @@ class _Ring:
 
     def _check(self, owner: int, hop: int, data: bytes, others: Iterable[bytes]) -> None:
         """Refuse what is no list, is too short, or repeats a token of another list."""
-        if problem := blinded.list_problem(data):
+        if problem := lists.list_problem(data):
             raise self._wrong(owner, hop, problem)
         if len(data) < self.minimum * TOKEN_BYTES:
             raise Refusal(
@@ -257,8 +256,8 @@ class _Ring:
                 f"{self._what(owner, hop)}: fewer people than the {self.minimum} that are expected in common",
                 hint="nothing was randomized; is that party's table whole?",
             )
-        tokens = blinded.tokens_of(data)
-        if blinded.repeated(tokens, map(blinded.tokens_of, others)):
+        tokens = lists.tokens_of(data)
+        if lists.repeated(tokens, map(lists.tokens_of, others)):
             raise self._wrong(owner, hop, "it has points that are also in a list that other parties have blinded")
 
     def _inputs(self, *, but: Path | None = None) -> Iterator[bytes]:
@@ -282,10 +281,10 @@ class _Ring:
                 await self._take_full(owner)
 
         def find() -> None:
-            common = blinded.tokens_of(self._kept(Kind.BLINDED, self._owner(self._last)))
+            common = lists.tokens_of(self._kept(Kind.BLINDED, self._owner(self._last)))
             for owner in range(len(self.parties)):
                 if owner != self._owner(self._last):
-                    common = blinded.in_both(common, blinded.tokens_of(self._kept(Kind.FULL, owner)))
+                    common = lists.in_both(common, lists.tokens_of(self._kept(Kind.FULL, owner)))
             check_common_size(len(common), self.minimum)
             data = common.tobytes()
             sha256 = hashlib.sha256(data).digest()
@@ -356,25 +355,25 @@ class _Ring:
         if hop == self._last:
 
             def find() -> bytes:
-                full = blinded.tokens_of(self._kept(Kind.BLINDED, owner))
-                return blinded.places(full, blinded.tokens_of(self._kept(Kind.TOKENS))).tobytes()
+                full = lists.tokens_of(self._kept(Kind.BLINDED, owner))
+                return lists.places(full, lists.tokens_of(self._kept(Kind.TOKENS))).tobytes()
 
             positions = await self._context.node.heavily(find)
         else:
             successor = sender(self.parties, owner, hop + 1)
             what = f"places in the list of party '{self.parties[owner]}'"
-            which, limit = peer_pb2.PSEUDONYM_LIST_POSITIONS, blinded.POSITION_BYTES * n_common
+            which, limit = peer_pb2.PSEUDONYM_LIST_POSITIONS, lists.POSITION_BYTES * n_common
             positions = await self._ask(successor, which, owner, what=what, limit=limit)
         order = await asyncio.to_thread(self._kept, Kind.SHUFFLE, owner)
-        n_tokens = len(order) // blinded.POSITION_BYTES
-        if problem := blinded.positions_problem(positions, n_tokens=n_tokens, n_common=n_common):
+        n_tokens = len(order) // lists.POSITION_BYTES
+        if problem := lists.positions_problem(positions, n_tokens=n_tokens, n_common=n_common):
             raise PeerFault(
                 "MESSAGE_INVALID",
                 f"places in the list of party '{self.parties[owner]}', sent by party"
                 f" '{sender(self.parties, owner, hop + 1)}': {problem}",
                 hint="nothing was randomized; that party's operator should look at its log",
             )
-        return blinded.followed(positions, order)
+        return lists.followed(positions, order)
 
     # ---- asking and saying
 

@@ -24,8 +24,8 @@ from verticil.party.protocol.disclosure import words_of
 from verticil.party.protocol.engine import Outcome, StudyRun
 from verticil.party.protocol.peer import alignment, columns, learning, publication, ring
 from verticil.party.protocol.peer.artifact_store import Kind, kept_after
-from verticil.party.protocol.peer.calls import all_of
 from verticil.party.protocol.peer.context import PeerContext, PeerStudyContext, known_structure
+from verticil.party.protocol.peer.network import all_of
 from verticil.party.protocol.peer.plan import Facts, Step, plan
 from verticil.party.protocol.planning import PeerFailedError, Plan, WaitedForError
 from verticil.party.storage.studies import StudyRecord, stamp

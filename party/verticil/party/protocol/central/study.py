@@ -23,15 +23,13 @@ from verticil.party.audit.log import What
 from verticil.party.dataset.linkage import check_own_size
 from verticil.party.policy import approval
 from verticil.party.protocol.central import review
-from verticil.party.protocol.central.alignment import CentralContext, Linker, Pseudonyms, RowOrder
+from verticil.party.protocol.central.alignment import CentralContext, Linker, Pseudonyms, Ring, RowOrder
 from verticil.party.protocol.central.plan import Step, plan
-from verticil.party.protocol.central.ring import Ring
 from verticil.party.protocol.central.upload import send_artifact
-from verticil.party.protocol.context import Rows, agreement, ask_again
+from verticil.party.protocol.context import Node, Rows, agreement, ask_again
 from verticil.party.protocol.disclosure import outward, told_objections
 from verticil.party.protocol.engine import Outcome, StudyRun
 from verticil.party.protocol.ledger_reconciliation import claim_words, unknown_units
-from verticil.party.protocol.node import Node
 from verticil.party.protocol.planning import Plan
 from verticil.party.protocol.randomization import enter_in_ledger, fill_spool, refill_spool, unit_event
 from verticil.party.protocol.retry import TOWARDS_THE_MINER
