@@ -56,8 +56,7 @@ from verticil.party.audit.log import Event, What
 from verticil.party.policy.approval import parsed
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.arrays import Codes
-from verticil.shared.arrays import AnyCodes, Floats
+from verticil.shared.arrays import AnyCodes, Codes, Floats
 from verticil.shared.errors import GateFailed, PeerFault, VerticilError
 from verticil.shared.estimation import estimators, parameters
 from verticil.shared.estimation.contingency import family_counts
@@ -239,8 +238,6 @@ def _sent(site: Site, record: StudyRecord, study: Study) -> dict[int, Codes]:
 
 def _manifest_sha256(folder: Path) -> bytes:
     return hashlib.sha256((folder / "manifest.json").read_bytes()).digest()
-
-
 
 
 def check_own_figures(folder: Path, study: Study, party: str, columns: Mapping[int, AnyCodes]) -> None:
