@@ -306,33 +306,33 @@ def test_feature_38_the_release_is_that_of_the_run_with_everybody_online(tmp_pat
             with pytest.raises(PeerFault, match="nothing of the miner's was imported"):
                 await ferry.out()
             digest = await ferry.submit(proposal)
-            assert status(ferry.island)["carried"] is None
-            assert (await ferry.to_island())["studies"][0]["state"] == "awaiting_approval"
-            crossed = status(ferry.island)["carried"]
-            assert (crossed["imported"], crossed["exported"]) == (1, None)
+            assert status(ferry.island).carried is None
+            assert (await ferry.to_island()).studies[0].state == "awaiting_approval"
+            crossed = status(ferry.island).carried
+            assert (crossed.imported, crossed.exported) == (1, None)
             text = CliRunner().invoke(app, ["party", "status", "--config", str(ferry.island.path)]).output
             assert "its files are carried, no daemon runs: last imported bundle 1, last exported none, 20" in text
             assert "submitted by 'analyst', by the miner's word" in text
 
             # Nothing of the table's leaves before somebody approves.
-            assert (await ferry.out())["holds"] == {}
+            assert (await ferry.out()).holds == {}
             approve(ferry.island, "ferry", "demo@island", key=other.parties["island"] / "secrets" / "approver.key")
             first = ferry.new("approval, lost for now")
-            assert set((await ferry.out(first))["holds"]) == {"approval"}
+            assert set((await ferry.out(first)).holds) == {"approval"}
 
             # Lost on the way: the next says it again, and the lost one is refused when it turns up.
             await ferry.until(digest, lambda record, _: len(record.approvals) == 2)
             await no_island_file_counts(ferry, await ferry.exported())
             taken = await ferry.desk.take_in(ferry.files[-1])
-            assert (taken["bundle"], taken["skipped"], taken["refused"]) == (3, [1, 2], [])
+            assert (taken.bundle, taken.skipped, taken.refused) == (3, (1, 2), ())
             with pytest.raises(GateFailed, match=r"bundle 2 of party 'island'.*bundle 3 was imported before"):
                 await ferry.desk.take_in(first)
-            assert (await ferry.desk.take_in(ferry.files[-1]))["repeated"] is True
+            assert (await ferry.desk.take_in(ferry.files[-1])).repeated is True
             await ferry.until(digest, lambda record, state: state is State.ALIGNING)
 
             # The list goes, the common people come, the confirmation goes.
             await ferry.to_island()
-            assert (await site_desk.import_bundle(ferry.island, ferry.files[-1]))["repeated"] is True
+            assert (await site_desk.import_bundle(ferry.island, ferry.files[-1])).repeated is True
             await ferry.to_miner()
             await ferry.until(digest, lambda record, state: record.n_common is not None)
             await ferry.to_island()
@@ -344,13 +344,13 @@ def test_feature_38_the_release_is_that_of_the_run_with_everybody_online(tmp_pat
             columns = await ferry.exported()
             with OpenSite.open(ferry.island) as site:
                 assert len(site.ledger.rows()) == 2
-            assert verify_audit(ferry.island)["ok"] is True
+            assert verify_audit(ferry.island).ok is True
             assert [line["event"] for line in lines(ferry.island)][-3:] == ["send", "send", "carried-out"]
             ferry.free = 0
             with pytest.raises(VerticilError, match="RESOURCE_EXHAUSTED"):
                 await ferry.desk.take_in(columns)
             ferry.free = 10**12
-            assert (await ferry.desk.take_in(columns))["refused"] == []
+            assert (await ferry.desk.take_in(columns)).refused == ()
             await ferry.until(digest, lambda record, state: state is State.PUBLISHED)
             assert not ferry.node.presence.online("island")
             assert ferry.node.presence.online("north")
@@ -468,12 +468,12 @@ def test_feature_38_what_is_not_for_this_side_is_refused_and_a_withdrawal_is_car
             await ferry.desk.take_in(file)
             revoke(ferry.island, "ferry", "demo@island", "we made a mistake", at=utc_now())
             told = ferry.new("withdrawal")
-            assert set((await ferry.out(told))["holds"]) == {"withdrawal"}
-            assert set((await ferry.out())["holds"]) == {"withdrawal"}  # nobody has said that the first one arrived
+            assert set((await ferry.out(told)).holds) == {"withdrawal"}
+            assert set((await ferry.out()).holds) == {"withdrawal"}  # nobody has said that the first one arrived
             await ferry.desk.take_in(ferry.files[-1])
             await ferry.until(digest, lambda record, state: state is State.WITHDRAWN)
             await ferry.to_island()
-            assert (await ferry.out())["holds"] == {}
+            assert (await ferry.out()).holds == {}
 
     asyncio.run(ferried())
 
@@ -491,11 +491,11 @@ def test_feature_38_a_command_reaches_the_daemon_that_holds_the_state(tmp_path: 
                 await grant_once(config, wish)
             serving = asyncio.create_task(Window(ferry.desk, config.state_directory).run())
             facts = await asyncio.to_thread(ask_the_daemon, config.state_directory, wish)
-            assert (facts["file"], facts["bundle"]) == (str(down), 1)
+            assert (facts.file, facts.bundle) == (str(down), 1)
             await site_desk.import_bundle(ferry.island, down)
             await ferry.out(up)
             wish = Wish(verb="import", file=up)
-            assert (await asyncio.to_thread(ask_the_daemon, config.state_directory, wish))["party"] == "island"
+            assert (await asyncio.to_thread(ask_the_daemon, config.state_directory, wish)).party == "island"
             (short := tmp_path / "short").write_bytes((await ferry.exported()).read_bytes()[:-1])
             wish = Wish(verb="import", file=short)
             with pytest.raises(GateFailed, match="short: is cut off after"):
@@ -526,15 +526,15 @@ def test_a_restored_site_opens_what_is_sealed_for_it_and_its_study_goes_on(tmp_p
             for path in (home / "pki").glob("*.seal"):
                 path.unlink()
             backup(ferry.island, tmp_path / "earlier", words)
-            assert restore(tmp_path / "earlier", tmp_path / "from-earlier", words)["problem"] == ""
+            assert restore(tmp_path / "earlier", tmp_path / "from-earlier", words).problem == ""
             shutil.rmtree(home)
-            assert restore(tmp_path / "backup", home, words)["problem"] == ""
+            assert restore(tmp_path / "backup", home, words).problem == ""
             assert {path.name: path.read_bytes() for path in (home / "pki").glob("*.seal")} == keys
             ferry.island = load_party(home / "party.toml")
             await site_desk.import_bundle(ferry.island, down)
             await ferry.out(plain=False)
             taken = await ferry.desk.take_in(ferry.files[-1])
-            assert (taken["refused"], taken["studies"][0]["digest"]) == ([], digest.hex())
+            assert (taken.refused, taken.studies[0].digest) == ((), digest.hex())
             shown = (await ferry.control.get_study(control_pb2.GetStudyRequest(study_digest=digest))).study
             assert {party.party: (party.standing, party.online) for party in shown.parties} == {
                 "north": ("", True), "south": ("", True), "island": ("carried", False)

@@ -155,8 +155,8 @@ async def federation(tmp_path: Path) -> AsyncIterator[Federation]:
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     """Of columns."""
-    facts: Any = reports.ledger(load_party(folder / "party.toml"))["rows"]
-    return [row for row in facts if row["event"] == "randomized-column"]
+    facts: Any = reports.ledger(load_party(folder / "party.toml")).rows
+    return [row for row in facts if row.noise is None]
 
 
 async def test_a_restored_site_goes_on_and_an_old_backup_never_makes_the_ledger_forget(
@@ -192,13 +192,13 @@ async def test_a_restored_site_goes_on_and_an_old_backup_never_makes_the_ledger_
     assert rows(again) == rows(north)
     assert delta_spent(again) == 1e-6
     assert (
-        reports.verify_audit(load_party(again / "party.toml"))["lines"]
-        == reports.verify_audit(load_party(north / "party.toml"))["lines"] + 1
+        reports.verify_audit(load_party(again / "party.toml")).lines
+        == reports.verify_audit(load_party(north / "party.toml")).lines + 1
     )
 
     # A backup that knows everything that was sent goes on where it was, with the same bytes for the same people at no cost.
     second = await federation.carry_out("second", north=again)
-    assert [(row["study"], row["charged"]) for row in rows(again)] == [("first", pytest.approx(2.0)), ("second", 0.0)]
+    assert [(row.study, row.charged) for row in rows(again)] == [("first", pytest.approx(2.0)), ("second", 0.0)]
 
     # The same backup again, now too old: it does not know that the second study was sent.
     older = north.with_name("north-older")
@@ -208,7 +208,7 @@ async def test_a_restored_site_goes_on_and_an_old_backup_never_makes_the_ledger_
     assert refused.value.code == "LEDGER_OLDER"
     assert refused.value.exit_code == 3
     assert "'second'" in refused.value.message
-    assert [row["study"] for row in rows(older)] == ["first"]
+    assert [row.study for row in rows(older)] == ["first"]
     stop = asyncio.Event()
     running = asyncio.create_task(federation.run(older, stop, accept_older=True))
     async with asyncio.timeout(30):
@@ -216,12 +216,14 @@ async def test_a_restored_site_goes_on_and_an_old_backup_never_makes_the_ledger_
             await asyncio.sleep(0)
     stop.set()
     await running
-    assert [(row["study"], row["charged"]) for row in rows(older)] == [
+    assert [(row.study, row.charged) for row in rows(older)] == [
         ("first", pytest.approx(2.0)),
         ("second", pytest.approx(2.0)),
     ]
     mended = [
-        entry for entry in reports.audit_entries(load_party(older / "party.toml")) if entry["event"] == "ledger-mended"
+        line.said
+        for line in reports.audit_entries(load_party(older / "party.toml")).entries
+        if line.text("event") == "ledger-mended"
     ]
     assert [(entry["study"], entry["columns"]) for entry in mended] == [(second.hex(), ["sex"])]
     await federation_goes_on(federation, older)
@@ -241,8 +243,8 @@ def charge_delta(site: Site, study: bytes) -> None:
 
 
 def delta_spent(folder: Path) -> object:
-    datasets: Any = reports.ledger(load_party(folder / "party.toml"))["datasets"]
-    return datasets[0]["delta_spent"]
+    datasets: Any = reports.ledger(load_party(folder / "party.toml")).datasets
+    return datasets[0].delta_spent
 
 
 async def federation_goes_on(federation: Federation, folder: Path) -> None:
@@ -301,9 +303,9 @@ async def lives_and_charges_nothing_for(
     await federation.in_state(other, State.ESTIMATING)
     stop.set()
     await asyncio.gather(*running)
-    assert {row["digest"] for row in rows(folder) if row["recipient"] == "miner"} & {digest.hex()} == set()
-    studies: Any = commands.status(config)["studies"]
-    (stage,) = (study["stage"] for study in studies if study["digest"] == digest.hex())
+    assert {row.digest for row in rows(folder) if row.recipient == "miner"} & {digest.hex()} == set()
+    studies: Any = commands.status(config).studies
+    (stage,) = (study.stage for study in studies if study.digest == digest.hex())
     return str(stage)
 
 
@@ -428,7 +430,7 @@ async def test_what_a_miner_of_the_program_before_tells_of_a_forgotten_send_make
 
     stage = await lives_and_charges_nothing_for(federation, older, second, says_less, third, accept_older=False)
     assert "shows no approval and receipt" in stage
-    assert {row["digest"] for row in rows(older)} == {first.hex(), third.hex()}
+    assert {row.digest for row in rows(older)} == {first.hex(), third.hex()}
 
 
 async def noticed_by(federation: Federation, folder: Path, digest: bytes) -> None:
@@ -461,16 +463,16 @@ async def test_purge_takes_what_ended_studies_left_and_nothing_that_accounts_for
     before = rows(north)
     spooled = list((config.state_directory / "spool").iterdir())
     assert len(spooled) == 1
-    assert purge(config, None, older_than_days=1)["bytes"] == 0  # not old enough
+    assert purge(config, None, older_than_days=1).bytes == 0  # not old enough
     later = utc_now() + dt.timedelta(days=2)
     listed = purge(config, None, older_than_days=1, dry_run=True, at=later)
-    assert listed["bytes"] == spooled[0].stat().st_size
-    assert purge(config, "first", older_than_days=None)["bytes"] == listed["bytes"]
+    assert listed.bytes == spooled[0].stat().st_size
+    assert purge(config, "first", older_than_days=None).bytes == listed.bytes
     assert not list((config.state_directory / "spool").iterdir())
     assert rows(north) == before
     assert delta_spent(north) == 1e-6
-    assert reports.verify_audit(config)["ok"]
-    assert purge(config, "first", older_than_days=None)["bytes"] == 0
+    assert reports.verify_audit(config).ok
+    assert purge(config, "first", older_than_days=None).bytes == 0
 
 
 def test_a_backup_is_whole_or_nothing(tmp_path: Path) -> None:
@@ -548,9 +550,9 @@ def test_what_lies_elsewhere_is_kept_and_named(tmp_path: Path, make_site: Any) -
     backup(config, tmp_path / "made", WORDS)
     away = tmp_path / "other-machine" / "deep" / "north"
     facts: Any = restore(tmp_path / "made", away, WORDS)
-    assert set(facts["elsewhere"]) == {str(shared / "federation.toml"), str(shared / "ca.crt")}
-    assert "federation.toml" in facts["problem"]
-    for origin, path in facts["elsewhere"].items():
+    assert set(facts.elsewhere) == {str(shared / "federation.toml"), str(shared / "ca.crt")}
+    assert "federation.toml" in facts.problem
+    for origin, path in facts.elsewhere.items():
         assert (away / path).read_bytes() == Path(origin).read_bytes()
     assert {path.name for path in away.rglob("linkage/*/*")} == {"own.list"}, "no scalar blinds a second time"
 

@@ -19,7 +19,7 @@ from support.publishing import ALL, GIVEN, STUDY, Publishing
 from verticil.cli.main import main
 from verticil.party.operator import commands
 from verticil.party.operator.approvers import add_approver
-from verticil.party.operator.countersign import countersign, look
+from verticil.party.operator.commands import countersign, look
 from verticil.party.operator.pending_studies import inbox
 from verticil.party.operator.preview import preview
 from verticil.party.operator.view_model import COUNTS_TELL
@@ -51,7 +51,7 @@ async def test_feature_17_the_upload_is_the_subsequence_of_the_preview_of_the_co
     config, out = manual.config("north"), tmp_path / "out"
     facts = await asyncio.to_thread(preview, config, "trial", out)
     assert manual.ledger("north") == ()  # nothing left, nothing is charged
-    assert (facts["charged"], facts["left_the_site"], facts["records"]) == (0.0, False, session.N_COMMON + 17)
+    assert (facts.charged, facts.left_the_site, facts.records) == (0.0, False, session.N_COMMON + 17)
     assert out.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o600}
     for name in ("north", "south"):
@@ -63,22 +63,20 @@ async def test_feature_17_the_upload_is_the_subsequence_of_the_preview_of_the_co
     with Site.open(config) as site:
         effective = site.state.study(digest).task.effective_digest
         sent = site.state.artifacts(digest, effective)
-    for column in facts["columns"]:
-        index, states = column["unit"], len(column["frequencies"])
-        codes = unpack((out / column["file"]).read_bytes(), states, len(order))
+    for column in facts.columns:
+        index, states = column.unit, len(column.frequencies)
+        codes = unpack((out / column.file).read_bytes(), states, len(order))
         assert pack(codes[common], states) == (config.state_directory / "spool" / sent[index].sha256.hex()).read_bytes()
         assert manual.released(digest, index).tolist() == codes[common].tolist()
-        raw = session.values("north")[column["variables"][0]]
-        first = column["frequencies"][0]
-        assert first["raw_records"] == raw.count(first["category"])
-        assert [row["randomized_records"] for row in column["frequencies"]] == np.bincount(
-            codes, minlength=states
-        ).tolist()
+        raw = session.values("north")[column.variables[0]]
+        first = column.frequencies[0]
+        assert first.raw_records == raw.count(first.category)
+        assert [row.randomized_records for row in column.frequencies] == np.bincount(codes, minlength=states).tolist()
     again = await asyncio.to_thread(preview, config, "trial", tmp_path / "again")  # now the common people are known
-    for column in again["columns"]:
-        leaving = (tmp_path / "again" / column["leaving"]).read_bytes()
-        assert leaving == (config.state_directory / "spool" / sent[column["unit"]].sha256.hex()).read_bytes()
-        assert (tmp_path / "again" / column["file"]).read_bytes() == (out / column["file"]).read_bytes()
+    for column in again.columns:
+        leaving = (tmp_path / "again" / column.leaving).read_bytes()
+        assert leaving == (config.state_directory / "spool" / sent[column.unit].sha256.hex()).read_bytes()
+        assert (tmp_path / "again" / column.file).read_bytes() == (out / column.file).read_bytes()
 
 
 def _pseudonym(digest: bytes, person: str) -> bytes:
@@ -187,8 +185,8 @@ async def test_a_rule_approves_what_it_covers_and_people_the_rest(manual):
         assert site.state.study(other).approval is None
     await asyncio.to_thread(commands.approve, manual.config("south"), "trial", "officer")
     await manual.until(covered, State.ESTIMATING)
-    waiting = (await asyncio.to_thread(inbox, manual.config("north")))["waiting"]
-    assert [(line["study"], line["waits_for"]) for line in waiting] == [("larger", "approval")]
+    waiting = (await asyncio.to_thread(inbox, manual.config("north"))).waiting
+    assert [(line.study, line.waits_for) for line in waiting] == [("larger", "approval")]
 
 
 async def test_rules_are_asked_again_about_a_table_that_changed(manual):
@@ -256,13 +254,13 @@ async def test_feature_28_nobody_gets_the_release_before_all_parties_have_counte
             await fetch_release(publishing.control(), digest, tmp_path / "early", review=review)
         assert caught.value.code == "NOT_READY"
     seen = await asyncio.to_thread(look, publishing.config("north"), "trial")
-    assert Path(seen["report"]).read_text().startswith("<!DOCTYPE html>")
+    assert Path(seen.report).read_text().startswith("<!DOCTYPE html>")
     with pytest.raises(GateFailed, match="countersigned by 0 parties, expected 2"):
-        verify_release(Path(seen["release"]), ca_certificate=authority)
-    (line,) = (await asyncio.to_thread(inbox, publishing.config("north")))["waiting"]
-    assert line["waits_for"] == "countersignature"
+        verify_release(Path(seen.release), ca_certificate=authority)
+    (line,) = (await asyncio.to_thread(inbox, publishing.config("north"))).waiting
+    assert line.waits_for == "countersignature"
 
-    manifest = bytes.fromhex(seen["manifest_sha256"])
+    manifest = bytes.fromhex(seen.manifest_sha256)
     wire, south = (
         publishing.wires["north"][-1],
         SigningKey.load(publishing.pki / "south.sign", publishing.pki / "south.crt"),
@@ -381,7 +379,7 @@ async def test_automatic_parties_countersign_by_themselves(tmp_path, pki):
 
 async def test_a_changed_release_is_not_countersigned(publishing):
     await publishing.to_review(ALL)
-    folder = Path((await asyncio.to_thread(look, publishing.config("north"), "trial"))["release"])
+    folder = Path((await asyncio.to_thread(look, publishing.config("north"), "trial")).release)
     (folder / "synthetic.csv").write_text("changed")
     with pytest.raises(GateFailed) as caught:
         await publishing.countersign("north")
@@ -449,7 +447,7 @@ async def test_columns_that_the_disk_lost_are_made_again_to_compare_the_release_
     async with asyncio.timeout(20):
         while not await asyncio.to_thread(_is_here, publishing.config("north")):
             pass
-    assert (await publishing.countersign("north"))["countersigned"]
+    assert (await publishing.countersign("north")).countersigned
     assert {path.name: path.read_bytes() for path in spool.iterdir()} == lost
     assert publishing.ledger("north") == charged
 

@@ -52,6 +52,7 @@ from verticil.party.operator import commands
 from verticil.party.operator.approvers import add_approver
 from verticil.party.operator.check import check
 from verticil.party.operator.pending_studies import inbox
+from verticil.party.operator.view_model import Spent
 from verticil.party.policy.approval import parsed
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.peer.artifact_store import Shelf
@@ -74,6 +75,7 @@ from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.shared.transport.chunks import plain_data
 from verticil.shared.transport.interface import Coordinator
+from verticil.shared.view import document
 from verticil.wire.v1 import common_pb2, control_pb2, peer_pb2
 
 federation, manual, pki = party_session.federation, party_session.manual, party_session.pki
@@ -175,9 +177,9 @@ async def test_feature_3_nothing_leaves_before_approval_and_approving_is_noticed
         assert set(manual.wires[name][0].reported) <= {"progress"}  # what the policy says, before anybody looks
         assert {"hello", "poll"} <= set(manual.calls(name)) <= {"hello", "poll", "report"}
     facts = await asyncio.to_thread(commands.approve, manual.config("north"), "trial", "officer")
-    assert facts["approved"]
-    assert facts["records"] == N_COMMON + 17
-    assert facts["epsilon_charged_now"] == pytest.approx(4.0)
+    assert facts.approved
+    assert facts.records == N_COMMON + 17
+    assert facts.epsilon_charged_now == pytest.approx(4.0)
     await manual.until_stage("north", "waiting for the other parties' approval")
     assert not NOT_BEFORE_APPROVAL & set(manual.calls("north") + manual.calls("south"))
     await asyncio.to_thread(commands.approve, manual.config("south"), digest.hex()[:10], "officer")
@@ -235,8 +237,8 @@ async def test_several_approvers_must_agree_in_the_same_content(manual):
     with pytest.raises(Refusal, match=r"'c' is not one of policy\.approvers") as caught:
         await asyncio.to_thread(commands.approve, config, "trial", "c")
     assert caught.value.exit_code == 3
-    assert not (await asyncio.to_thread(commands.approve, config, "trial", "a"))["approved"]
-    assert not (await asyncio.to_thread(commands.approve, config, "trial", "a"))["approved"]
+    assert not (await asyncio.to_thread(commands.approve, config, "trial", "a")).approved
+    assert not (await asyncio.to_thread(commands.approve, config, "trial", "a")).approved
     await manual.until_stage("north", "waiting for approval (1 so far)")
     request = control_pb2.GetStudyRequest(study_digest=digest)
     async with asyncio.timeout(20):  # the others are told how many there are, and not who
@@ -247,9 +249,9 @@ async def test_several_approvers_must_agree_in_the_same_content(manual):
     path = manual.root / "north" / "people.csv"
     path.write_text(path.read_text().replace(",yes", ",no", 1))
     facts = await asyncio.to_thread(commands.approve, config, "trial", "b")
-    assert (facts["approved"], facts["approvers"]) == (False, ["b"])
+    assert (facts.approved, facts.approvers) == (False, ("b",))
     facts = await asyncio.to_thread(commands.approve, config, "trial", "a")
-    assert (facts["approved"], facts["approvers"]) == (True, ["b", "a"])
+    assert (facts.approved, facts.approvers) == (True, ("b", "a"))
     await manual.until_stage("north", "waiting for the other parties' approval")
 
 
@@ -284,9 +286,9 @@ async def test_a_table_that_changes_after_approval_waits_for_a_new_approval_and_
     assert b"smoker" not in told  # which column's data changed is for the party's own people
     assert not NOT_BEFORE_APPROVAL & set(manual.calls("north"))
     config = manual.config("north")
-    (shown,) = (await asyncio.to_thread(commands.status, config))["studies"]
-    assert (shown["stage"], shown["approved"], shown["failure"]) == (CHANGED, False, None)
-    assert [line["waits_for"] for line in (await asyncio.to_thread(inbox, config))["waiting"]] == ["approval"]
+    (shown,) = (await asyncio.to_thread(commands.status, config)).studies
+    assert (shown.stage, shown.approved, shown.failure) == (CHANGED, False, None)
+    assert [line.waits_for for line in (await asyncio.to_thread(inbox, config)).waiting] == ["approval"]
     await asyncio.to_thread(commands.approve, config, "trial", "officer")
     await finished(manual, digest)
     assert manual.node.session.record(digest).approvals["north"] == before  # of the declarations, which are the same
@@ -625,7 +627,7 @@ async def test_feature_20_what_only_a_person_here_can_mend_ends_the_daemon_and_s
     assert caught.value.code == code
     assert len(federation.wires["north"]) == 1
     assert "cannot go on: " + code in caplog.text
-    assert commands.status(federation.config("north"))["daemon"]["problem"] == code
+    assert commands.status(federation.config("north")).daemon.problem == code
 
 
 async def test_feature_29_a_party_keeps_the_deny_list_that_the_miner_tells(federation, tmp_path, caplog):
@@ -869,25 +871,25 @@ async def test_status_and_check_say_what_there_is(manual):
     await manual.submit()
     config = manual.config("north")
     checked = await asyncio.to_thread(check, config, read_study(manual.root / "study.toml"))
-    assert checked["ok"]
-    assert checked["faults"] == []
-    assert checked["epsilon"] == pytest.approx(4.0)
-    assert checked["tables"][0]["records"] == N_COMMON + 17
+    assert checked.ok
+    assert checked.faults == ()
+    assert checked.epsilon == pytest.approx(4.0)
+    assert checked.tables[0].records == N_COMMON + 17
     manual.start("north")
     await manual.until_stage("north", "waiting for approval")
     facts = await asyncio.to_thread(commands.status, config)
-    json.dumps(facts, allow_nan=False)
-    (study,) = facts["studies"]
-    assert (study["state"], study["approved"], study["epsilon"]) == ("awaiting_approval", False, pytest.approx(4.0))
-    assert facts["daemon"]["running"]
-    assert facts["ledger"] == [{"dataset": "people", "epsilon_spent": 0.0, "epsilon_lifetime_limit": 8.0}]
-    assert (facts["daemon"]["connected"], facts["daemon"]["link"]) == (True, "connected to the miner")
+    json.dumps(document(facts), allow_nan=False)
+    (study,) = facts.studies
+    assert (study.state, study.approved, study.epsilon) == ("awaiting_approval", False, pytest.approx(4.0))
+    assert facts.daemon.running
+    assert facts.ledger == (Spent(dataset="people", epsilon_spent=0.0, epsilon_lifetime_limit=8.0),)
+    assert (facts.daemon.connected, facts.daemon.link) == (True, "connected to the miner")
     await manual.stop("north")
-    assert not (await asyncio.to_thread(commands.status, config))["daemon"]["running"]
+    assert not (await asyncio.to_thread(commands.status, config)).daemon.running
     (manual.root / "north" / "people.csv").write_text("id;sex;smoker\n1;f;no\n")
     checked = await asyncio.to_thread(check, config, read_study(manual.root / "study.toml"))
-    assert not checked["ok"]
-    assert checked["faults"][0]["exit_code"] == 1
+    assert not checked.ok
+    assert checked.faults[0].exit_code == 1
 
 
 async def test_what_is_randomized_for_the_miner_is_served_to_no_fellow_party(federation):

@@ -79,8 +79,8 @@ async def test_all_publish_the_same_release(published, tmp_path):
         assert len(json.loads((out / "manifest.sig").read_text())["signatures"]) == 3
         with pytest.raises(Misuse, match="exists already"):
             peer_commands.take_release(published.config(name), "peers", out)
-    (study,) = commands.status(published.config("west"), at=NOW)["studies"]
-    assert (study["state"], study["stage"], study["failure"]) == ("published", "published", None)
+    (study,) = commands.status(published.config("west"), at=NOW).studies
+    assert (study.state, study.stage, study.failure) == ("published", "published", None)
 
 
 async def test_cross_parents_reach_only_their_readers(published):
@@ -214,7 +214,7 @@ async def test_two_studies_with_one_id_are_refused(published):
         published.load("north")
     assert caught.value.code == "STUDY_EXISTS"
     published.study_file.write_text(STUDY)
-    assert peer_commands.load_study(published.config("north"), published.study_file)["new"] is False
+    assert peer_commands.load_study(published.config("north"), published.study_file).new is False
 
 
 async def test_what_cannot_be_loaded(make, tmp_path):
@@ -325,9 +325,9 @@ async def test_status_tells_who_is_waited_for_why_and_since_when(make, capsys, m
     assert "the disk of the state directory is full (4 KiB left)" in " ".join(capsys.readouterr().out.split())
     assert main([*arguments, "--format", "json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts["disk_free_bytes"] == full.free
-    assert facts["studies"][0]["since"] == f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
-    assert facts["studies"][0]["stage"] == federation.stage("north")
+    assert facts.disk_free_bytes == full.free
+    assert facts.studies[0].since == f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
+    assert facts.studies[0].stage == federation.stage("north")
 
 
 async def test_a_full_disk_here_is_not_taken_for_a_peers(make, monkeypatch):
@@ -500,7 +500,7 @@ async def test_feature_24_a_revocation_between_peers_ends_the_study_and_all_drop
             if len(asked) == 1:
                 held.update(federation.parties["south"].shelf.items(federation.digest))
                 revoked = reports.revoke(federation.config("north"), "peers", "officer", "consent withdrawn", at=NOW)
-                assert (revoked["deletion"], revoked["after_publication"]) == (None, False)
+                assert (revoked.deletion, revoked.after_publication) == (None, False)
 
     federation.before = revoke
     await federation.run()
@@ -518,34 +518,39 @@ async def test_feature_24_a_revocation_between_peers_ends_the_study_and_all_drop
         assert party.shelf.items(federation.digest) == {}
         assert list((federation.root / name / "state" / "spool").iterdir()) == []
         assert not release_folder(party.site, federation.digest).exists()
-        assert reports.verify_audit(federation.config(name))["ok"]
+        assert reports.verify_audit(federation.config(name)).ok
     before = reports.revoke(federation.config("north"), "peers", "officer", "again", at=NOW)
-    assert [(item["peer"], item["confirmed"]) for item in before["confirmations"]] == [
+    assert [(item.peer, item.confirmed) for item in before.confirmations] == [
         ("south", False),
         ("west", False),
     ]
     del federation.services["west"]  # it is away
     assert not await collect_confirmations(federation.parties["north"].work)
-    south, west = reports.revoke(federation.config("north"), "peers", "officer", "again", at=NOW)["confirmations"]
+    south, west = reports.revoke(federation.config("north"), "peers", "officer", "again", at=NOW).confirmations
     assert (south["confirmed"], south["keeps_release"], west) == (True, False, {"peer": "west", "confirmed": False})
-    sent = {row["sha256"]: row for row in reports.ledger(federation.config("north"))["rows"]}
-    assert list(south["columns"]) == ["0"]
-    assert sent[south["columns"]["0"]["sha256"]]["bytes"] == south["columns"]["0"]["bytes"]
-    assert sent[south["columns"]["0"]["sha256"]]["deleted_at"] == f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
+    sent = {row.sha256: row for row in reports.ledger(federation.config("north")).rows}
+    assert list(south.deletion.columns) == ["0"]
+    assert sent[south.deletion.columns["0"].sha256].bytes == south.deletion.columns["0"].bytes
+    assert sent[south.deletion.columns["0"].sha256].deleted_at == f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
     federation.reopen()  # all were killed, and west is back
     await federation.run()
     assert federation.record("north").task.state == State.WITHDRAWN
     federation.calls.clear()
     assert await collect_confirmations(federation.parties["north"].work)
     assert [name for _, name, rpc, _ in federation.calls if rpc == "get_deletion"] == ["west"]
-    (study,) = commands.status(federation.config("north"), at=NOW)["studies"]
-    assert [item["confirmed"] for item in study["confirmations"]] == [True, True]
-    assert reports.revoke(federation.config("north"), "peers", "officer", "again", at=NOW)["told"]
-    lines = [(line["who"], line["detail"]) for line in reports.audit_entries(federation.config("north"))[-2:]]
+    (study,) = commands.status(federation.config("north"), at=NOW).studies
+    assert [item.confirmed for item in study.confirmations] == [True, True]
+    assert reports.revoke(federation.config("north"), "peers", "officer", "again", at=NOW).told
+    lines = [
+        (line.text("who"), line.text("detail"))
+        for line in reports.audit_entries(federation.config("north"), last=2).entries
+    ]
     assert lines == [("south", "1 columns deleted: failed"), ("west", "0 columns deleted: failed")]
     for name in ("south", "west"):
-        (line,) = [item for item in reports.audit_entries(federation.config(name)) if item["event"] == "deletion"]
-        assert line["recipient"] == "north"
+        (line,) = [
+            item for item in reports.audit_entries(federation.config(name)).entries if item.text("event") == "deletion"
+        ]
+        assert line.text("recipient") == "north"
 
 
 async def test_feature_24_a_peer_that_is_killed_while_it_deletes_signs_when_everything_is_gone(make):
@@ -625,7 +630,11 @@ async def test_feature_24_a_receipt_that_does_not_hold_is_refused(make):
     for item in wrong:
         assert not take(item)
         assert not take(item)
-    refused = [item for item in reports.audit_entries(federation.config("north")) if item["event"] == "refused"]
+    refused = [
+        line.said
+        for line in reports.audit_entries(federation.config("north")).entries
+        if line.text("event") == "refused"
+    ]
     codes = {str(item["detail"]) for item in refused}
     assert len(refused) == len(codes) == 4 < len(wrong)  # of each kind one line a day
     serial = x509.load_pem_x509_certificate((pki / "south.crt").read_bytes()).serial_number
@@ -648,20 +657,20 @@ async def test_feature_24_a_revocation_after_the_publication_between_peers_is_fl
     federation.open()
     await federation.run()
     revoked = reports.revoke(federation.config("west"), "peers", "officer", "too late", at=NOW)
-    assert revoked["after_publication"]
+    assert revoked.after_publication
     await federation.run()
     assert federation.record("west").task.state == State.PUBLISHED
     assert federation.stage("west") == "revoked after its publication"
     assert release_folder(federation.parties["west"].site, federation.digest).is_dir()
-    log = reports.audit_entries(federation.config("west"))
+    log = [line.said for line in reports.audit_entries(federation.config("west")).entries]
     kinds = [entry["event"] for entry in log]
     assert kinds[0] == "study-seen"
     assert kinds[-1] == "revocation"
     assert kinds.count("shared") == 1
     assert [entry["who"] for entry in log if entry["event"] == "alignment"] == ["daemon"]
     assert await collect_confirmations(federation.parties["west"].work)
-    told = reports.revoke(federation.config("west"), "peers", "officer", "again", at=NOW)["confirmations"]
-    assert [(item["peer"], item["keeps_release"]) for item in told] == [("north", True), ("south", True)]
+    told = reports.revoke(federation.config("west"), "peers", "officer", "again", at=NOW).confirmations
+    assert [(item.peer, item.keeps_release) for item in told] == [("north", True), ("south", True)]
     for command in (["status"], ["revoke", "peers", "--reason", "again", "--as", "officer"]):
         assert main(["party", *command, "--config", str(federation.config("west").path)]) == 0
         shown = " ".join(capsys.readouterr().out.split())
@@ -885,7 +894,7 @@ async def test_share_noise_is_charged_once(make):
     assert len(set(federation.manifests().values())) == 1
     (row,) = federation.ledger("west")
     assert (row.epsilon, row.charged, row.recipient) == (1.5, 1.5, "everyone")
-    (people,) = reports.ledger(federation.config("west"))["datasets"]
+    (people,) = reports.ledger(federation.config("west")).datasets
     assert people["delta_spent"] == 1e-6  # with the epsilon, and not again after each restart
 
 
@@ -1067,8 +1076,8 @@ async def until_confirmed(federation: Federation, name: str) -> None:
     """A daemon notices the revocation by itself and gets every peer's receipt."""
     async with asyncio.timeout(20):
         while True:
-            (study,) = (await asyncio.to_thread(commands.status, federation.config(name)))["studies"]
-            if all(item["confirmed"] for item in study["confirmations"]):
+            (study,) = (await asyncio.to_thread(commands.status, federation.config(name))).studies
+            if all(item.confirmed for item in study.confirmations):
                 return
 
 
@@ -1084,8 +1093,8 @@ async def test_feature_24_daemons_without_a_miner_publish_and_confirm_a_revocati
         await asyncio.to_thread(commands.approve, federation.config(name), "peers", "officer")
     await until_published(federation, tasks)
     facts = commands.status(federation.config("north"))
-    assert facts["daemon"]["connected"]
-    assert facts["daemon"]["link"] == "serving its peers"
+    assert facts.daemon.connected
+    assert facts.daemon.link == "serving its peers"
     told = [line for name in NAMES for line in steps_of(name)]  # who asks a peer is in its line here, in one process
     for word in ("agreeing", "alignment: ", "randomized: ", "send: ", "shared: ", "published"):
         assert any(line.startswith(word) for line in told), (word, told)

@@ -161,7 +161,7 @@ async def test_no_name_of_another_column_leaves_with_a_failure(federation):
         assert b"smokers" not in told
         assert b"people.csv" not in told
     facts = await asyncio.to_thread(commands.status, federation.config("north"))
-    assert "'smokers' for 'smoker'?" in facts["studies"][0]["failure"]["hint"]  # at home it is all there
+    assert "'smokers' for 'smoker'?" in facts.studies[0].failure.hint  # at home it is all there
 
 
 # ---- expiry while waiting

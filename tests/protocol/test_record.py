@@ -37,6 +37,7 @@ from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
+from verticil.shared.view import document
 from verticil.simulation.provision import DEMO_LIMITS, Provisioned, provision
 from verticil.simulation.provision import Site as Place
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
@@ -247,7 +248,8 @@ def _receipted(site: Site, digest: bytes) -> bool:
 
 
 def entries(federation: Federation, name: str, what: str) -> list[Any]:
-    return [dict(entry) for entry in reports.audit_entries(federation.config(name)) if entry["event"] == what]
+    lines = reports.audit_entries(federation.config(name)).entries
+    return [dict(line.said) for line in lines if line.text("event") == what]
 
 
 async def test_features_2_5_6_and_19_the_ledger_and_the_log_of_a_study(
@@ -261,22 +263,22 @@ async def test_features_2_5_6_and_19_the_ledger_and_the_log_of_a_study(
     await federation.stop()
     config = federation.config("north")
     facts = reports.ledger(config)
-    rows: Any = facts["rows"]
+    rows: Any = facts.rows
 
     # 5: a second study with the same columns and matrices sends the same bytes, and 6: they are charged once.
-    assert [(row["study"], row["columns"], row["charged"]) for row in rows] == [
-        ("trial", ["sex"], pytest.approx(2.0)),
-        ("trial", ["smoker"], pytest.approx(2.0)),
-        ("again", ["sex"], 0.0),
-        ("again", ["smoker"], 0.0),
+    assert [(row.study, row.columns, row.charged) for row in rows] == [
+        ("trial", ("sex",), pytest.approx(2.0)),
+        ("trial", ("smoker",), pytest.approx(2.0)),
+        ("again", ("sex",), 0.0),
+        ("again", ("smoker",), 0.0),
     ]
-    (people,) = facts["datasets"]  # type: ignore[misc]
-    assert (people["epsilon_spent"], people["epsilon_remaining"]) == (pytest.approx(4.0), pytest.approx(36.0))
+    (people,) = facts.datasets
+    assert (people.epsilon_spent, people.epsilon_remaining) == (pytest.approx(4.0), pytest.approx(36.0))
     # In another study the people stand in another order, so the same values are other bytes: compared by person.
     assert released(federation, first, "north") == released(federation, again, "north")
 
     # 19: who did what, to whom, with the digest of what the miner signed.
-    log = reports.audit_entries(config)
+    log = [line.said for line in reports.audit_entries(config).entries]
     kinds = [entry["event"] for entry in log if entry.get("study_id") == "trial"]
     order = ["study-seen", "vote", "approval", "alignment", "randomized", "randomized"]
     assert kinds == [*order, "send", "receipt", "send", "receipt"]
@@ -294,7 +296,7 @@ async def test_features_2_5_6_and_19_the_ledger_and_the_log_of_a_study(
     # 2: no value of the table, no id, in any of it.
     written = (config.state_directory / "audit.jsonl").read_text()
     assert "person-" not in written
-    assert json.dumps(facts).count("person-") == 0
+    assert json.dumps(document(facts)).count("person-") == 0
 
     # The commands say the same.
     party_toml = str(config.path)
@@ -354,8 +356,8 @@ async def test_feature_6_over_budget_is_refused_before_randomizing(federation: F
     await federation.stop()
     assert study.failure.code == "BUDGET_EXCEEDED"
     assert "data set 'people': epsilon 4 on top of what was charged before, expected at most 3" in study.failure.message
-    assert reports.ledger(federation.config("north"))["rows"] == []
-    kinds = [entry["event"] for entry in reports.audit_entries(federation.config("north"))]
+    assert reports.ledger(federation.config("north")).rows == ()
+    kinds = [line.text("event") for line in reports.audit_entries(federation.config("north")).entries]
     assert "randomized" not in kinds
     assert [entry["detail"] for entry in entries(federation, "north", "failure")] == ["BUDGET_EXCEEDED"]
     assert not any((federation.made.parties["north"] / "state" / "spool").iterdir())
@@ -366,8 +368,8 @@ async def test_feature_6_what_has_no_bound_is_named(federation: Federation, caps
     digest = await federation.submit(text=STUDY + '[[randomization]]\nvariables = ["smoker"]\nscheme = "none"\n')
     federation.start()
     await finish(federation, digest)
-    (people,) = reports.ledger(federation.config("north"))["datasets"]  # type: ignore[misc]
-    assert (people["epsilon_spent"], people["infinite"]) == (pytest.approx(2.0), ["smoker"])
+    (people,) = reports.ledger(federation.config("north")).datasets
+    assert (people.epsilon_spent, people.infinite) == (pytest.approx(2.0), ("smoker",))
     assert main(["party", "ledger", "--config", str(federation.config("north").path)]) == 0
     shown = capsys.readouterr().out
     assert "besides, without any bound: smoker" in shown
@@ -385,7 +387,7 @@ async def test_feature_24_a_revocation_stops_the_transfer_and_the_miner_signs_th
     assert not federation.line.ended.is_set()  # it stands still until it is stopped
     # Another process would do this: it opens the site's database on its own.
     said = await asyncio.to_thread(reports.revoke, config, "trial", "demo@north", "consent withdrawn")
-    assert (said["revoked"], said["told"], said["deletion"]) == (True, False, None)
+    assert (said.revoked, said.told, said.deletion) == (True, False, None)
     study = await federation.in_state(digest, State.WITHDRAWN)
     assert study.failure.code == "STUDY_WITHDRAWN"
     assert study.failure.message == "revoked by party 'north': consent withdrawn"
@@ -397,13 +399,13 @@ async def test_feature_24_a_revocation_stops_the_transfer_and_the_miner_signs_th
     root = federation.node.store.study(digest).root
     assert not [path for path in root.rglob("*") if path.is_file()]
     again = reports.revoke(config, "trial", "demo@north", "another reason")
-    assert (again["reason"], again["told"], again["columns_sent"]) == ("consent withdrawn", True, 1)
-    assert again["deletion"]["why"] == "revoked"  # type: ignore[index]
+    assert (again.reason, again.told, again.columns_sent) == ("consent withdrawn", True, 1)
+    assert again.deletion.why == "revoked"
     await federation.noticed("south", lambda site: site.state.study(digest).task.state == State.WITHDRAWN)
     assert not any((config.state_directory / "spool").iterdir())
     with pytest.raises(Refusal, match="revoked here"):
         commands.approve(config, "trial", "demo@north")
-    kinds = [entry["event"] for entry in reports.audit_entries(config)][-3:]
+    kinds = [line.text("event") for line in reports.audit_entries(config).entries][-3:]
     assert kinds == ["revocation", "transfer-stopped", "deletion"]
 
 
@@ -431,7 +433,7 @@ async def test_feature_24_a_published_study_is_flagged_and_its_columns_are_delet
         await federation.noticed(name, lambda site: site.revocations.deletion(digest) is not None)
         with Site.open(federation.config(name)) as site:
             said = site.revocations.deletion(digest)
-            held = {row["sha256"] for row in reports.ledger(federation.config(name))["rows"]}  # type: ignore[attr-defined]
+            held = {row.sha256 for row in reports.ledger(federation.config(name)).rows}
         assert said is not None
         assert {sha256.hex() for sha256 in said.artifacts.values()} == held
         assert (len(said.artifacts), said.why, said.party) == (n_columns, "revoked", name)
@@ -611,13 +613,13 @@ async def test_a_study_about_nearly_the_same_people_is_noticed(federation: Feder
         failure = (await federation.in_state(second, State.FAILED)).failure
         assert failure.code == "COMMON_SET_TOO_SIMILAR"
         assert failure.message == "party 'north': its people in this study are too nearly those of an earlier one"
-        assert {row["study"] for row in reports.ledger(federation.config("north"))["rows"]} == {"trial"}  # type: ignore[attr-defined]
+        assert {row.study for row in reports.ledger(federation.config("north")).rows} == {"trial"}
     (line,) = entries(federation, "north", "similar-people")
     text = f"fewer than 100 people are in only one of this study and trial ({first.hex()[:12]})"
     assert line["detail"] == f"{rule}: {text}"
-    warnings = commands.status(federation.config("north"))["warnings"]
+    warnings = commands.status(federation.config("north")).warnings
     assert len(warnings) == (rule == "warn")  # type: ignore[arg-type]
-    assert commands.status(federation.config("south"))["warnings"] == []
+    assert commands.status(federation.config("south")).warnings == ()
 
 
 async def test_a_miner_killed_between_deleting_and_saying_so_deletes_and_says_so_again(federation: Federation) -> None:

@@ -341,7 +341,7 @@ class Federation:
     def load(self, *names: str) -> bytes:
         for name in names or NAMES:
             facts = peer_commands.load_study(self.config(name), self.study_file, at=self.now)
-            self.digest = bytes.fromhex(str(facts["digest"]))
+            self.digest = bytes.fromhex(facts.digest)
         return self.digest
 
     def open(self, *names: str) -> None:

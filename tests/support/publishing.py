@@ -9,7 +9,7 @@ from verticil.miner.config import Limits
 from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
 from verticil.party.operator import commands
-from verticil.party.operator.countersign import countersign
+from verticil.party.operator.commands import countersign
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.identity.signing import SigningKey

@@ -15,7 +15,7 @@ from verticil.party.config import load_party
 from verticil.party.dataset.local_dataset import datasets_of, statistics_of
 from verticil.party.dataset.releases import Release
 from verticil.party.operator.page import view
-from verticil.party.operator.page.rendering import render
+from verticil.party.operator.page.view import render
 from verticil.party.operator.pending_studies import show
 from verticil.party.operator.reports import ledger as listing
 from verticil.party.site import Site, init_state
@@ -128,16 +128,14 @@ def test_an_added_event_is_worded_for_approval_reserved_charged_and_listed(
     study, config = counted(release_study), load_party(folder / "party.toml")
     with Site.open(config) as site:
         digest = offered(site, study)
-        page = render(
-            "study", {**view.study(site, site.state.study(digest), NOW), "party": "clinic"}, root="./", shown_at=""
-        )
+        page = render("study", view.study(site, site.state.study(digest), NOW), root="./", shown_at="")
         assert WORDS in page
         assert site.approve(site.state.study(digest), "officer", NOW).complete
     facts = show(config, "counted", at=NOW)
-    (event,) = facts["further_events"]  # type: ignore[misc]
-    assert (event["words"], event["recipients"], event["epsilon"], event["delta"]) == (WORDS, ["registry"], 0.75, 1e-7)
-    (cost,) = facts["cost"]  # type: ignore[misc]
-    assert (cost["epsilon"], cost["delta"]) == (pytest.approx(2.75), 1e-7)
+    (event,) = facts.further_events or ()
+    assert (event.words, event.recipients, event.epsilon, event.delta) == (WORDS, ("registry",), 0.75, 1e-7)
+    (cost,) = facts.cost
+    assert (cost.epsilon, cost.delta) == (pytest.approx(2.75), 1e-7)
     assert main(["party", "show", "counted", "--config", str(config.path)]) == 0
     assert WORDS in " ".join(capsys.readouterr().out.split())
 
@@ -152,8 +150,14 @@ def test_an_added_event_is_worded_for_approval_reserved_charged_and_listed(
         assert site.ledger.kept()["people"] == Cost(epsilon=pytest.approx(2.0), delta=0.0)
         assert site.ledger.spent("people") == Cost(epsilon=0.75, delta=1e-7)
         assert site.ledger.rows()[0].event == NoisyNumber(scale=4 / 3, tail=1e-7, sensitivity=1.0)
-    (row,) = listing(config)["rows"]  # type: ignore[misc]
-    assert (row["event"], row["words"], row["charged"], row["delta_charged"]) == ("noisy-number", WORDS, 0.75, 1e-7)
+    (row,) = listing(config).rows
+    assert row.noise is not None
+    assert (row.noise.event, row.noise.words, row.charged, row.noise.delta_charged) == (
+        "noisy-number",
+        WORDS,
+        0.75,
+        1e-7,
+    )
     assert main(["party", "ledger", "--config", str(config.path)]) == 0
     assert WORDS in " ".join(capsys.readouterr().out.split())
 

@@ -112,16 +112,16 @@ def test_the_inbox_offers_no_study_that_the_miner_does_not_know(made: Provisione
         for table in ("approval", "vote"):
             site.database.write(f"DELETE FROM {table}")
         site.state.move(site.state.studies()[0].digest, State.AWAITING_APPROVAL)
-    assert len(inbox(config)["waiting"]) == 1  # type: ignore[arg-type]  # facts are objects
+    assert len(inbox(config).waiting) == 1
     with Site.open(config) as site:
         site.state.miss(())
-    assert inbox(config)["waiting"] == []
+    assert inbox(config).waiting == ()
 
 
 def until(config: Path, done: Callable[[Any], bool]) -> Any:
     """The party's only study, as soon as `done`."""
     end = time.monotonic() + 60
-    while not done(found := status(load_party(config))["studies"][0]):  # type: ignore[index]  # facts are objects
+    while not done(found := status(load_party(config)).studies[0]):
         assert time.monotonic() < end, found
         time.sleep(0.05)
     return found
@@ -137,18 +137,18 @@ def test_a_party_knows_that_the_miner_forgot_and_the_operator_ends_it_for_all(
     nodes = take_over(made)
     nodes.point_to(nodes.start_miner())
     nodes.start_party("clinic")
-    assert until(config, lambda study: study["miner_forgot"])["state"] != "withdrawn"
+    assert until(config, lambda study: study.miner_forgot).state != "withdrawn"
     assert main(["party", "status", "--config", str(config)]) == 0
     assert "the miner does not know the study any more" in capsys.readouterr().out
     nodes.stop()
     shutil.rmtree(state)
     (made.root / "kept").rename(state)
     lose_catalogue(state)
-    columns = state / "studies" / until(config, bool)["digest"] / "columns"
+    columns = state / "studies" / until(config, bool).digest / "columns"
     assert list(columns.iterdir())
     nodes.start_miner("--accept-older")
     nodes.start_party("clinic")
-    assert until(config, lambda study: study["state"] == "withdrawn")["miner_forgot"] == "study"
+    assert until(config, lambda study: study.state == "withdrawn").miner_forgot == "study"
     assert set(nodes.stop().values()) == {0}
     assert not columns.exists()
     assert main(["miner", "audit", "verify", "--config", str(made.miner / "miner.toml")]) == 0
@@ -167,7 +167,7 @@ def test_a_miner_from_an_older_copy_is_told_of_a_revocation_again(
     words = ["hearts", "--reason", "test", "--as", "demo@clinic", "--config", str(config)]
     assert main(["party", "revoke", *words]) == 0
     nodes.start_party("clinic")
-    digest = bytes.fromhex(until(config, lambda study: study["state"] == "withdrawn")["digest"])
+    digest = bytes.fromhex(until(config, lambda study: study.state == "withdrawn").digest)
     nodes.kill("miner")
     shutil.rmtree(state)
     (made.root / "older").rename(state)
@@ -178,5 +178,5 @@ def test_a_miner_from_an_older_copy_is_told_of_a_revocation_again(
 
     told = nodes.wait(digest, withdrawn)
     assert told.state == common_pb2.STUDY_STATE_WITHDRAWN
-    assert until(config, lambda study: study["state"] == "withdrawn")["miner_forgot"] == "revocation"
+    assert until(config, lambda study: study.state == "withdrawn").miner_forgot == "revocation"
     assert set(nodes.stop().values()) == {0}

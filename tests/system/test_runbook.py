@@ -216,7 +216,7 @@ def heard(state: State = State.AWAITING_APPROVAL, failure: Refusal | None = None
 
 def approved() -> None:
     heard()
-    assert approve(load_party(Path("clinic/party.toml")), "hearts", "officer")["approved"]
+    assert approve(load_party(Path("clinic/party.toml")), "hearts", "officer").approved
 
 
 def one_open_study() -> None:

@@ -68,9 +68,9 @@ def name(folder: Path, *names: str) -> None:
 def test_two_named_approvers_sign_and_the_approval_names_both(folder):
     name(folder, "officer@clinic", "it@clinic")
     first = approve(folder, "officer@clinic")
-    assert (first["approved"], first["approvers"]) == (False, ["officer@clinic"])
+    assert (first.approved, first.approvers) == (False, ("officer@clinic",))
     second = approve(folder, "it@clinic")
-    assert (second["approved"], second["approvers"]) == (True, ["officer@clinic", "it@clinic"])
+    assert (second.approved, second.approvers) == (True, ("officer@clinic", "it@clinic"))
     config = load_party(folder / "party.toml")
     with Site.open(config) as site:
         record = site.state.find("heart")
@@ -97,7 +97,7 @@ def test_where_nobody_is_named_one_word_is_enough_and_two_cannot_be_had(folder):
     assert "party approver add" in error.hint
     (folder / "party.toml").write_text(PARTY.format(needed=1))
     facts = approve(folder, "officer")
-    assert (facts["approved"], facts["signed_with"]) == (True, "the site's key")
+    assert (facts.approved, facts.signed_with) == (True, "the site's key")
 
 
 def test_names_of_an_older_party_toml_need_keys_before_they_can_approve(folder):
@@ -107,7 +107,7 @@ def test_names_of_an_older_party_toml_need_keys_before_they_can_approve(folder):
     assert error.code == "NOT_APPROVED"
     assert error.hint == "make it once: verticil party approver add officer --key FILE"
     name(folder, "officer")
-    assert approve(folder, "officer")["signed_with"] == "the approver's key"
+    assert approve(folder, "officer").signed_with == "the approver's key"
 
 
 def test_a_row_in_the_database_is_not_a_vote(folder):
@@ -127,7 +127,7 @@ def test_a_row_in_the_database_is_not_a_vote(folder):
         with pytest.raises(Refusal, match="1 of 2 approvers have signed it") as caught:
             site.check_binding(site.state.find("heart"), NOW.date())
         assert caught.value.code == "APPROVAL_VOID"
-    assert approve(folder, "it")["approved"]  # the right key mends it
+    assert approve(folder, "it").approved  # the right key mends it
     with Site.open(load_party(folder / "party.toml")) as site:
         site.check_binding(site.state.find("heart"), NOW.date())
 
@@ -180,14 +180,14 @@ def test_removing_takes_out_one_table_and_nothing_else(folder, capsys):
     assert (folder / "approvers" / "it.key").exists()
     assert main(command) == 2
     assert "has no key there" in json.loads(capsys.readouterr().out)["error"]["message"]
-    assert remove_approver(path, "officer")["enough"] is False
+    assert remove_approver(path, "officer").enough is False
     with pytest.raises(Misuse, match="'it' is the only one"):
         remove_approver(path, "it")
 
 
 def test_the_files_are_the_persons_alone(folder):
     made = add_approver(folder / "party.toml", "officer")
-    path = Path(str(made["key"]))
+    path = Path(made.key)
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     path.chmod(0o644)
@@ -229,4 +229,4 @@ def test_a_key_made_elsewhere_is_added_by_its_public_line(folder, capsys):
     capsys.readouterr()
     assert main(["party", "approver", "list", *config, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["approvers"] == [{"name": "Dr. Who", "public_key": public}]
-    assert approve(folder, "Dr. Who", key=folder / "mine.key")["approvers"] == ["Dr. Who"]
+    assert approve(folder, "Dr. Who", key=folder / "mine.key").approvers == ("Dr. Who",)

@@ -219,8 +219,8 @@ def test_a_policy_refuses_to_approve_what_allows_a_breach(folder, release_study)
         assert "so that no belief of 0.1 becomes 0.4" in caught.value.message
         assert site.state.find("heart").approval is None
         assert site.ledger.rows() == ()  # nothing was charged
-    (facts,) = commands.status(config, at=NOW)["studies"]
-    assert len(facts["objections"]) == 2
+    (facts,) = commands.status(config, at=NOW).studies
+    assert len(facts.objections) == 2
     with Site.open(with_rule(folder, "{ prior = 0.1, posterior = 0.5 }")) as site:
         assert site.approve(site.state.find("heart"), "officer", NOW).complete
 

@@ -18,7 +18,7 @@ from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.releases import Release
 from verticil.party.operator.page import view
-from verticil.party.operator.page.rendering import render
+from verticil.party.operator.page.view import render
 from verticil.party.operator.pending_studies import show
 from verticil.party.operator.reports import ledger as ledger_facts
 from verticil.party.policy.ledger import Ledger
@@ -32,6 +32,7 @@ from verticil.shared.privacy.events import Cost, GaussianCounts, RandomizedColum
 from verticil.shared.study import canonical
 from verticil.shared.study.document import ShareRule, Study
 from verticil.shared.study.states import State
+from verticil.shared.view import jsonable
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 N = 150
@@ -317,18 +318,16 @@ def test_an_approval_looks_at_columns_and_at_what_is_shared_together_with_its_de
         else:
             approved(site, study)
             digest = canonical.digest(study)
-            page = render(
-                "study", {**view.study(site, site.state.study(digest), NOW), "party": "clinic"}, root="./", shown_at=""
-            )
+            page = render("study", view.study(site, site.state.study(digest), NOW), root="./", shown_at="")
             assert "δ 1e-06; spent 5e-07 now, 1.5e-06 after it, of 1e-05" in page
     config = config_of(folder, **policy)
     if not message:
-        (people,) = (row for row in show(config, "peers", at=NOW)["cost"] if row["dataset"] == "people")  # type: ignore[attr-defined]
-        assert [people[key] for key in ("delta", "delta_before", "delta_after_at_most")] == [1e-6, 5e-7, 1.5e-6]
-        rows = {row["dataset"]: row for row in ledger_facts(config)["datasets"]}  # type: ignore[attr-defined]
-        assert (rows["people"]["delta_spent"], rows["habits"]["delta_spent"]) == (5e-7, 0.0)
-        assert rows["people"]["delta_remaining"] == pytest.approx(9.5e-6)
-        json.dumps(rows)
+        (people,) = (row for row in show(config, "peers", at=NOW).cost if row.dataset == "people")
+        assert [people.delta, people.delta_before, people.delta_after_at_most] == [1e-6, 5e-7, 1.5e-6]
+        rows = {row.dataset: row for row in ledger_facts(config).datasets}
+        assert (rows["people"].delta_spent, rows["habits"].delta_spent) == (5e-7, 0.0)
+        assert rows["people"].delta_remaining == pytest.approx(9.5e-6)
+        json.dumps(jsonable(rows))
 
 
 def test_what_a_study_shares_is_held_against_the_rest_of_the_budget_before_its_first_column_is_drawn(

@@ -26,6 +26,7 @@ from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import PublishRule, Study, Unit
 from verticil.shared.study.states import State
+from verticil.shared.view import document
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 N = 150
@@ -192,9 +193,9 @@ def test_show_and_page_say_why_no_rule_approves(folder, release_study, page):
     with Site.open(config_of(folder)) as site:
         digest = offer(site, release_study)
     with (Site.look if page else Site.open)(config_of(folder)) as site:
-        said = in_words(site, site.state.study(digest), NOW)["by_rule"]
-    assert said["rule"] is None
-    assert [text.split(" stand")[0] for text in said["why"]] == [
+        said = in_words(site, site.state.study(digest), NOW).by_rule
+    assert said.rule is None
+    assert [text.split(" stand")[0] for text in said.why] == [
         "column 'age': its bins of the local column 'age'",
         "linkage.normalise (nfkc, trim)",
     ]
@@ -233,12 +234,12 @@ def test_a_study_of_the_same_id_is_not_approved_by_the_earlier_approval(folder, 
         assert given.proposal_digest == digest
     config = config_of(folder)
     facts = show(config, again.hex(), diff=True, at=NOW)
-    assert facts["compared_with"] == digest.hex()
-    assert facts["compared_with_approved"] is True
-    assert named in facts["changes"]
-    (line,) = inbox(config, at=NOW)["waiting"]  # the approved one waits for nobody here
-    assert line["digest"] == again.hex()
-    assert named in line["changed"]
+    assert facts.comparison.compared_with == digest.hex()
+    assert facts.comparison.compared_with_approved is True
+    assert named in facts.comparison.changes
+    (line,) = inbox(config, at=NOW).waiting  # the approved one waits for nobody here
+    assert line.digest == again.hex()
+    assert named in line.changed
 
 
 def test_an_expired_study_says_so_where_it_waits_and_when_it_is_decided(folder, release_study):
@@ -247,9 +248,9 @@ def test_an_expired_study_says_so_where_it_waits_and_when_it_is_decided(folder, 
         digest = offer(site, release_study)
     later = NOW.replace(year=release_study.expires.year + 1)
     said = f"its last day was {release_study.expires.isoformat()}"
-    (line,) = inbox(config_of(folder), at=later)["waiting"]
-    assert line["objections"][0] == f"it expired: {said}"
-    assert inbox(config_of(folder), at=NOW)["waiting"][0]["objections"] == []
+    (line,) = inbox(config_of(folder), at=later).waiting
+    assert line.objections[0] == f"it expired: {said}"
+    assert inbox(config_of(folder), at=NOW).waiting[0].objections == ()
     with Site.open(config_of(folder)) as site:
         site.state.move(digest, State.EXPIRED)
         with pytest.raises(Refusal, match=said) as caught:
@@ -338,19 +339,19 @@ def test_show_says_every_column_the_total_and_the_lifetime(folder, release_study
     with Site.open(config_of(folder)) as site:
         digest = offer(site, release_study)
     facts = show(config_of(folder), "heart", at=NOW)
-    age, smoker = facts["columns"]
-    assert smoker["words"][0] == (
+    age, smoker = facts.columns
+    assert smoker.words[0] == (
         "a true 'no' is reported as 'no' 90 % of the time;"
         " someone who thought it 15 % likely can raise that to at most 38.85 %"  # .15 * 3.6 / (1 + .15 * 2.6)
     )
-    assert age["recipients"] == ["miner"]
-    assert facts["total_words"].startswith("all 2 columns of one person together: ")
-    (cost,) = facts["cost"]
-    assert cost["epsilon"] == pytest.approx(2.0 + 2.0149, abs=1e-3)  # methods.md 1.1: ln 7.5
-    assert (cost["lifetime_before"], cost["lifetime_limit"]) == (0.0, 8.0)
-    assert facts["objections"] == []
-    assert show(config_of(folder), digest.hex(), diff=True, at=NOW)["compared_with"] is None
-    json.dumps(facts)
+    assert age.recipients == ("miner",)
+    assert facts.total_words.startswith("all 2 columns of one person together: ")
+    (cost,) = facts.cost
+    assert cost.epsilon == pytest.approx(2.0 + 2.0149, abs=1e-3)  # methods.md 1.1: ln 7.5
+    assert (cost.lifetime_before, cost.lifetime_limit) == (0.0, 8.0)
+    assert facts.objections == ()
+    assert show(config_of(folder), digest.hex(), diff=True, at=NOW).comparison.compared_with is None
+    json.dumps(document(facts))
 
 
 def test_show_of_a_study_between_peers_says_who_reads_what(folder, peer_study):
@@ -358,10 +359,10 @@ def test_show_of_a_study_between_peers_says_who_reads_what(folder, peer_study):
     with Site.open(config_of(folder)) as site:
         offer(site, peer_study())
     facts = show(config_of(folder), "peers", at=NOW)
-    age, smoker = facts["columns"]
-    assert (age["recipients"], smoker["recipients"]) == (["registry"], ["insurer"])
-    assert "exact functions of its table" in facts["share_words"]
-    assert any("not in policy.recipients" in text for text in facts["objections"])
+    age, smoker = facts.columns
+    assert (age.recipients, smoker.recipients) == (("registry",), ("insurer",))
+    assert "exact functions of its table" in facts.share_words
+    assert any("not in policy.recipients" in text for text in facts.objections)
 
 
 def test_a_study_is_compared_with_the_last_one_of_the_same_analyst_only(folder: Path, release_study: Study) -> None:
@@ -371,9 +372,9 @@ def test_a_study_is_compared_with_the_last_one_of_the_same_analyst_only(folder: 
         first = offer(site, release_study, submitter="lee")
         offer(site, dataclasses.replace(release_study, title="Another's"), submitter="mia")
         third = offer(site, dataclasses.replace(release_study, title="Mine again"), submitter="lee")
-    assert show(config, "mia/heart", diff=True, at=NOW)["compared_with"] is None
-    assert show(config, third.hex(), diff=True, at=NOW)["compared_with"] == first.hex()
-    lines = {str(line["digest"]): line["changed"] for line in inbox(config, at=NOW)["waiting"]}  # type: ignore[attr-defined]
+    assert show(config, "mia/heart", diff=True, at=NOW).comparison.compared_with is None
+    assert show(config, third.hex(), diff=True, at=NOW).comparison.compared_with == first.hex()
+    lines = {line.digest: line.changed for line in inbox(config, at=NOW).waiting}
     assert [len(changed) for changed in lines.values()] == [0, 0, 1]
 
 

@@ -174,18 +174,18 @@ def test_feature_39_a_pending_study_is_said_in_the_words_of_show(
     assert "ε 4.02 for each person" in overview.text  # 2 + ln 7.5, rounded up
     assert "0 of 1 approvals given" in overview.text
     text = page.text.replace("\N{NO-BREAK SPACE}", " ").lower()
-    for column in facts["columns"]:
-        assert len(column["words"]) >= 1
-        for sentence in column["words"]:
+    for column in facts.columns:
+        assert len(column.words) >= 1
+        for sentence in column.words:
             assert sentence.lower() in text
-    assert facts["total_words"].lower() in text
-    for asked in facts["asked"]:
-        assert len(asked["words"]) >= 2
-        for sentence in asked["words"]:
+    assert facts.total_words.lower() in text
+    for asked in facts.questions.asked:
+        assert len(asked.words) >= 2
+        for sentence in asked.words:
             assert sentence.lower() in text
-    assert facts["normalise_words"].lower() in text
-    assert facts["counts_tell"].lower() in text
-    (objection,) = facts["objections"]
+    assert facts.questions.normalise_words.lower() in text
+    assert facts.counts_tell.lower() in text
+    (objection,) = facts.objections
     for shown in (overview, page):
         assert f"Against it: {objection}" in shown.text
     assert f"verticil party approve {digest.hex()[:16]} --config {folder / 'party.toml'}" in page.text

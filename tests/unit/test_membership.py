@@ -29,7 +29,7 @@ from verticil.shared.identity.authority import ISSUED, create_authority, issue, 
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import load_credentials, read_certificates
 from verticil.shared.identity.signing import SigningKey, verify_signed
-from verticil.shared.membership.current import certificate_facts
+from verticil.shared.membership.current import certificate_state
 from verticil.shared.membership.installation import install
 from verticil.shared.membership.revocation import FILE_NAME, DenyList, make_list, number_of, parse_list
 
@@ -425,10 +425,10 @@ def test_list_and_status_tell_when_certificates_end(home: Path, capsys: pytest.C
     assert main(["pki", "list", "--ca", str(home / "real")]) == 0
     assert "revoked" in capsys.readouterr().out.splitlines()[-1]
     end = read_certificates(home / "lee" / "lee.crt")[0].not_valid_after_utc
-    facts = certificate_facts(home / "lee" / "lee.crt", end - 7 * DAY)
+    facts = certificate_state(home / "lee" / "lee.crt", end - 7 * DAY)
     assert facts is not None
-    assert (facts["seconds_left"], facts["warning"], facts["words"]) == (7 * 86_400, 7, "ends in 7 days")
-    assert certificate_facts(home / "none.crt", end) is None
+    assert (facts.seconds_left, facts.warning, facts.words) == (7 * 86_400, 7, "ends in 7 days")
+    assert certificate_state(home / "none.crt", end) is None
 
 
 @pytest.mark.parametrize(

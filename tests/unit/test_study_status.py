@@ -7,8 +7,8 @@ import json
 import pytest
 
 from verticil.cli import study_status
-from verticil.cli.output import jsonable
 from verticil.shared.study.states import State
+from verticil.shared.view import jsonable
 from verticil.wire.v1 import common_pb2, control_pb2
 
 

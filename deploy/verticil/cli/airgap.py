@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from verticil.cli.output import Format, FormatOption, emit, text_console
-from verticil.cli.party import ConfigOption
+from verticil.cli.party_site import ConfigOption
+from verticil.shared.airgap.outcome import Closed, Exported, Imported, StudyStage
 
 if TYPE_CHECKING:
     from verticil.miner.airgap.local_control import Wish
+
+Answer = TypeVar("Answer", Exported, Imported, Closed)
 
 MinerConfigOption = Annotated[Path, typer.Option("--config", help="miner.toml.")]
 OutOption = Annotated[Path, typer.Option(help="File to make.")]
@@ -39,10 +42,9 @@ def party_export(
     from verticil.party.airgap.exchange import export_bundle
     from verticil.party.config import load_party
 
-    facts = asyncio.run(export_bundle(load_party(config), out, plain=plain))
-    if emit(facts, form=form):
-        return
-    _show_export(facts, "the miner", "verticil miner import FILE")
+    exported = asyncio.run(export_bundle(load_party(config), out, plain=plain))
+    if not emit(exported, form=form):
+        _show_export(exported, "the miner", "verticil miner import FILE")
 
 
 def party_import(
@@ -60,14 +62,15 @@ def party_import(
     from verticil.party.config import load_party
 
     document = load_party(config)
-    facts = asyncio.run(import_bundle(document, file, accept_older=accept_older))
+    imported = asyncio.run(import_bundle(document, file, accept_older=accept_older))
     if releases is not None:
-        facts["releases"] = [str(path) for path in asyncio.run(take_releases(document, releases))]
-    if emit(facts, form=form):
+        taken = asyncio.run(take_releases(document, releases))
+        imported = replace(imported, releases=tuple(str(path) for path in taken))
+    if emit(imported, form=form):
         return
-    _show_import(facts, "of the miner's")
+    _show_import(imported, "of the miner's")
     console = text_console()
-    for path in cast("Sequence[str]", facts.get("releases", ())):
+    for path in imported.releases or ():
         console.print(f"wrote {path}; next: verticil release verify {path} --ca ca.crt", markup=False)
 
 
@@ -86,10 +89,9 @@ def miner_export(
     from verticil.miner.airgap.local_control import Wish
 
     wish = Wish(verb="export", file=out, party=party, releases=tuple(release or ()), plain=plain)
-    facts = granted(config, wish)
-    if emit(facts, form=form):
-        return
-    _show_export(facts, f"party '{party}'", "verticil party import FILE")
+    exported = granted(config, wish, Exported)
+    if not emit(exported, form=form):
+        _show_export(exported, f"party '{party}'", "verticil party import FILE")
 
 
 def miner_import(
@@ -101,14 +103,19 @@ def miner_import(
     """Take in what a party without a line sends in a file, as if it called. The daemon may run."""
     from verticil.miner.airgap.local_control import Wish
 
-    facts = granted(config, Wish(verb="import", file=file, accept_older=accept_older))
-    if emit(facts, form=form):
-        return
-    _show_import(facts, f"of party '{facts['party']}'")
+    imported = granted(config, Wish(verb="import", file=file, accept_older=accept_older), Imported)
+    if not emit(imported, form=form):
+        _show_import(imported, f"of party '{imported.party}'")
 
 
-def granted(config: Path, wish: Wish) -> dict[str, object]:
-    """What the miner does for its operator: by the daemon if one holds the state directory, else by one of the moment."""
+def granted(config: Path, wish: Wish, kind: type[Answer]) -> Answer:
+    """What the miner does for its operator: by the daemon if one holds the state directory, else by one of the moment.
+
+    Args:
+        config: miner.toml.
+        wish: what is wanted.
+        kind: of the answer.
+    """
     from verticil.miner.airgap.local_control import ask_the_daemon
     from verticil.miner.airgap.offline_mode import grant_once
     from verticil.miner.config import load_miner
@@ -116,40 +123,41 @@ def granted(config: Path, wish: Wish) -> dict[str, object]:
 
     document = load_miner(config)
     try:
-        return asyncio.run(grant_once(document, wish))
+        answer = asyncio.run(grant_once(document, wish))
     except DataFault as error:
         if error.code != "STATE_LOCKED":
             raise
-    return ask_the_daemon(document.state_directory, wish)
+        answer = ask_the_daemon(document.state_directory, wish)
+    assert isinstance(answer, kind)
+    return answer
 
 
-def _show_export(facts: Mapping[str, object], recipient: str, command: str) -> None:
+def _show_export(exported: Exported, recipient: str, command: str) -> None:
     console = text_console()
-    how = "sealed for it" if facts["sealed"] else "NOT sealed: whoever finds it can read it"
-    console.print(f"wrote {facts['file']}: bundle {facts['bundle']}, {facts['bytes']:,} bytes, {how}", markup=False)
-    for what, held in cast("Mapping[str, Mapping[str, int]]", facts.get("holds", {})).items():
-        console.print(f"  {held['number']:>4} {what}, {held['bytes']:,} bytes", markup=False)
-    _show_studies(facts)
+    how = "sealed for it" if exported.sealed else "NOT sealed: whoever finds it can read it"
+    console.print(f"wrote {exported.file}: bundle {exported.bundle}, {exported.bytes:,} bytes, {how}", markup=False)
+    for what, held in (exported.holds or {}).items():
+        console.print(f"  {held.number:>4} {what}, {held.bytes:,} bytes", markup=False)
+    _show_studies(exported.studies)
     console.print(f"bring it to {recipient}: {command}", markup=False)
 
 
-def _show_import(facts: Mapping[str, object], whose: str) -> None:
+def _show_import(imported: Imported, whose: str) -> None:
     console = text_console()
-    again = ": was imported before, nothing is new" if facts["repeated"] else ""
-    console.print(f"bundle {facts['bundle']} {whose}{again}", markup=False)
-    skipped = cast("Sequence[int]", facts.get("skipped", ()))
-    if skipped:
-        numbers = ", ".join(map(str, skipped))
+    again = ": was imported before, nothing is new" if imported.repeated else ""
+    console.print(f"bundle {imported.bundle} {whose}{again}", markup=False)
+    if imported.skipped:
+        numbers = ", ".join(map(str, imported.skipped))
         console.print(f"never arrived: {numbers}; this one says what they said", markup=False)
-    for refusal in cast("Sequence[Mapping[str, str]]", facts["refused"]):
-        hint = f" (hint: {refusal['hint']})" if refusal["hint"] else ""
-        console.print(f"refused: {refusal['what']}: {refusal['code']}: {refusal['message']}{hint}", markup=False)
-    _show_studies(facts)
+    for refusal in imported.refused:
+        hint = f" (hint: {refusal.hint})" if refusal.hint else ""
+        console.print(f"refused: {refusal.what}: {refusal.code}: {refusal.message}{hint}", markup=False)
+    _show_studies(imported.studies)
 
 
-def _show_studies(facts: Mapping[str, object]) -> None:
+def _show_studies(studies: tuple[StudyStage, ...]) -> None:
     console = text_console()
-    for study in cast("Sequence[Mapping[str, str]]", facts["studies"]):
-        state, stage = study["state"].replace("_", " "), study.get("stage", "")
+    for study in studies:
+        state, stage = study.state.replace("_", " "), study.stage or ""
         words = stage if stage.startswith(state) else ": ".join(filter(None, (state, stage)))  # once, where they agree
-        console.print(f"  {study['study']} ({study['digest'][:12]})  {words}", markup=False)
+        console.print(f"  {study.study} ({study.digest[:12]})  {words}", markup=False)

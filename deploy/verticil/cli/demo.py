@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from verticil.cli.files import new_folder
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, text_console
 from verticil.shared.errors import Misuse
+from verticil.shared.view import document
 
 if TYPE_CHECKING:
     from verticil.simulation.chaos.drill import DrillResult
     from verticil.simulation.processes import DemoResult
+    from verticil.simulation.summary import ReleaseSummary
 
 
 class Model(StrEnum):
@@ -114,7 +115,7 @@ def demo(
         "common_records": result.n_common,
         "wall_seconds": round(result.wall_seconds, 2),
         "peak_memory_mib": {name: round(peak, 1) for name, peak in result.peak_memory_mib.items()},
-        **summary,
+        **document(summary),
     }
     if drill:
         payload["chaos"] = {
@@ -130,18 +131,14 @@ def demo(
 def _print_result(
     result: DemoResult,
     folder: Path,
-    summary: Mapping[str, object],
+    summary: ReleaseSummary,
     *,
     coordinated: bool,
     relay: bool,
     drill: DrillResult | None,
 ) -> None:
     """What came of it, for people."""
-    from verticil.simulation.summary import parameters_text
-
     release, console = next(iter(result.releases.values())), text_console()
-    low, high = cast("tuple[float, float]", summary["epsilon_range"])
-    total = cast("float", summary["epsilon_per_person"])
     console.print(f"\n[bold green]published and verified[/] in {result.wall_seconds:.1f} s: {release}")
     if drill:
         kills = sum(event.what == "kill" for event in drill.events)
@@ -157,11 +154,15 @@ def _print_result(
                 "  between the parties            through the miner, sealed for each of them; nobody else listens"
             )
     console.print(f"  people at all three parties    {result.n_common:,}")
-    console.print(f"  network                        {summary['variables']} variables, {summary['edges']} edges")
-    console.print(f"  epsilon per column             {low:g} to {high:g}")
-    console.print(f"  epsilon per person             {epsilon_text(total)} (the sum over the columns)")
-    if parameters := parameters_text(release):
-        console.print(f"  parameters                     {parameters}")
+    console.print(f"  network                        {summary.variables} variables, {summary.edges} edges")
+    if summary.epsilon_range is not None:
+        low, high = summary.epsilon_range
+        console.print(f"  epsilon per column             {low:g} to {high:g}")
+    console.print(
+        f"  epsilon per person             {epsilon_text(summary.epsilon_per_person)} (the sum over the columns)"
+    )
+    if summary.parameters:
+        console.print(f"  parameters                     {summary.parameters}")
     console.print(f"  synthetic records              {result.verified.synthetic_records:,}")
     console.print(f"\n  read      {release / 'report.html'}")
     console.print(f"  use       {release / 'synthetic.csv'}, {release / 'network.bifxml'}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -11,21 +10,6 @@ import typer
 from verticil.cli.output import Format, FormatOption, emit, text_console
 
 app = typer.Typer(no_args_is_help=True)
-
-_TO_WHOM = {"miner": "to the miner", "parties": "to each party", "beyond_the_protocol": "beyond the protocol"}
-
-
-def print_alignment(document: Mapping[str, object]) -> None:
-    """Say what finding the common people reveals, to whom.
-
-    Args:
-        document: `verticil.shared.study.protocol.Disclosure.document`.
-    """
-    console = text_console()
-    console.print(f"finding the common people ({document['mode']}) shows, besides what epsilon counts:")
-    for key, to_whom in _TO_WHOM.items():
-        if key in document:
-            console.print(f"  {to_whom}: {document[key]}", markup=False)
 
 
 @app.command("new-key", epilog="Example: verticil linkage new-key secrets/linkage.key")

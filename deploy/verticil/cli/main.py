@@ -25,11 +25,7 @@ from verticil.cli import (
     linkage,
     miner,
     miner_audit,
-    party_approver,
-    party_custody,
-    party_decide,
-    party_page,
-    party_record,
+    party,
     pki,
     release,
     reproduce,
@@ -76,26 +72,11 @@ app.add_typer(
     help="Write, check, submit and follow studies.",
     epilog="Example: verticil study check study.toml --n 30000",
 )
-party_decide.app.add_typer(
-    party_approver.app, name="approver", help="The people who approve: their keys, and their names in party.toml."
-)
 app.add_typer(
-    party_page.app,
+    party.app,
     name="party",
     help="The node at a data-holding site.",
     epilog="Example: verticil party run --config party.toml",
-)
-party_custody.app.add_typer(
-    party_record.audit_app,
-    name="audit",
-    help="The log of what this site did, each line chained to the one before.",
-    epilog="Example: verticil party audit verify --config party.toml",
-)
-party_custody.app.command("export", epilog="Example: verticil party export --out to-miner.carried --config party.toml")(
-    airgap.party_export
-)
-party_custody.app.command("import", epilog="Example: verticil party import from-miner.carried --config party.toml")(
-    airgap.party_import
 )
 miner.app.command("export", epilog="Example: verticil miner export clinic --out to-clinic.carried --config miner.toml")(
     airgap.miner_export

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from verticil.shared.errors import VerticilError
+from verticil.shared.view import document
 
 
 class Format(StrEnum):
@@ -57,28 +57,11 @@ def epsilon_text(value: object) -> str:
     return f"{math.ceil(value * 100 - 1e-6) / 100:.2f}"
 
 
-def jsonable(value: object) -> object:
-    """The value in JSON's terms; an infinite number becomes the string "infinite" (JSON has none), NaN becomes null.
-
-    >>> jsonable({"epsilon": float("inf"), "n": (1, 2.5)})
-    {'epsilon': 'infinite', 'n': [1, 2.5]}
-    """
-    if isinstance(value, float):
-        return "infinite" if math.isinf(value) else None if math.isnan(value) else value
-    if isinstance(value, Mapping):
-        return {str(key): jsonable(item) for key, item in cast("Mapping[object, object]", value).items()}
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [jsonable(item) for item in cast("Sequence[object]", value)]
-    if isinstance(value, bool | int | str) or value is None:
-        return value
-    return str(value)
-
-
-def emit(payload: Mapping[str, object], *, form: Format) -> bool:
-    """With ``--format json`` print the payload and answer True; otherwise answer False, and the caller prints its text."""
+def emit(answer: object, *, form: Format) -> bool:
+    """With ``--format json`` print a view model or a mapping and return True; otherwise False, and the caller prints its text."""
     if form is not Format.json:
         return False
-    sys.stdout.write(json.dumps(jsonable(payload), ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(document(answer), ensure_ascii=False) + "\n")
     sys.stdout.flush()
     return True
 

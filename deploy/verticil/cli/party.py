@@ -1,319 +1,298 @@
-"""``verticil party``: set up, run and decide at a data-holding site."""
+"""``verticil party``: every command of the node at a data-holding site, and what it tells of its record and its approvers."""
 
 from __future__ import annotations
 
-import getpass
-import json
-import logging
-import os
-import socket
-import sys
-from collections.abc import Mapping, Sequence
+import math
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
-from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
-from verticil.cli.linkage import print_alignment
+from verticil.cli import airgap, party_site, party_study, service_unit
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
-from verticil.cli.party_text import (
-    print_asked,
-    print_columns,
-    print_confirmations,
-    print_cost,
-    print_share,
-    print_submitter,
-    print_table,
-)
+from verticil.cli.party_site import ConfigOption
+
+if TYPE_CHECKING:
+    from verticil.party.operator.reports import AuditLine
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The approver, as in approve --as NAME.")]
+
+
+# ---- the record: limits, ledger, audit log
+
+
+def limits(
+    publish: Annotated[
+        Path | None,
+        typer.Option("--publish", help="File to make: the limits, signed, for analysts to check studies with."),
+    ] = None,
+    config: ConfigOption = Path("party.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """What a study may ask of this site, as its policy says. Names nothing that is denied, and nothing of the tables."""
+    from verticil.cli.files import write_new
+    from verticil.party.config import load_party
+    from verticil.party.operator import limits as of_policy
+    from verticil.shared.identity.pki import utc_now
+    from verticil.shared.view import document
+
+    settings = load_party(config)
+    found = of_policy.limits_of(settings)
+    if publish is not None:
+        write_new(publish, of_policy.publish(settings, utc_now()))
+    if emit(document(found) | {"file": str(publish) if publish else None}, form=form):
+        return
+    console = text_console()
+    for name, value in found.limits.items():
+        words = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        console.print(f"{name:24} {words if words and value is not None else 'none'}", markup=False)
+    if publish is not None:
+        console.print(f"signed in {publish}; analysts check with: verticil study check study.toml --limits {publish}")
+
+
+def ledger(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
+    """Everything that was ever sent, what it cost, and what each data set may still spend."""
+    from verticil.party.config import load_party
+    from verticil.party.operator.reports import ledger as read_ledger
+
+    found = read_ledger(load_party(config))
+    if emit(found, form=form):
+        return
+    console = text_console()
+    shown = Table(box=None, pad_edge=False)
+    for heading in ("first sent", "study", "columns", "to"):
+        shown.add_column(heading)
+    for heading in ("epsilon", "charged", "bytes", "attempts"):
+        shown.add_column(heading, justify="right")
+    for row in found.rows:
+        shown.add_row(
+            row.first_at,
+            row.study,
+            ", ".join(row.columns),
+            row.recipient,
+            epsilon_text(row.epsilon),
+            epsilon_text(row.charged),
+            f"{row.bytes:,}",
+            str(row.attempts),
+        )
+    console.print(shown if found.rows else "nothing was ever sent")
+    for row in found.rows:
+        if row.noise is not None:
+            columns = ", ".join(row.columns)
+            console.print(f"{row.study}: of {columns}, to '{row.recipient}': {row.noise.words}", markup=False)
+    for row in found.rows:
+        if row.deleted_at is not None:
+            columns = ", ".join(row.columns)
+            console.print(
+                f"{row.study}: '{row.recipient}' signed that it deleted {columns} at {row.deleted_at}", markup=False
+            )
+    for item in found.datasets:
+        spent, limit = epsilon_text(item.epsilon_spent), epsilon_text(item.epsilon_lifetime_limit)
+        left = _at_least(item.epsilon_remaining)
+        console.print(f"data set {item.dataset}: epsilon {spent} of {limit} per person spent, {left} left")
+        if item.epsilon_kept:
+            kept = epsilon_text(item.epsilon_kept)
+            console.print(f"data set {item.dataset}: epsilon {kept} of that is kept for studies under way")
+        if item.delta_spent:
+            console.print(f"data set {item.dataset}: delta {item.delta_spent:g} of {item.delta_lifetime_limit:g} spent")
+        if item.infinite:
+            console.print(f"  besides, without any bound: {'; '.join(item.infinite)}", markup=False)
+
+
+def show_audit(
+    study: Annotated[str | None, typer.Option(help="Only this study: id or digest.")] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="Only so many of the newest.")] = None,
+    config: ConfigOption = Path("party.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """The audit log as it stands in state/audit.jsonl, oldest first."""
+    from verticil.party.config import load_party
+    from verticil.party.operator.reports import audit_entries
+
+    found = audit_entries(load_party(config), study=study, last=last)
+    if emit(found, form=form):
+        return
+    console = text_console()
+    for line in found.entries:
+        console.print(_line_text(line), markup=False)
+    if not found.entries:
+        console.print("nothing is written there")
+
+
+def _at_least(epsilon: float) -> str:
+    """What may still be spent, in two decimals, rounded down.
+
+    >>> _at_least(28.1099), _at_least(math.inf)
+    ('28.10', '∞')
+    """
+    return f"{math.floor(epsilon * 100 + 1e-6) / 100:.2f}" if math.isfinite(epsilon) else "∞"
+
+
+def _line_text(line: AuditLine) -> str:
+    said = line.said
+    parts = [f"{line.text('n'):>4}", line.text("at"), f"{line.text('event'):<16}", line.text("who")]
+    if "study_id" in said:
+        parts.append(f"{line.text('study_id')} ({line.text('study')[:12]})")
+    if "columns" in said:
+        parts.append(line.columns)
+    parts += [f"{word} {epsilon_text(line.number(word))}" for word in ("epsilon", "charged") if word in said]
+    if (size := line.number("bytes")) is not None:
+        parts.append(f"{size:,} bytes")
+    if "peer_event" in said:
+        parts.append(f"signed {line.text('peer_event')[:12]}")
+    if "recipient" in said:
+        parts.append(f"to {line.text('recipient')}")
+    if "detail" in said:
+        parts.append(f"[{line.text('detail')}]")
+    return "  ".join(parts)
+
+
+def verify_audit(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
+    """Check every line of the audit log, its order and its end. Exit 6 names the line that does not hold."""
+    from verticil.party.config import load_party
+    from verticil.party.operator.reports import verify_audit as verify_log
+
+    found = verify_log(load_party(config))
+    if emit(found, form=form):
+        return
+    console = text_console()
+    console.print(f"[green]holds[/]: {found.lines} lines, head {found.head}")
+    for line in found.torn_lines:
+        console.print(f"line {line} tells of an unfinished line before it, from a process that was killed")
+    if found.unfinished_bytes:
+        console.print(
+            "an unfinished line stands at the end, from a process that was killed; the next event cuts it off"
+        )
+    console.print("note the head somewhere else: nobody can then write another history, not even at this machine")
+
+
+# ---- approvers
+
+
+def make_approver(
+    key: Annotated[Path, typer.Option("--key", help="File to make, 0600: the approver's own, on their own machine.")],
+    form: FormatOption = Format.text,
+) -> None:
+    """Make an approver's key pair. The file stays with the person; the public line goes into party.toml."""
+    from verticil.party.operator.approvers import make_key
+
+    made = make_key(key)
+    if not emit(made, form=form):
+        text_console().print(f"made {key}; public key {made.public_key}", markup=False)
+        text_console().print(
+            f"the site's operator adds it: verticil party approver add NAME --public-key {made.public_key}"
+        )
+
+
+def add_approver(
+    name: NameArgument,
+    key: Annotated[
+        Path | None,
+        typer.Option("--key", help="The private key, made when absent; default: approvers/NAME.key beside party.toml."),
+    ] = None,
+    public_key: Annotated[str | None, typer.Option("--public-key", help="Of a key that was made elsewhere.")] = None,
+    config: ConfigOption = Path("party.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Name an approver in party.toml, with a key of their own; makes the key where there is none yet."""
+    from verticil.party.operator.approvers import add_approver as add_to_site
+
+    added = add_to_site(config, name, key=key, public_key=public_key)
+    if emit(added, form=form):
+        return
+    console = text_console()
+    if added.made:
+        console.print(
+            f"made {added.key}: it is {name}'s alone, and whoever has it can approve in their name", markup=False
+        )
+    console.print(f"{config}: approvers {', '.join(added.approvers)}; {added.approvers_needed} needed", markup=False)
+    console.print("a running daemon knows them at once")
+
+
+def remove_approver(
+    name: NameArgument, config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text
+) -> None:
+    """Take an approver out of party.toml: their votes count no more, also for studies under way. Their key's file stays."""
+    from verticil.party.operator.approvers import remove_approver as remove_from_site
+
+    left = remove_from_site(config, name)
+    if emit(left, form=form):
+        return
+    console = text_console()
+    console.print(f"{config}: approvers {', '.join(left.approvers)}; {left.approvers_needed} needed", markup=False)
+    if not left.enough:
+        console.print("these are too few: nothing can be approved until there are more", style="yellow")
+
+
+def list_approvers(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
+    """Who may approve here, and with which key."""
+    from verticil.party.config import load_party
+    from verticil.party.operator.approvers import approvers
+
+    found = approvers(load_party(config))
+    if emit(found, form=form):
+        return
+    console = text_console()
+    if not found.approvers:
+        console.print("nobody is named: whoever may run the command here approves for the site")
+    for row in found.approvers:
+        console.print(f"{row.name}  {row.public_key or 'no key: cannot approve'}", markup=False)
+    console.print(f"{found.approvers_needed} needed")
+
+
+# ---- all commands, in the order of the help
+
+
+def _example(words: str) -> str:
+    return f"Example: verticil party {words} --config party.toml"
+
 
 app = typer.Typer(no_args_is_help=True)
-
-_LITTLE_ROOM_BYTES = 1 << 20
-
-ConfigOption = Annotated[Path, typer.Option("--config", help="party.toml.")]
-ApproverOption = Annotated[str | None, typer.Option("--as", help="Who decides; default: your login at this host.")]
-StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Id, ANALYST/ID or digest of the study.")]
-
-
-def approver_name(name: str | None) -> str:
-    """Who decides, when nobody is named: the login at this host."""
-    return name or f"{getpass.getuser()}@{socket.gethostname()}"
-
-
-@app.command(
-    "init",
-    epilog="Example: verticil party init --name clinic --dir clinic --table clinic.csv",
+app.command("init", epilog="Example: verticil party init --name clinic --dir clinic --table clinic.csv")(
+    party_site.init
 )
-def init(
-    name: Annotated[str, typer.Option(help="The party's name, as in its certificate and in studies.")],
-    folder: Annotated[Path, typer.Option("--dir", help="Folder for party.toml and the state.")] = Path(),
-    federation: Annotated[Path, typer.Option(help="federation.toml of the federation.")] = Path("federation.toml"),
-    table: Annotated[Path, typer.Option(help="The table, one row per person.")] = Path("table.csv"),
-    id_column: Annotated[str, typer.Option("--id", help="Its id column.")] = "id",
-    form: FormatOption = Format.text,
-) -> None:
-    """Write a party.toml that permits little, make the state folder and the site secret."""
-    from verticil.party.operator.commands import init_party
+app.command("run", epilog=_example("run"))(party_site.run)
+app.command("check", epilog="Example: verticil party check --config party.toml --study study.toml")(party_site.check)
+app.command("status", epilog=_example("status"))(party_site.status)
+app.command("load", epilog=_example("load study.toml"))(party_study.load)
+app.command("release", epilog=_example("release hearts --out hearts"))(party_study.release)
+app.command("backup", epilog=_example("backup --out clinic.backup --passphrase-file words"))(party_site.backup)
+app.command(
+    "restore", epilog="Example: verticil party restore clinic.backup --dir clinic-again --passphrase-file words"
+)(party_site.restore)
+app.command("purge", epilog=_example("purge --older-than 90"))(party_site.purge)
+app.command("inbox", epilog=_example("inbox"))(party_study.inbox)
+app.command("show", epilog=_example("show hearts --diff last"))(party_study.show)
+app.command("preview", epilog=_example("preview hearts --out preview"))(party_study.preview)
+app.command("approve", epilog=_example("approve hearts --as officer@clinic"))(party_study.approve)
+app.command("deny", epilog='Example: verticil party deny hearts --reason "income: too weak" --as officer@clinic')(
+    party_study.deny
+)
+app.command("countersign", epilog=_example("countersign hearts --as officer@clinic"))(party_study.countersign)
+app.command("ui", epilog=_example("ui"))(party_site.ui)
+app.command("limits", epilog=_example("limits --publish clinic-limits.json"))(limits)
+app.command("ledger", epilog=_example("ledger"))(ledger)
+app.command("revoke", epilog=_example('revoke hearts --reason "consent withdrawn" --as officer@clinic'))(
+    party_study.revoke
+)
+app.command("install-service", epilog=_example("install-service --print"))(service_unit.install_party)
+app.command("export", epilog=_example("export --out to-miner.carried"))(airgap.party_export)
+app.command("import", epilog=_example("import from-miner.carried"))(airgap.party_import)
 
-    folder.mkdir(parents=True, exist_ok=True)
+approver_app = typer.Typer(no_args_is_help=True)
+approver_app.command("keygen", epilog="Example: verticil party approver keygen --key officer.key")(make_approver)
+approver_app.command("add", epilog=_example("approver add officer@clinic"))(add_approver)
+approver_app.command("remove", epilog=_example("approver remove officer@clinic"))(remove_approver)
+approver_app.command("list", epilog=_example("approver list"))(list_approvers)
+app.add_typer(approver_app, name="approver", help="The people who approve: their keys, and their names in party.toml.")
 
-    def relative(path: Path) -> str:
-        return os.path.relpath(path.resolve(), folder.resolve())
-
-    kept = (folder / "party.toml").exists()
-    path = init_party(folder, name=name, federation=relative(federation), table=relative(table), id_column=id_column)
-    payload = {
-        "party_toml": str(path),
-        "state": str(folder / "state"),
-        "site_secret": str(folder / "state" / "site.secret"),
-    }
-    if emit(payload, form=form):
-        return
-    console = text_console()
-    console.print(f"{'kept' if kept else 'wrote'} {path}; read it: its policy decides what may leave")
-    console.print(f"made {folder / 'state'} with the site secret: back it up, and never give it to anyone")
-    console.print("next: certificate, keys and linkage key where party.toml says, then: verticil party check")
-
-
-@app.command("run", epilog="Example: verticil party run --config party.toml")
-def run(
-    config: ConfigOption = Path("party.toml"),
-    log_json: Annotated[bool, typer.Option("--log-json", help="Logs as JSON lines.")] = False,
-    log_level: LogLevelOption = LogLevel.info,
-    with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
-    seed_derived: Annotated[bool, typer.Option("--seed-derived", hidden=True)] = False,
-    accept_older: Annotated[
-        bool,
-        typer.Option(
-            "--accept-older", help="After the restore of an old backup: charge what the ledger has forgotten."
-        ),
-    ] = False,
-    form: FormatOption = Format.text,
-) -> None:
-    """Serve this site until SIGTERM or Ctrl-C: works on the miner's studies and on those between peers, sends what is approved.
-
-    Logs go to standard error; with --format json as JSON lines, and one object on standard output says how it ended.
-    """
-    from verticil.shared import logs
-
-    logs.configure(
-        as_json=log_json or form is Format.json, level=logging.getLevelNamesMapping()[log_level.value.upper()]
-    )
-    from verticil.party.config import load_party
-    from verticil.party.daemon import run_party
-
-    document = load_party(config)
-
-    def started(port: int) -> None:
-        if form is Format.json:
-            sys.stdout.write(json.dumps({"party": document.name, "port": port}) + "\n")
-            sys.stdout.flush()
-
-    run_until_stopped(
-        lambda stop, vitals: run_party(
-            document, started=started, seed_derived=seed_derived, accept_older=accept_older, stop=stop, vitals=vitals
-        ),
-        state=document.state_directory,
-        with_parent=with_parent,
-    )
-    emit({"party": document.name, "stopped": True}, form=form)
-
-
-@app.command("check", epilog="Example: verticil party check --config party.toml --study study.toml")
-def check(
-    asked: Annotated[
-        str | None, typer.Argument(metavar="[STUDY]", help="Id or digest of a study that is asked of this party.")
-    ] = None,
-    config: ConfigOption = Path("party.toml"),
-    study: Annotated[
-        Path | None, typer.Option("--study", help="study.toml to check the tables and the budget against.")
-    ] = None,
-    no_counts: Annotated[
-        bool, typer.Option("--no-counts", help="Look at the names of the columns, and count nothing in them.")
-    ] = False,
-    form: FormatOption = Format.text,
-) -> None:
-    """Check certificate, keys, table, policy and budget. Reads the table, counts, and sends nothing.
-
-    What the counts show is a warning: no value keeps a study from being answered.
-    """
-    from verticil.party.config import load_party
-    from verticil.party.operator.check import check as check_party
-    from verticil.party.operator.commands import asked_study
-    from verticil.shared.errors import Misuse
-    from verticil.shared.study.reading import read_study
-
-    if asked is not None and study is not None:
-        raise Misuse(
-            "USAGE", "STUDY and --study: expected one of the two", hint="STUDY is one that is asked of this party"
-        )
-    document = load_party(config)
-    resolved = read_study(study) if study is not None else None if asked is None else asked_study(document, asked)
-    facts = check_party(document, resolved, counts=not no_counts)
-    faults = cast("Sequence[Mapping[str, object]]", facts["faults"])
-    if not emit(facts, form=form):
-        _print_check(facts, faults)
-    if faults:
-        raise typer.Exit(cast("int", faults[0]["exit_code"]))
-
-
-def _print_check(facts: Mapping[str, object], faults: Sequence[Mapping[str, object]]) -> None:
-    console = text_console()
-    console.print(f"[bold]{facts['party']}[/]", end="")
-    if "certificate_valid_until" in facts:
-        console.print(f"  certificate valid until {facts['certificate_valid_until']}", end="")
-    console.print(f"  linkage key check word {facts['linkage_key_check']}" if "linkage_key_check" in facts else "")
-    if "asked" in facts:
-        print_asked(facts)
-    if "counts_tell" in facts:
-        console.print(str(facts["counts_tell"]), style="yellow", markup=False)
-    for table in cast("Sequence[Mapping[str, object]]", facts["tables"]):
-        print_table(table)
-    for warning in cast("Sequence[Mapping[str, object]]", facts["warnings"]):
-        console.print(f"[yellow]{warning['code']}[/] ", end="")
-        console.print(str(warning["message"]), markup=False)
-        console.print(f"        {warning['hint']}", style="dim", markup=False)
-    if "epsilon" in facts:
-        print_columns(cast("Sequence[Mapping[str, object]]", facts["columns"]))
-        charged = epsilon_text(facts["epsilon_charged_now"])
-        console.print(f"epsilon per person {epsilon_text(facts['epsilon'])}, of which {charged} would be charged now")
-        print_share(facts)
-        print_cost(cast("Sequence[Mapping[str, object]]", facts["cost"]))
-        print_alignment(cast("Mapping[str, object]", facts["alignment"]))
-    for fault in faults:
-        console.print(f"[red]{fault['code']}[/] ", end="")
-        console.print(str(fault["message"]), markup=False)
-        if fault["hint"]:
-            console.print(f"        {fault['hint']}", style="dim", markup=False)
-    if not faults:
-        console.print("[green]ready[/]")
-
-
-def _print_condition(facts: Mapping[str, object]) -> None:
-    """How the node itself is: daemon, certificate, disk, budget."""
-    console = text_console()
-    daemon = cast("Mapping[str, object]", facts["daemon"])
-    alive = "running" if daemon["running"] else "not running"
-    link = f", {daemon['link']}" if daemon["connected"] else f", not connected {daemon['problem']}".rstrip()
-    carried = cast("Mapping[str, object] | None", facts["carried"])
-    if carried is not None and not daemon["running"]:
-        console.print(f"[bold]{facts['party']}[/]  {_carried_words(carried)}")
-    else:
-        console.print(f"[bold]{facts['party']}[/]  daemon {alive}{link}")
-    certificate = cast("Mapping[str, object] | None", facts["certificate"])
-    if certificate is not None and certificate["warning"] is not None:
-        console.print(f"the certificate {certificate['words']}: {certificate['command']}", style="yellow", markup=False)
-    free = cast("int", facts["disk_free_bytes"])
-    if free < _LITTLE_ROOM_BYTES:
-        console.print(
-            f"the disk of the state directory is full ({free >> 10} KiB left): the daemon waits for room, and cannot write"
-            " down what it does, so what is shown here may be old",
-            style="red",
-            markup=False,
-        )
-    for row in cast("Sequence[Mapping[str, object]]", facts["ledger"]):
-        limit = epsilon_text(row["epsilon_lifetime_limit"])
-        console.print(
-            f"data set {row['dataset']}: epsilon spent {epsilon_text(row['epsilon_spent'])} of {limit} per person"
-        )
-    for warning in cast("Sequence[str]", facts["warnings"]):
-        console.print(f"warning: {warning}", style="yellow", markup=False)
-
-
-def _carried_words(carried: Mapping[str, object]) -> str:
-    """What stands in place of the daemon where files are carried: none runs there, and none should."""
-    imported, exported = (
-        "none" if (number := carried[which]) is None else f"bundle {number}" for which in ("imported", "exported")
-    )
-    return f"its files are carried, no daemon runs: last imported {imported}, last exported {exported}, {carried['at']}"
-
-
-@app.command("status", epilog="Example: verticil party status --config party.toml")
-def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
-    """What is asked of this party, where each study stands, what was spent. Reads no table."""
-    from verticil.party.config import load_party
-    from verticil.party.operator.commands import status as party_status
-    from verticil.party.storage.studies import WAITS, WAITS_AGAIN
-
-    facts = party_status(load_party(config))
-    if emit(facts, form=form):
-        return
-    console = text_console()
-    _print_condition(facts)
-    studies = cast("Sequence[Mapping[str, object]]", facts["studies"])
-    if not studies:
-        console.print("nothing is asked of this party")
-    for study in studies:
-        console.print(f"\n[bold]{study['study']}[/]  {study['state']}  {str(study['digest'])[:16]}")
-        if "title" in study:
-            console.print(f"{study['title']}: {study['purpose']}", markup=False)
-            print_columns(cast("Sequence[Mapping[str, object]]", study["columns"]))
-            parties = ", ".join(cast("Sequence[str]", study["parties"]))
-            console.print(f"epsilon per person {epsilon_text(study['epsilon'])}; parties {parties}")
-            print_share(study)
-        print_submitter(study)
-        if study["ended_words_of_miner"]:
-            console.print(f"why it ended, by the miner's word: {study['ended_words_of_miner']}", markup=False)
-        print_confirmations(cast("Sequence[Mapping[str, object]]", study.get("confirmations", ())))
-        for objection in cast("Sequence[str]", study.get("objections", ())):
-            console.print(f"against it: {objection}", style="red", markup=False)
-        if study["miner_forgot"]:
-            told_again = "; it was told again" if study["miner_forgot"] == "revocation" else ""
-            console.print(f"the miner does not know the {study['miner_forgot']} any more{told_again}", style="yellow")
-        if study["failure"]:
-            failure = cast("Mapping[str, object]", study["failure"])
-            console.print(f"{failure['code']}: {failure['message']}", style="red", markup=False)
-            if failure["hint"]:
-                console.print(f"hint: {failure['hint']}", markup=False)
-        elif study["approved"] or not str(study["stage"] or WAITS).startswith(WAITS):
-            progress = f" {study['percent']} %" if study["percent"] else ""
-            since = f" (since {study['since']})" if study["since"] else ""
-            approved = "approved; " if study["approved"] and not study["revoked"] else ""
-            console.print(f"{approved}{study['stage']}{progress}{since}", markup=False)
-        elif study["stage"] or study["state"] == "awaiting_approval":
-            if str(study["stage"]).startswith(WAITS_AGAIN):
-                console.print(str(study["stage"]), markup=False)
-            console.print(
-                f"{study['approvals']} of {study['approvers_needed']} approvals;"
-                f" next: verticil party show {str(study['digest'])[:16]}"
-            )
-
-
-@app.command("load", epilog="Example: verticil party load study.toml --config party.toml")
-def load(
-    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study, the same file at every party.")],
-    config: ConfigOption = Path("party.toml"),
-    form: FormatOption = Format.text,
-) -> None:
-    """Load a study between peers (model = "peer"): no miner tells of it, every party's operator loads the same file."""
-    from verticil.party.config import load_party
-    from verticil.party.operator.peer_commands import load_study
-
-    facts = load_study(load_party(config), study)
-    if emit(facts, form=form):
-        return
-    console = text_console()
-    known = "loaded" if facts["new"] else "was loaded before:"
-    console.print(f"{known} {facts['study']}, digest {facts['digest']}")
-    if facts["state"] == "published":
-        console.print(f"it is published; next: verticil party release {facts['study']} --config {config}")
-        return
-    console.print("compare the digest with the other operators; the daemons do, too, before anything leaves")
-    console.print(f"next: verticil party approve {facts['study']} --config {config}")
-
-
-@app.command("release", epilog="Example: verticil party release hearts --out hearts --config party.toml")
-def release(
-    study: StudyArgument,
-    out: Annotated[Path, typer.Option(help="Folder to make; the authority's certificate is put beside it as ca.crt.")],
-    config: ConfigOption = Path("party.toml"),
-    form: FormatOption = Format.text,
-) -> None:
-    """Verify the published release of a study between peers and copy it."""
-    from verticil.party.config import load_party
-    from verticil.party.operator.peer_commands import take_release
-
-    facts = take_release(load_party(config), study, out)
-    if not emit(facts, form=form):
-        text_console().print(f"release in {out}\nnext: verticil release verify {out} --ca {facts['ca_certificate']}")
+audit_app = typer.Typer(no_args_is_help=True)
+audit_app.command("show", epilog=_example("audit show --study hearts"))(show_audit)
+audit_app.command("verify", epilog=_example("audit verify"))(verify_audit)
+app.add_typer(
+    audit_app,
+    name="audit",
+    help="The log of what this site did, each line chained to the one before.",
+    epilog="Example: verticil party audit verify --config party.toml",
+)

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from verticil.cli.output import jsonable
 from verticil.shared.disk import create_files
 from verticil.shared.errors import Misuse
+from verticil.shared.view import jsonable
 
 
 def free_folder(name: str) -> Path:

@@ -26,7 +26,7 @@ import typer
 
 from verticil.cli.files import write_new
 from verticil.cli.output import Format, FormatOption, emit, text_console
-from verticil.cli.party import ConfigOption, app
+from verticil.cli.party_site import ConfigOption
 from verticil.shared.errors import Misuse
 
 UNITS: Final = Path("/etc/systemd/system")
@@ -150,7 +150,6 @@ def install(name: str, text: str, *, to: Path, show: bool, form: Format) -> None
         console.print(f"next: systemctl daemon-reload && systemctl enable --now {name}")
 
 
-@app.command("install-service", epilog="Example: verticil party install-service --print --config party.toml")
 def install_party(
     user: UserOption = "verticil",
     show: PrintOption = False,

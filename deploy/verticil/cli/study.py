@@ -15,8 +15,8 @@ import typer
 from rich.table import Table
 
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName, find_study, open_connection
-from verticil.cli.linkage import print_alignment
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
+from verticil.cli.party_text import print_alignment
 from verticil.cli.study_status import called, print_summary, revocations, summary_payload, watch
 from verticil.shared.errors import Misuse
 from verticil.shared.study.protocols import disclosure

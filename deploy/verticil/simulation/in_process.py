@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 from verticil.shared.disk import write_fault
 from verticil.shared.errors import Misuse, VerticilError, from_code
@@ -307,15 +307,15 @@ def _result(
 
     from verticil.shared.formats import model_json
     from verticil.simulation.comparison import compare_with_tables
-    from verticil.simulation.summary import pairs_text, parameters_text, release_summary
+    from verticil.simulation.summary import pairs_text, release_summary
 
-    total = release_summary(folder)["epsilon_per_person"]
+    summary = release_summary(folder)
     return Simulated(
         network=model_json.read((folder / "model.json").read_bytes()),
         synthetic=pd.read_parquet(folder / "synthetic.parquet"),
         n_common=n_common,
-        epsilon_per_person=float("inf") if total is None else cast("float", total),
-        parameters=parameters_text(folder),
+        epsilon_per_person=float("inf") if summary.epsilon_per_person is None else summary.epsilon_per_person,
+        parameters=summary.parameters,
         pairs=pairs_text(folder),
         comparison=compare_with_tables(made, folder, study, seed=seed) if compare else None,
         release=None,

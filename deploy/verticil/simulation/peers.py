@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from verticil.party.config import load_party
 from verticil.party.operator import commands, peer_commands
@@ -58,7 +58,7 @@ def load_everywhere(parties: Mapping[str, Path], study: Path | Study) -> str:
         The study's digest, hexadecimal.
     """
     loaded = [peer_commands.load_study(load_party(folder / "party.toml"), study) for folder in parties.values()]
-    return cast("str", loaded[0]["digest"])
+    return loaded[0].digest
 
 
 def standing(parties: Mapping[str, Path], digest: str) -> Standing:
@@ -71,12 +71,12 @@ def standing(parties: Mapping[str, Path], digest: str) -> Standing:
     failures: list[VerticilError] = []
     states: list[str] = []
     for name, folder in parties.items():
-        studies = cast("list[dict[str, object]]", commands.status(load_party(folder / "party.toml"))["studies"])
-        found = next(study for study in studies if study["digest"] == digest)
-        stages[name] = cast("str", found["stage"])
-        states.append(cast("str", found["state"]))
-        if (failure := cast("dict[str, str] | None", found.get("failure"))) is not None:
-            failures.append(from_code(failure["code"], f"party '{name}': {failure['message']}", hint=failure["hint"]))
+        studies = commands.status(load_party(folder / "party.toml")).studies
+        found = next(study for study in studies if study.digest == digest)
+        stages[name] = found.stage
+        states.append(found.state)
+        if (failure := found.failure) is not None:
+            failures.append(from_code(failure.code, f"party '{name}': {failure.message}", hint=failure.hint))
     if failures:
         raise next((error for error in failures if error.code != "STUDY_WITHDRAWN"), failures[0])
     return Standing(stages=stages, published=all(state == "published" for state in states))

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from verticil.party.config import load_party
 from verticil.party.operator import reports
@@ -98,8 +98,7 @@ def charged(parties: Mapping[str, Path]) -> dict[str, float]:
     for name, folder in parties.items():
         config = load_party(folder / "party.toml")
         reports.verify_audit(config)
-        datasets = cast("list[dict[str, float]]", reports.ledger(config)["datasets"])
-        spent[name] = sum(dataset["epsilon_spent"] for dataset in datasets)
+        spent[name] = sum(dataset.epsilon_spent for dataset in reports.ledger(config).datasets)
     return spent
 
 

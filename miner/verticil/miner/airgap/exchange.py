@@ -25,6 +25,7 @@ from verticil.shared.airgap.bundle_encryption import Cover
 from verticil.shared.airgap.bundle_entries import Pouch
 from verticil.shared.airgap.bundle_verification import receive
 from verticil.shared.airgap.journal import check_arrival, load_journal, store_journal
+from verticil.shared.airgap.outcome import Closed, Exported, Imported, Refused, StudyStage
 from verticil.shared.airgap.statement import Reference, Statement, digest_of
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import remove_tree
@@ -39,8 +40,6 @@ from verticil.shared.transport.in_memory import InMemoryCoordinator
 from verticil.shared.transport.sealing import load_sealing_key
 from verticil.shared.transport.version import PROTOCOL_VERSION
 from verticil.wire.v1 import carried_pb2
-
-Facts = dict[str, object]
 
 
 class CarriedDesk:
@@ -76,7 +75,7 @@ class CarriedDesk:
         self._audit = audit
         self._one = asyncio.Lock()
 
-    async def take_in(self, file: Path, *, accept_older: bool = False) -> Facts:
+    async def take_in(self, file: Path, *, accept_older: bool = False) -> Imported:
         """Do what a party asks for in a bundle.
 
         Args:
@@ -105,9 +104,17 @@ class CarriedDesk:
             party, number = arrival.maker.name, arrival.statement.number
             folder = self._folder(party)
             journal = check_arrival(load_journal(folder), arrival.statement, arrival.sha256, accept_older=accept_older)
-            about: Facts = {"party": party, "bundle": number, "sha256": arrival.sha256.hex()}
+            sha256 = arrival.sha256.hex()
             if journal is None:
-                return {**about, "repeated": True, "skipped": [], "refused": [], "studies": self._stages(party)}
+                return Imported(
+                    party=party,
+                    bundle=number,
+                    sha256=sha256,
+                    repeated=True,
+                    skipped=(),
+                    refused=(),
+                    studies=self._stages(party),
+                )
             arriving = folder / "arriving"
             remove_tree(arriving, ignore_errors=True)
             try:
@@ -120,19 +127,21 @@ class CarriedDesk:
             store_journal(
                 folder, journal.with_taken(arrival.reference, tuple(item.SerializeToString() for item in refusals))
             )
-            return {
-                **about,
-                "repeated": False,
-                "skipped": list(range(1 if last is None else last.number + 1, number)),
-                "refused": [
-                    {"what": refusal.what, "code": error.code, "message": error.message, "hint": error.hint}
+            return Imported(
+                party=party,
+                bundle=number,
+                sha256=sha256,
+                repeated=False,
+                skipped=tuple(range(1 if last is None else last.number + 1, number)),
+                refused=tuple(
+                    Refused(what=refusal.what, code=error.code, message=error.message, hint=error.hint)
                     for refusal in refusals
                     for error in (from_detail(refusal.error, teller=f"party '{party}'"),)
-                ],
-                "studies": self._stages(party),
-            }
+                ),
+                studies=self._stages(party),
+            )
 
-    async def hand_out(self, party: str, out: Path, *, releases: tuple[str, ...] = (), plain: bool = False) -> Facts:
+    async def hand_out(self, party: str, out: Path, *, releases: tuple[str, ...] = (), plain: bool = False) -> Exported:
         """Write what a party is to be told into a new file.
 
         Args:
@@ -189,17 +198,17 @@ class CarriedDesk:
                 raise write_fault(error, folder) from None
             finally:
                 remove_tree(pouch.folder, ignore_errors=True)
-            return {
-                "party": party,
-                "file": str(out),
-                "bundle": said.number,
-                "answers": None if said.answers is None else said.answers.number,
-                "sealed": said.sealed,
-                "bytes": out.stat().st_size,
-                "studies": self._stages(party),
-            }
+            return Exported(
+                party=party,
+                file=str(out),
+                bundle=said.number,
+                answers=None if said.answers is None else said.answers.number,
+                sealed=said.sealed,
+                bytes=out.stat().st_size,
+                studies=self._stages(party),
+            )
 
-    async def close(self, name: str, reason: str) -> Facts:
+    async def close(self, name: str, reason: str) -> Closed:
         """Close a study for the operator; what the miner holds of it is deleted, by the daemon.
 
         Args:
@@ -211,22 +220,22 @@ class CarriedDesk:
             DataFault: DISK_FULL and others of this machine.
         """
 
-        def close() -> Facts:
+        def close() -> Closed:
             at = self._clock()
             record = self._node.submissions.close(self._digest(name), reason)
             detail = f"{record.submitter}/{record.study_id} {record.digest.hex()}: {reason.strip()}"
             self._audit.record("study-closed", at, who="operator", detail=detail)
-            return {
-                "study": record.study_id,
-                "digest": record.digest.hex(),
-                "submitter": record.submitter,
-                "state": State(self._node.session.state(record)).name.lower(),
-                "reason": reason.strip(),
-            }
+            return Closed(
+                study=record.study_id,
+                digest=record.digest.hex(),
+                submitter=record.submitter,
+                state=State(self._node.session.state(record)).name.lower(),
+                reason=reason.strip(),
+            )
 
-        facts = await asyncio.to_thread(close)
+        closed = await asyncio.to_thread(close)
         self._node.changes.notify()
-        return facts
+        return closed
 
     # ---- pieces
 
@@ -249,19 +258,17 @@ class CarriedDesk:
             raise Misuse("STUDY_UNKNOWN", f"study '{name[:80]}': is not here", hint="verticil study list")
         return found.digest
 
-    def _stages(self, party: str) -> list[Facts]:
+    def _stages(self, party: str) -> tuple[StudyStage, ...]:
         session = self._node.session
         found = [
             session.record(digest) for digest in self._node.catalogue.versions() if session.concerns(digest, party)
         ]
-        return [
-            {
-                "study": record.study_id,
-                "digest": record.digest.hex(),
-                "state": State(session.state(record)).name.lower(),
-            }
+        return tuple(
+            StudyStage(
+                study=record.study_id, digest=record.digest.hex(), state=State(session.state(record)).name.lower()
+            )
             for record in found
-        ]
+        )
 
     def _cover(self, party: str, *, plain: bool) -> Cover | None:
         federation = self._config.federation

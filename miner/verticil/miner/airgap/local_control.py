@@ -20,11 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from verticil.miner.airgap.exchange import CarriedDesk, Facts
+from verticil.miner.airgap.exchange import CarriedDesk
+from verticil.shared.airgap.outcome import Closed, Exported, Imported
 from verticil.shared.disk import replace_file, write_fault
 from verticil.shared.durable import remove_tree, rename, sync_directory
 from verticil.shared.errors import Misuse, PeerFault, VerticilError, from_code
 from verticil.shared.transport.errors_on_wire import without_text
+from verticil.shared.view import Json, document, viewed
 
 LOOK_SECONDS: Final = 0.5
 PATIENCE_SECONDS: Final = 5.0
@@ -59,7 +61,11 @@ class Wish:
     reason: str = ""
 
 
-async def grant(desk: CarriedDesk, wish: Wish) -> Facts:
+Granted = Exported | Imported | Closed
+_GRANTED: Final = {"export": Exported, "import": Imported, "close": Closed}
+
+
+async def grant(desk: CarriedDesk, wish: Wish) -> Granted:
     """Do it; raises as `CarriedDesk`."""
     if wish.verb == "close":
         return await desk.close(wish.study, wish.reason)
@@ -113,7 +119,7 @@ class Window:
                 study=cast("str", said.get("study", "")),
                 reason=cast("str", said.get("reason", "")),
             )
-            reply: Facts = await grant(self._desk, wish)
+            reply = document(await grant(self._desk, wish))
         except VerticilError as error:
             reply = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
         except Exception as error:  # noqa: BLE001 (one wish must not stop the daemon; the text may hold anything)
@@ -126,7 +132,7 @@ class Window:
             _log.warning("window: the reply cannot be written (%s)", error.strerror)
 
 
-def ask_the_daemon(state_directory: Path, wish: Wish, *, sleep: Callable[[float], None] = time.sleep) -> Facts:
+def ask_the_daemon(state_directory: Path, wish: Wish, *, sleep: Callable[[float], None] = time.sleep) -> Granted:
     """The command's side: leave a wish, wait for the reply. Blocks.
 
     Args:
@@ -169,7 +175,7 @@ def ask_the_daemon(state_directory: Path, wish: Wish, *, sleep: Callable[[float]
             rename(part, target)
             sync_directory(target.parent)
             reply["file"] = str(target)
-        return reply
+        return viewed(_GRANTED[wish.verb], reply)
     except FileNotFoundError:
         raise Misuse(
             "FILE_MISSING", f"{target}: cannot be read or written", hint="name a file in a folder that exists"
@@ -180,7 +186,7 @@ def ask_the_daemon(state_directory: Path, wish: Wish, *, sleep: Callable[[float]
         remove_tree(folder, ignore_errors=True)
 
 
-def _reply(folder: Path, sleep: Callable[[float], None]) -> Facts:
+def _reply(folder: Path, sleep: Callable[[float], None]) -> dict[str, Json]:
     waited = 0.0
     while not (folder / _REPLY).exists():
         if waited >= PATIENCE_SECONDS and not (folder / _TAKEN).exists():
@@ -191,4 +197,4 @@ def _reply(folder: Path, sleep: Callable[[float], None]) -> Facts:
             )
         sleep(0.1)
         waited += 0.1
-    return cast("Facts", json.loads((folder / _REPLY).read_bytes()))
+    return cast("dict[str, Json]", json.loads((folder / _REPLY).read_bytes()))

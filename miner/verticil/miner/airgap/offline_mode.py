@@ -5,8 +5,8 @@ What a bundle brings waits on the disk until the daemon is started, as if it had
 
 from __future__ import annotations
 
-from verticil.miner.airgap.exchange import CarriedDesk, Facts
-from verticil.miner.airgap.local_control import Wish, grant
+from verticil.miner.airgap.exchange import CarriedDesk
+from verticil.miner.airgap.local_control import Granted, Wish, grant
 from verticil.miner.config import MinerConfig
 from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
@@ -17,7 +17,7 @@ from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
 
 
-async def grant_once(config: MinerConfig, wish: Wish) -> Facts:
+async def grant_once(config: MinerConfig, wish: Wish) -> Granted:
     """Do it.
 
     Raises:

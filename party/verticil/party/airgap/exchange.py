@@ -23,7 +23,6 @@ from typing import Final
 from verticil.party.airgap.coordinator import CarriedCoordinator
 from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig, require_marked_authority
-from verticil.party.operator.view_model import Facts
 from verticil.party.policy.approval import parsed
 from verticil.party.protocol.central.plan import Step
 from verticil.party.protocol.central.study import CentralStudy
@@ -41,6 +40,7 @@ from verticil.shared.airgap.bundle_encryption import Cover
 from verticil.shared.airgap.bundle_entries import Pouch
 from verticil.shared.airgap.bundle_verification import Arrival, receive
 from verticil.shared.airgap.journal import CARRIED_FOLDER, Journal, check_arrival, load_journal, store_journal
+from verticil.shared.airgap.outcome import Exported, Held, Imported, Refused, StudyStage
 from verticil.shared.airgap.statement import Reference, Statement, digest_of
 from verticil.shared.audit import DAEMON
 from verticil.shared.disk import write_fault
@@ -68,7 +68,7 @@ _FORGOTTEN: Final = frozenset({"STUDY_MISMATCH", "CERTIFICATE_INVALID"})
 Clock = Callable[[], dt.datetime]
 
 
-async def export_bundle(config: PartyConfig, out: Path, *, plain: bool = False, clock: Clock = utc_now) -> Facts:
+async def export_bundle(config: PartyConfig, out: Path, *, plain: bool = False, clock: Clock = utc_now) -> Exported:
     """Do what can be done, and write what it has to say to the miner into a new file.
 
     Args:
@@ -115,14 +115,14 @@ async def export_bundle(config: PartyConfig, out: Path, *, plain: bool = False, 
             store_journal(folder, journal.with_made(made, tuple(coordinator.told)))
 
         said = pack(outgoing, out, statement, sign=node.signing_key.sign, cover=cover, before=before)
-        facts = _facts(out, said, outgoing)
+        exported = _exported(out, said, outgoing, _stages(node))
         remove_tree(outgoing.folder, ignore_errors=True)
-        return {**facts, "studies": _stages(node)}
+        return exported
 
 
 async def import_bundle(
     config: PartyConfig, file: Path, *, accept_older: bool = False, clock: Clock = utc_now
-) -> Facts:
+) -> Imported:
     """Take in what the miner tells in a file.
 
     Args:
@@ -149,9 +149,9 @@ async def import_bundle(
             at=clock(),
         )
         journal = check_arrival(load_journal(folder), arrival.statement, arrival.sha256, accept_older=accept_older)
-        about: Facts = {"bundle": arrival.statement.number, "sha256": arrival.sha256.hex(), "repeated": journal is None}
+        number, sha256 = arrival.statement.number, arrival.sha256.hex()
         if journal is None:
-            return {**about, "refused": [], "studies": _stages(node)}
+            return Imported(bundle=number, sha256=sha256, repeated=True, refused=(), studies=_stages(node))
         pouch = _unpacked(file, folder, arrival, _cover(config, plain=not arrival.statement.sealed))
         refused = await _take_in(node, pouch, journal, arrival, accept_older=accept_older)
         event = Event(
@@ -165,7 +165,7 @@ async def import_bundle(
         for other in folder.glob("answers-*"):
             if other != pouch.folder:
                 remove_tree(other, ignore_errors=True)
-        return {**about, "refused": refused, "studies": _stages(node)}
+        return Imported(bundle=number, sha256=sha256, repeated=False, refused=refused, studies=_stages(node))
 
 
 async def take_releases(config: PartyConfig, folder: Path, *, clock: Clock = utc_now) -> tuple[Path, ...]:
@@ -324,7 +324,9 @@ async def _steps(study: CentralStudy) -> None:
                     raise
 
 
-async def _take_in(node: Node, pouch: Pouch, journal: Journal, arrival: Arrival, *, accept_older: bool) -> list[Facts]:
+async def _take_in(
+    node: Node, pouch: Pouch, journal: Journal, arrival: Arrival, *, accept_older: bool
+) -> tuple[Refused, ...]:
     coordinator = CarriedCoordinator(pouch, None)
     refusals = [item.entry.refusal for item in pouch if item.what == "refusal"]
     _arrived(node, journal, arrival)
@@ -351,11 +353,11 @@ async def _take_in(node: Node, pouch: Pouch, journal: Journal, arrival: Arrival,
         with contextlib.suppress(PeerFault):  # another release waits by now; the next bundle tells which
             while await waiting.step(only=_HEARD) is Outcome.DONE:
                 pass
-    return [
-        {"what": refusal.what, "code": error.code, "message": error.message, "hint": error.hint}
+    return tuple(
+        Refused(what=refusal.what, code=error.code, message=error.message, hint=error.hint)
         for refusal in refusals
         for error in (from_detail(refusal.error, teller="the miner"),)
-    ]
+    )
 
 
 def _arrived(node: Node, journal: Journal, arrival: Arrival) -> None:
@@ -386,28 +388,29 @@ def _refused(node: Node, refusal: carried_pb2.CarriedRefusal) -> None:
         node.fail(digest, error)
 
 
-def _facts(out: Path, said: Statement, pouch: Pouch) -> Facts:
+def _exported(out: Path, said: Statement, pouch: Pouch, studies: tuple[StudyStage, ...]) -> Exported:
     kinds: dict[str, list[int]] = {}
     for item in pouch:
         what = item.entry.report.WhichOneof("what") if item.what == "report" else item.what
         kinds.setdefault(what or "nothing", []).append(item.entry.payload_size)
-    return {
-        "file": str(out),
-        "bundle": said.number,
-        "answers": None if said.answers is None else said.answers.number,
-        "sealed": said.sealed,
-        "bytes": out.stat().st_size,
-        "holds": {what: {"number": len(sizes), "bytes": sum(sizes)} for what, sizes in kinds.items()},
-    }
+    return Exported(
+        file=str(out),
+        bundle=said.number,
+        answers=None if said.answers is None else said.answers.number,
+        sealed=said.sealed,
+        bytes=out.stat().st_size,
+        holds={what: Held(number=len(sizes), bytes=sum(sizes)) for what, sizes in kinds.items()},
+        studies=studies,
+    )
 
 
-def _stages(node: Node) -> list[Facts]:
-    return [
-        {
-            "study": record.study_id,
-            "digest": record.digest.hex(),
-            "state": State(record.task.state).name.lower(),
-            "stage": record.stage,
-        }
+def _stages(node: Node) -> tuple[StudyStage, ...]:
+    return tuple(
+        StudyStage(
+            study=record.study_id,
+            digest=record.digest.hex(),
+            state=State(record.task.state).name.lower(),
+            stage=record.stage,
+        )
         for record in node.site.state.studies()
-    ]
+    )

@@ -27,7 +27,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Final, cast
 
@@ -45,6 +45,7 @@ from verticil.shared.durable import rename, sync_directory, sync_file
 from verticil.shared.errors import GateFailed, Misuse
 from verticil.shared.identity.pki import key_files, utc_now
 from verticil.shared.membership.revocation import FILE_NAME as DENY_LIST
+from verticil.shared.view import left_out
 from verticil.shared.vitals import FILE_NAME as HEALTH
 
 BETWEEN_PEERS: Final = (
@@ -53,8 +54,6 @@ BETWEEN_PEERS: Final = (
     " by whatever else was spent since"
 )
 """What a restored site without an account at a miner has to be told."""
-
-Facts = dict[str, object]
 
 _MADE_AGAIN: Final = frozenset({"spool", "cache", "review"})
 _OF_THE_PROCESS: Final = (f"{DATABASE}-wal", f"{DATABASE}-shm", "party.lock", HEALTH)
@@ -80,7 +79,41 @@ class _Entry:
         return json.dumps({"path": self.path, "origin": self.origin, "size": self.size}).encode() + b"\n"
 
 
-def backup(config: PartyConfig, out: Path, passphrase: str, *, at: dt.datetime | None = None) -> Facts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backup:
+    """A backup that was made; `audit_head` is to be noted elsewhere."""
+
+    backup: str
+    bytes: int
+    files: int
+    ledger_rows: int
+    audit_head: str
+    made_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """A site's folder that was made again.
+
+    Attributes:
+        ledger_rows, audit_head: None: the state was not opened, as `problem` says.
+        problem: what is not as it should be; empty: nothing.
+        between_peers: what a site with peers has to know.
+        elsewhere: where the files lay that were not below party.toml's folder -> where they are now, below ``outside``.
+    """
+
+    folder: str
+    party_toml: str
+    party: str | None = left_out()
+    ledger_rows: int | None
+    audit_head: str | None
+    problem: str
+    between_peers: str | None = left_out()
+    files: int
+    elsewhere: Mapping[str, str]
+
+
+def backup(config: PartyConfig, out: Path, passphrase: str, *, at: dt.datetime | None = None) -> Backup:
     """Make a backup.
 
     Args:
@@ -88,9 +121,6 @@ def backup(config: PartyConfig, out: Path, passphrase: str, *, at: dt.datetime |
         out: file to make.
         passphrase: that will open it.
         at: now.
-
-    Returns:
-        ``backup``, ``bytes``, ``files``, ``ledger_rows``, and ``audit_head``, to be noted elsewhere.
 
     Raises:
         Misuse: FILE_EXISTS; FILE_MISSING; USAGE, the passphrase is too short.
@@ -112,14 +142,14 @@ def backup(config: PartyConfig, out: Path, passphrase: str, *, at: dt.datetime |
         files = _files(config, database=copy, log=log)
         told = {"party": config.name, "made_at": f"{now:%Y-%m-%dT%H:%M:%SZ}", "audit_head": head.hex()}
         size = _write(out, seal(_packed(files), passphrase, told))
-    return {
-        "backup": str(out),
-        "bytes": size,
-        "files": len(files),
-        "ledger_rows": rows,
-        "audit_head": head.hex(),
-        "made_at": told["made_at"],
-    }
+    return Backup(
+        backup=str(out),
+        bytes=size,
+        files=len(files),
+        ledger_rows=rows,
+        audit_head=head.hex(),
+        made_at=told["made_at"],
+    )
 
 
 def _copy(database: Path, to: Path) -> None:
@@ -197,7 +227,7 @@ def _write(out: Path, data: Iterable[bytes]) -> int:
 
 def restore(
     file: Path, folder: Path, passphrase: str, *, audit_log: Path | None = None, at: dt.datetime | None = None
-) -> Facts:
+) -> Restored:
     """Make a site's folder again.
 
     Args:
@@ -207,10 +237,6 @@ def restore(
         audit_log: of the state that is lost, which went on from the backup's: it takes that one's place, and what it tells is
             charged.
         at: now.
-
-    Returns: ``folder``, ``party``, ``made_at``, ``files``, ``ledger_rows``, ``audit_head``; ``elsewhere``: where the files lay
-        that were not below party.toml's folder, which are now below ``outside``; ``problem``, what is not as it should be; and
-        ``between_peers``, what a site with peers has to know.
 
     Raises:
         Misuse: FILE_EXISTS, the folder is not empty; FILE_MISSING, no backup.
@@ -236,8 +262,16 @@ def restore(
         raise Misuse("FILE_MISSING", f"{file}: no such file", hint="made by: verticil party backup") from None
     except OSError as error:
         raise write_fault(error, folder) from None
-    noted = _note(folder, at if at is not None else utc_now(), audit_log=audit_log is not None)
-    return {**noted, "files": n_files, "elsewhere": dict(elsewhere)}
+    restored = Restored(
+        folder=str(folder),
+        party_toml=str(folder / "party.toml"),
+        ledger_rows=None,
+        audit_head=None,
+        problem="",
+        files=n_files,
+        elsewhere=elsewhere,
+    )
+    return _noted(restored, folder, at if at is not None else utc_now(), audit_log=audit_log is not None)
 
 
 def _log_of(path: Path) -> bytes:
@@ -264,23 +298,28 @@ def _go_on_from(made: Path, newer: bytes, source: Path) -> None:
         sync_file(file.fileno(), target)
 
 
-def _note(folder: Path, at: dt.datetime, *, audit_log: bool) -> Facts:
+def _noted(restored: Restored, folder: Path, at: dt.datetime, *, audit_log: bool) -> Restored:
     """Check what was restored, and write down that it was, if party.toml finds what it names."""
-    facts: Facts = {"folder": str(folder), "party_toml": str(folder / "party.toml")}
     try:
         config = load_party(folder / "party.toml")
     except Misuse as error:
-        return {**facts, "ledger_rows": None, "audit_head": None, "problem": error.message}
+        return replace(restored, problem=error.message)
     with Site.open(config, accept_older=audit_log) as site:
-        facts |= {"party": config.name, "ledger_rows": len(site.ledger.rows()), "audit_head": None, "problem": ""}
-        facts["between_peers"] = BETWEEN_PEERS if config.peer is not None else ""
+        head, problem = None, ""
         try:
-            verified = AuditLog(site.database, config.state_directory).verify()
-            facts["audit_head"] = verified.head.hex()
+            head = AuditLog(site.database, config.state_directory).verify().head.hex()
         except GateFailed as error:
-            facts["problem"] = error.message
+            problem = error.message
+        found = replace(
+            restored,
+            party=config.name,
+            ledger_rows=len(site.ledger.rows()),
+            audit_head=head,
+            problem=problem,
+            between_peers=BETWEEN_PEERS if config.peer is not None else "",
+        )
         site.audit.record(Event(what=What.RESTORED, who="operator"), at)
-        return facts
+        return found
 
 
 def is_just_restored(config: PartyConfig, database: Database) -> bool:

@@ -8,6 +8,7 @@ site's account rests on. A study that has not ended is not touched. The daemon m
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import dataclass
 
 from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig
@@ -20,7 +21,23 @@ from verticil.shared.errors import Misuse, Refusal
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.study.states import State, is_final
 
-Facts = dict[str, object]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgedStudy:
+    """What an ended study had left behind."""
+
+    study: str
+    digest: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purged:
+    """What was deleted, or with `dry_run` would be; bytes altogether."""
+
+    studies: tuple[PurgedStudy, ...]
+    bytes: int
+    dry_run: bool
 
 
 def purge(
@@ -30,7 +47,7 @@ def purge(
     older_than_days: int | None,
     dry_run: bool = False,
     at: dt.datetime | None = None,
-) -> Facts:
+) -> Purged:
     """Delete what ended studies have left behind.
 
     Args:
@@ -39,9 +56,6 @@ def purge(
         older_than_days: only studies that were last worked on so many days ago.
         dry_run: only list.
         at: now.
-
-    Returns:
-        ``studies``: of each ``study``, ``digest``, ``bytes``; and ``bytes`` altogether.
 
     Raises:
         Misuse: STUDY_UNKNOWN; USAGE, neither a study nor an age.
@@ -65,8 +79,8 @@ def purge(
             for record in records
             if _ended(record) and _since(record, limit)
         ]
-    kept = [facts for facts in found if facts["bytes"]]
-    return {"studies": kept, "bytes": sum(int(str(facts["bytes"])) for facts in kept), "dry_run": dry_run}
+    kept = tuple(item for item in found if item.bytes)
+    return Purged(studies=kept, bytes=sum(item.bytes for item in kept), dry_run=dry_run)
 
 
 def _ended(record: StudyRecord) -> bool:
@@ -80,7 +94,7 @@ def _since(record: StudyRecord, limit: dt.datetime | None) -> bool:
     return at.astimezone(dt.UTC) <= limit
 
 
-def _one(site: Site, record: StudyRecord, *, dry_run: bool, at: dt.datetime) -> Facts:
+def _one(site: Site, record: StudyRecord, *, dry_run: bool, at: dt.datetime) -> PurgedStudy:
     state = site.config.state_directory
     spool, shelf = Spool(state / "spool"), Shelf(state / "peer", site.database)
     spooled = [
@@ -96,4 +110,4 @@ def _one(site: Site, record: StudyRecord, *, dry_run: bool, at: dt.datetime) -> 
             spool.discard(sha256)
         shelf.clear(record.digest)
         drop(site, record.digest)
-    return {"study": record.study_id, "digest": record.digest.hex(), "bytes": size}
+    return PurgedStudy(study=record.study_id, digest=record.digest.hex(), bytes=size)

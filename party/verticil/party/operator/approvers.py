@@ -13,11 +13,11 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.operator.view_model import Facts
 from verticil.party.policy.votes import ApproverKey, public_key_from, public_key_text
 from verticil.shared.disk import replace_file, write_fault
 from verticil.shared.errors import Misuse, VerticilError
@@ -39,17 +39,72 @@ def approver_key(config: PartyConfig, approver: str, path: Path | None) -> Appro
     return ApproverKey.load(found)
 
 
-def make_key(path: Path) -> Facts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeKey:
+    """A key's file, and the public line that goes into party.toml."""
+
+    key: str
+    public_key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApproverView:
+    """Who may approve, and with which key; None: it has none."""
+
+    name: str
+    public_key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approvers:
+    """Who may approve at a party, and how many are needed."""
+
+    party: str
+    approvers_needed: int
+    approvers: tuple[ApproverView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedApprover:
+    """A new approver.
+
+    Attributes:
+        key: file of the private key; None: it was made elsewhere.
+        made: the key was made just now.
+        approvers, approvers_needed: as party.toml says afterwards.
+    """
+
+    party: str
+    approver: str
+    public_key: str
+    key: str | None
+    made: bool
+    approvers: tuple[str, ...]
+    approvers_needed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedApprover:
+    """An approver who was taken out, and whether those who are left are enough."""
+
+    party: str
+    removed: str
+    approvers: tuple[str, ...]
+    approvers_needed: int
+    enough: bool
+
+
+def make_key(path: Path) -> MadeKey:
     """Make a key and say what goes into party.toml.
 
     Raises:
         Misuse: FILE_EXISTS, FILE_MISSING.
         DataFault: DISK_FULL.
     """
-    return {"key": str(path), "public_key": public_key_text(ApproverKey.create(path).public)}
+    return MadeKey(key=str(path), public_key=public_key_text(ApproverKey.create(path).public))
 
 
-def add_approver(path: Path, name: str, *, key: Path | None = None, public_key: str | None = None) -> Facts:
+def add_approver(path: Path, name: str, *, key: Path | None = None, public_key: str | None = None) -> AddedApprover:
     """Name an approver in party.toml.
 
     Args:
@@ -90,18 +145,18 @@ def add_approver(path: Path, name: str, *, key: Path | None = None, public_key: 
             file.unlink()  # a key that is in no party.toml is nobody's
         raise
     after = load_party(path)
-    return {
-        "party": after.name,
-        "approver": name,
-        "public_key": public_key_text(public),
-        "key": None if file is None else str(file),
-        "made": made,
-        "approvers": list(after.policy.approvers),
-        "approvers_needed": after.policy.approvers_needed,
-    }
+    return AddedApprover(
+        party=after.name,
+        approver=name,
+        public_key=public_key_text(public),
+        key=None if file is None else str(file),
+        made=made,
+        approvers=tuple(after.policy.approvers),
+        approvers_needed=after.policy.approvers_needed,
+    )
 
 
-def remove_approver(path: Path, name: str) -> Facts:
+def remove_approver(path: Path, name: str) -> RemovedApprover:
     """Take an approver out of party.toml. The key's file stays where it is: it is the person's.
 
     Args:
@@ -126,13 +181,13 @@ def remove_approver(path: Path, name: str) -> Facts:
         raise Misuse("CONFIG_INVALID", f"{where}: the table of '{name}' is not found", hint="remove it with an editor")
     _replace(path, kept.encode("utf-8"))
     after = load_party(path)
-    return {
-        "party": after.name,
-        "removed": name,
-        "approvers": list(after.policy.approvers),
-        "approvers_needed": after.policy.approvers_needed,
-        "enough": len(after.policy.approvers) >= after.policy.approvers_needed,
-    }
+    return RemovedApprover(
+        party=after.name,
+        removed=name,
+        approvers=tuple(after.policy.approvers),
+        approvers_needed=after.policy.approvers_needed,
+        enough=len(after.policy.approvers) >= after.policy.approvers_needed,
+    )
 
 
 def _without_one_table(text: str) -> Iterator[str]:
@@ -156,17 +211,17 @@ def _lacks(before: str, after: str, name: str) -> bool:
     return expected == found
 
 
-def approvers(config: PartyConfig) -> Facts:
+def approvers(config: PartyConfig) -> Approvers:
     """Who may approve, and with which key."""
     keys = config.approver_keys
-    return {
-        "party": config.name,
-        "approvers_needed": config.policy.approvers_needed,
-        "approvers": [
-            {"name": name, "public_key": public_key_text(keys[name]) if name in keys else None}
+    return Approvers(
+        party=config.name,
+        approvers_needed=config.policy.approvers_needed,
+        approvers=tuple(
+            ApproverView(name=name, public_key=public_key_text(keys[name]) if name in keys else None)
             for name in config.policy.approvers
-        ],
-    }
+        ),
+    )
 
 
 def _replace(path: Path, whole: bytes) -> None:

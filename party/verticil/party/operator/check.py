@@ -6,7 +6,8 @@ What is seen in the values is a warning, never a fault: it keeps no study from b
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig
@@ -14,7 +15,20 @@ from verticil.party.dataset.keyfile import check_key
 from verticil.party.dataset.local_dataset import compounds_of, origins
 from verticil.party.dataset.source import Remark, TableReport, check_records
 from verticil.party.dataset.table import DatasetRule, header, missing_columns
-from verticil.party.operator.view_model import COUNTS_TELL, Facts, asked, columns, cost, number, share, total
+from verticil.party.operator.view_model import (
+    COUNTS_TELL,
+    ColumnView,
+    CostView,
+    Notice,
+    Questions,
+    ShareView,
+    columns,
+    cost,
+    number,
+    questions,
+    share,
+    total,
+)
 from verticil.party.policy import approval, policy
 from verticil.party.site import Site
 from verticil.party.storage.studies import stamp
@@ -25,11 +39,111 @@ from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import disclosure
+from verticil.shared.view import inlined, left_out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault(Notice):
+    """What keeps a site from being ready."""
+
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableHeader:
+    """A table that no study was held against: how many columns it has."""
+
+    dataset: str
+    columns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnCounts:
+    """What became of the values of one column."""
+
+    variable: str
+    source: str
+    missing: int
+    other: int
+    clamped: int
+    unseen: int
+    absent_categories: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What became of the rows of a table."""
+
+    rows: int
+    records: int
+    ragged_rows: int
+    empty_ids: int
+    repeated_ids: int
+    columns: tuple[ColumnCounts, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFit:
+    """How a table fits a study.
+
+    Attributes:
+        counts: None: nothing was to be counted.
+        used_columns, extra_columns: how many the study uses, and how many not.
+        missing_columns: names that the study uses and the table lacks.
+    """
+
+    dataset: str
+    counts: Counts | None = inlined()
+    used_columns: int
+    extra_columns: int
+    missing_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyCost:
+    """What an approval of the study would charge now."""
+
+    study: str
+    digest: str
+    columns: tuple[ColumnView, ...]
+    epsilon: float | None
+    epsilon_charged_now: float
+    cost: tuple[CostView, ...]
+    alignment: Mapping[str, str]
+    share: ShareView | None = left_out()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """Whether a site is ready for a study.
+
+    Attributes:
+        party: its name.
+        certificate_valid_until, linkage_key_check: None: they cannot be read.
+        questions: what the study asks; None: there is no study, or it does not fit party.toml.
+        counts_tell: what must stand before counts.
+        tables: how each looks.
+        warnings: what may be a mistake; it keeps nothing from being answered.
+        study: what it would charge; None: something is in the way.
+        ok: there is no fault.
+        faults: in the order of what to mend first.
+    """
+
+    party: str
+    certificate_valid_until: str | None = left_out()
+    linkage_key_check: str | None = left_out()
+    questions: Questions | None = inlined()
+    counts_tell: str | None = left_out()
+    tables: tuple[TableHeader | TableFit, ...]
+    warnings: tuple[Notice, ...]
+    study: StudyCost | None = inlined()
+    ok: bool
+    faults: tuple[Fault, ...]
 
 
 def check(
     config: PartyConfig, study: Study | None = None, *, counts: bool = True, at: dt.datetime | None = None
-) -> Facts:
+) -> Readiness:
     """Look at everything that a study needs, without sending anything: identity, keys, tables, policy, budget.
 
     Args:
@@ -38,57 +152,59 @@ def check(
         counts: count what became of the values of each table, and warn of what may be a mistake; False: look at the names of the
             columns alone.
         at: now.
-
-    Returns:
-        ``ok``; ``faults`` (each with code, message, hint, exit code) in the order of what to mend first; ``warnings`` (code,
-        message, hint); counts of each table.
     """
     now = at if at is not None else utc_now()
     faults: list[VerticilError] = []
-    facts: Facts = {"party": config.name}
+    valid_until = key_check = None
+    asked: Questions | None = None
+    costs: StudyCost | None = None
     try:
         credentials = load_credentials(
             config.certificate, config.key, config.federation, role=Role.PARTY, name=config.name, at=now
         )
-        facts["certificate_valid_until"] = stamp(credentials.not_after)
+        valid_until = stamp(credentials.not_after)
     except VerticilError as error:
         faults.append(error)
     try:
-        facts["linkage_key_check"] = check_key(config.linkage_key)
+        key_check = check_key(config.linkage_key)
     except VerticilError as error:
         faults.append(error)
     if study is not None:
         try:
-            facts |= asked(config, study)
+            asked = questions(config, study)
         except VerticilError as error:
             faults.append(error)
     tables, table_faults, remarks = _tables(config, study, counts=counts)
-    if study is not None and counts:
-        facts["counts_tell"] = COUNTS_TELL
-    facts["tables"] = tables
-    facts["warnings"] = [{"code": item.code, "message": item.message, "hint": item.hint} for item in remarks]
     faults += table_faults
     try:
         with Site.open(config) as site:
             if study is not None and not faults:
-                found = _cost(config, site, study, now)
-                facts |= found
-                digest = bytes.fromhex(str(found["digest"]))
+                costs = _cost(config, site, study, now)
+                digest = bytes.fromhex(costs.digest)
                 site.audit.record(Event(what=What.CHECK, who="operator", study=digest, study_id=study.id), now)
     except VerticilError as error:
         faults.append(error)
-    facts["ok"] = not faults
-    facts["faults"] = [
-        {"code": fault.code, "message": fault.message, "hint": fault.hint, "exit_code": fault.exit_code}
-        for fault in {(fault.code, fault.message): fault for fault in faults}.values()
-    ]
-    return facts
+    return Readiness(
+        party=config.name,
+        certificate_valid_until=valid_until,
+        linkage_key_check=key_check,
+        questions=asked,
+        counts_tell=COUNTS_TELL if study is not None and counts else None,
+        tables=tuple(tables),
+        warnings=tuple(Notice(code=item.code, message=item.message, hint=item.hint) for item in remarks),
+        study=costs,
+        ok=not faults,
+        faults=tuple(
+            Fault(code=fault.code, message=fault.message, hint=fault.hint, exit_code=fault.exit_code)
+            for fault in {(fault.code, fault.message): fault for fault in faults}.values()
+        ),
+    )
 
 
 def _tables(
     config: PartyConfig, study: Study | None, *, counts: bool
-) -> tuple[list[Facts], list[VerticilError], list[Remark]]:
-    tables: list[Facts] = []
+) -> tuple[list[TableHeader | TableFit], list[VerticilError], list[Remark]]:
+    tables: list[TableHeader | TableFit] = []
     faults: list[VerticilError] = []
     remarks: list[Remark] = []
     try:
@@ -99,23 +215,27 @@ def _tables(
         try:
             there = header(rule)
             if study is None:
-                tables.append({"dataset": name, "columns": len(there)})
+                tables.append(TableHeader(dataset=name, columns=len(there)))
                 continue
             wanted = {place.source for place in places.values() if place.dataset == name}
             if not wanted:
                 continue
-            facts: Facts = {"dataset": name}
+            counted: Counts | None = None
             if counts:
                 report = _report(config, study, rule, [v for v, place in places.items() if place.dataset == name])
-                facts |= _counts(report)
+                counted = _counts(report)
                 faults += report.faults
                 remarks += report.remarks
             elif (absent := missing_columns(rule, there, [rule.id, *sorted(wanted)])) is not None:
                 faults.append(absent)
-            facts["used_columns"] = len(wanted)
-            facts["extra_columns"] = len(set(there) - wanted - {rule.id})
-            facts["missing_columns"] = sorted(wanted - set(there))
-            tables.append(facts)
+            fit = TableFit(
+                dataset=name,
+                counts=counted,
+                used_columns=len(wanted),
+                extra_columns=len(set(there) - wanted - {rule.id}),
+                missing_columns=tuple(sorted(wanted - set(there))),
+            )
+            tables.append(fit)
         except VerticilError as error:
             faults.append(error)
     return tables, faults, remarks
@@ -127,29 +247,29 @@ def _report(config: PartyConfig, study: Study, rule: DatasetRule, names: Sequenc
     return check_records(rule, variables, study.linkage.normalise, compounds)
 
 
-def _counts(report: TableReport) -> Facts:
-    return {
-        "rows": report.n_rows,
-        "records": report.n_records,
-        "ragged_rows": report.n_ragged,
-        "empty_ids": report.n_empty_ids,
-        "repeated_ids": report.n_repeated_ids,
-        "columns": [
-            {
-                "variable": column.variable,
-                "source": column.source,
-                "missing": column.missing,
-                "other": column.other,
-                "clamped": column.clamped,
-                "unseen": column.unseen,
-                "absent_categories": column.absent,
-            }
+def _counts(report: TableReport) -> Counts:
+    return Counts(
+        rows=report.n_rows,
+        records=report.n_records,
+        ragged_rows=report.n_ragged,
+        empty_ids=report.n_empty_ids,
+        repeated_ids=report.n_repeated_ids,
+        columns=tuple(
+            ColumnCounts(
+                variable=column.variable,
+                source=column.source,
+                missing=column.missing,
+                other=column.other,
+                clamped=column.clamped,
+                unseen=column.unseen,
+                absent_categories=column.absent,
+            )
             for column in report.counts
-        ],
-    }
+        ),
+    )
 
 
-def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> Facts:
+def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> StudyCost:
     found = approval.review(
         config,
         site.ledger,
@@ -159,13 +279,13 @@ def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> Fa
         today=now.date(),
     )
     charges = {index: assessment.charge.epsilon for index, assessment in found.assessments.items()}
-    return {
-        "study": study.id,
-        "digest": digest_of(study).hex(),
-        "columns": columns(config, found.study, charges),
-        "epsilon": number(total(found)),
-        "epsilon_charged_now": policy.finite_total(list(charges.values())),
-        "cost": cost(config, site, found.study),
-        "alignment": disclosure(found.study).document(),
-        **share(found.study),
-    }
+    return StudyCost(
+        study=study.id,
+        digest=digest_of(study).hex(),
+        columns=columns(config, found.study, charges),
+        epsilon=number(total(found)),
+        epsilon_charged_now=policy.finite_total(list(charges.values())),
+        cost=cost(config, site, found.study),
+        alignment=disclosure(found.study).document(),
+        share=share(found.study),
+    )

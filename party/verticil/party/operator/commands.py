@@ -1,7 +1,8 @@
-"""What the people of a site do, behind ``verticil party``: set it up, see what is asked, check the data, decide.
+"""What the people of a site do, behind ``verticil party``: set it up, see how it is, approve, deny, countersign.
 
-Every function opens the site's state, does one thing and closes it; a daemon may run beside it. What they return is
-plain data for a terminal or for JSON: names, counts, epsilons, codes. No value of a table, no id, no key.
+Every function opens the site's state, does one thing and closes it; a daemon may run beside it. What they return holds names,
+counts, epsilons, codes. No value of a table, no id, no key. Refusing a release that waits is a denial (`deny`) and ends the study
+for everybody; the analyst reads the reason.
 """
 
 from __future__ import annotations
@@ -9,33 +10,141 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import shlex
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.local_dataset import columns_of
 from verticil.party.operator.approvers import approver_key
-from verticil.party.operator.certificate import own_certificate
 from verticil.party.operator.reports import confirmations
-from verticil.party.operator.view_model import Facts, columns, named, number, share, total
+from verticil.party.operator.view_model import (
+    ColumnView,
+    Confirmation,
+    Crossing,
+    DaemonView,
+    Proposal,
+    ShareView,
+    Spent,
+    StudyName,
+    StudyStatus,
+    columns,
+    named,
+    noted,
+    number,
+    share,
+    total,
+    widened,
+)
 from verticil.party.policy import approval, policy
 from verticil.party.policy.ledger_recovery import OLDER_HINT
+from verticil.party.protocol.central import review
 from verticil.party.site import Site, Verdict, init_state
 from verticil.party.storage.database import holds_nothing
 from verticil.party.storage.studies import Heartbeat, StudyRecord, stamp
 from verticil.shared.airgap.journal import CARRIED_FOLDER, last_crossing
 from verticil.shared.channels import privacy
+from verticil.shared.config import read_toml
 from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.identity.identity import is_name
-from verticil.shared.identity.pki import utc_now
+from verticil.shared.identity.pki import read_certificates, utc_now
+from verticil.shared.identity.signing import SigningKey
+from verticil.shared.membership.current import CertificateState, certificate_state
+from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import disclosure, sent_units
 from verticil.shared.study.states import State
+from verticil.shared.view import left_out
 from verticil.shared.vitals import judge
 
 _STALE_SECONDS: Final = 90
+_REVOKED: Final = "CERTIFICATE_REVOKED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnCertificate(CertificateState):
+    """How this node's certificate is, and the command that has a new one signed."""
+
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingRelease(StudyName):
+    """A release that waits for this party, verified offline; `approver` has just countersigned it."""
+
+    release: str
+    report: str
+    manifest_sha256: str
+    publisher: str
+    common_records: int
+    synthetic_records: int
+    countersigned: bool
+    approver: str | None = left_out()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approved(StudyName):
+    """What came of an approval.
+
+    Attributes:
+        approved: there are enough votes.
+        approvers, approvers_needed: who has voted for this, and how many have to.
+        signed_with: which key, in words.
+        void: approvers whose votes were for something else.
+        changed: since the last vote.
+        records: of the table.
+        epsilon, epsilon_charged_now: of one person.
+        alignment: what finding the common people shows, to whom.
+    """
+
+    approved: bool
+    approvers: tuple[str, ...]
+    approvers_needed: int
+    signed_with: str
+    void: tuple[str, ...]
+    changed: tuple[str, ...]
+    records: int
+    minimum_common_records: int
+    columns: tuple[ColumnView, ...]
+    epsilon: float | None
+    epsilon_charged_now: float
+    expires: str
+    alignment: Mapping[str, str]
+    share: ShareView | None = left_out()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denied(StudyName):
+    """A study that was denied, and why."""
+
+    denied: bool = True
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """How a site is, and where each study stands.
+
+    Attributes:
+        carried: None: no bundle was ever carried here.
+        certificate: None: none can be read.
+        ledger: of each data set.
+        warnings: in words.
+    """
+
+    party: str
+    daemon: DaemonView
+    carried: Crossing | None
+    certificate: OwnCertificate | None
+    disk_free_bytes: int
+    studies: tuple[StudyStatus, ...]
+    ledger: tuple[Spent, ...]
+    attempted_sends: int
+    warnings: tuple[str, ...]
 
 
 def init_party(
@@ -77,7 +186,7 @@ def init_party(
 
 def approve(
     config: PartyConfig, study: str, approver: str, *, key: Path | None = None, at: dt.datetime | None = None
-) -> Facts:
+) -> Approved:
     """Approve a study by id or digest; the daemon sends the approval when there are enough.
 
     Args:
@@ -96,7 +205,7 @@ def approve(
         record = site.state.find(study)
         own = approver_key(config, approver, key)
         verdict = site.approve(record, approver, at if at is not None else utc_now(), key=own)
-        return {**named(record), **_approved(config, verdict)}
+        return _approved(config, record, verdict)
 
 
 def asked_study(config: PartyConfig, study: str) -> Study:
@@ -110,7 +219,7 @@ def asked_study(config: PartyConfig, study: str) -> Study:
         return approval.parsed(site.state.find(study).task.proposal)
 
 
-def deny(config: PartyConfig, study: str, approver: str, reason: str, *, at: dt.datetime | None = None) -> Facts:
+def deny(config: PartyConfig, study: str, approver: str, reason: str, *, at: dt.datetime | None = None) -> Denied:
     """Deny a study by id or digest, for good; the daemon tells the reason to the analyst or, between peers, to the others.
 
     Raises:
@@ -121,10 +230,60 @@ def deny(config: PartyConfig, study: str, approver: str, reason: str, *, at: dt.
     with Site.open(config) as site:
         record = site.state.find(study)
         site.deny(record, approver, reason, at if at is not None else utc_now())
-        return {**named(record), "denied": True, "reason": reason}
+        return Denied(**named(record), reason=reason)
 
 
-def status(config: PartyConfig, *, at: dt.datetime | None = None) -> Facts:
+def look(config: PartyConfig, study: str) -> PendingRelease:
+    """Verify the release that waits, offline, and say where its report is. Signs nothing.
+
+    Raises:
+        Misuse: STUDY_UNKNOWN.
+        PeerFault: NOT_READY, none waits here.
+        GateFailed: RELEASE_INVALID, RELEASE_UNTRUSTED.
+        DataFault: whatever is wrong with the state.
+    """
+    with Site.open(config) as site:
+        record = site.state.find(study)
+        folder, manifest_sha256, verified = review.check(site, record)
+        found = site.minutes.review(record.digest)
+    return PendingRelease(
+        **named(record),
+        release=str(folder),
+        report=str(folder / "report.html"),
+        manifest_sha256=manifest_sha256.hex(),
+        publisher=verified.publisher,
+        common_records=verified.n_common,
+        synthetic_records=verified.synthetic_records,
+        countersigned=found is not None and found.countersignature is not None,
+    )
+
+
+def countersign(
+    config: PartyConfig, study: str, approver: str, *, key: Path | None = None, at: dt.datetime | None = None
+) -> PendingRelease:
+    """Verify the release that waits and countersign it; the daemon tells the miner.
+
+    Args:
+        config: party.toml.
+        study: id or digest.
+        approver: who has looked at it; one person is enough.
+        key: file of the approver's key; see `approve`.
+        at: now.
+
+    Raises:
+        Misuse, PeerFault, GateFailed, DataFault: as `look`.
+        Refusal: the person may not decide here, or the study has ended.
+    """
+    now = at if at is not None else utc_now()
+    with Site.open(config) as site:
+        record = site.state.find(study)
+        site.require_approver(record, approver, approver_key(config, approver, key))
+        signing_key = SigningKey.load(config.signing_key, config.certificate)
+        review.countersign(site, record, signing_key, approver, now)
+    return replace(look(config, study), approver=approver)
+
+
+def status(config: PartyConfig, *, at: dt.datetime | None = None) -> Status:
     """What is asked of this party, where each study stands, what was spent. Reads no table.
 
     Raises:
@@ -134,37 +293,38 @@ def status(config: PartyConfig, *, at: dt.datetime | None = None) -> Facts:
         return status_of(site, at if at is not None else utc_now())
 
 
-def status_of(site: Site, now: dt.datetime) -> Facts:
-    """What `status` tells, of an opened state."""
+def status_of(site: Site, now: dt.datetime) -> Status:
+    """What `status` says, of an opened state."""
     config = site.config
     beat = site.state.heartbeat()
     alive = _seconds_since(beat, now) <= _STALE_SECONDS
-    return {
-        "party": config.name,
-        "daemon": {
-            "running": alive,
-            "last_seen": None if beat is None else beat.at,
-            "connected": beat is not None and beat.connected and alive,
-            "link": linked_to(config),
-            "problem": "" if beat is None else beat.problem,
-        },
-        "carried": _carried(config),
-        "certificate": own_certificate(config, beat, now),
-        "disk_free_bytes": shutil.disk_usage(config.state_directory).free,
-        "studies": [
-            study_status(config, record) | _confirmations(site, record.digest) for record in site.state.studies()
-        ],
-        "ledger": [
-            {
-                "dataset": name,
-                "epsilon_spent": site.ledger.spent(name).epsilon,
-                "epsilon_lifetime_limit": number(config.policy.max_epsilon_lifetime),
-            }
+    return Status(
+        party=config.name,
+        daemon=DaemonView(
+            running=alive,
+            last_seen=None if beat is None else beat.at,
+            connected=beat is not None and beat.connected and alive,
+            link=linked_to(config),
+            problem="" if beat is None else beat.problem,
+        ),
+        carried=_carried(config),
+        certificate=own_certificate(config, beat, now),
+        disk_free_bytes=shutil.disk_usage(config.state_directory).free,
+        studies=tuple(
+            study_status(config, record, confirmed=_confirmations(site, record.digest))
+            for record in site.state.studies()
+        ),
+        ledger=tuple(
+            Spent(
+                dataset=name,
+                epsilon_spent=site.ledger.spent(name).epsilon,
+                epsilon_lifetime_limit=number(config.policy.max_epsilon_lifetime),
+            )
             for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])
-        ],
-        "attempted_sends": site.ledger.attempts(),
-        "warnings": _similar(config, site),
-    }
+        ),
+        attempted_sends=site.ledger.attempts(),
+        warnings=_similar(config, site),
+    )
 
 
 def probe(config: PartyConfig, *, at: dt.datetime | None = None) -> str:
@@ -198,11 +358,10 @@ def condition(config: PartyConfig, beat: Heartbeat | None, now: dt.datetime) -> 
         PeerFault: CERTIFICATE_REVOKED, CERTIFICATE_INVALID (it has expired): no node lets it in.
     """
     certificate = own_certificate(config, beat, now)
-    if certificate is not None and certificate["warning"] == 0:  # no node lets it in, whether it runs or not
-        words = str(certificate["words"])
-        code = "CERTIFICATE_REVOKED" if "revoked" in words else "CERTIFICATE_INVALID"
-        message = f"party '{config.name}': its certificate {words}"
-        raise PeerFault(code, message, hint=f"have a new one signed: {certificate['command']}")
+    if certificate is not None and certificate.warning == 0:  # no node lets it in, whether it runs or not
+        code = "CERTIFICATE_REVOKED" if "revoked" in certificate.words else "CERTIFICATE_INVALID"
+        message = f"party '{config.name}': its certificate {certificate.words}"
+        raise PeerFault(code, message, hint=f"have a new one signed: {certificate.command}")
     problem = "starting" if beat is None else beat.problem or "starting"
     return linked_to(config) if beat is not None and beat.connected else f"not connected ({problem})"
 
@@ -226,34 +385,73 @@ def linked_to(config: PartyConfig) -> str:
 # ---- pieces
 
 
-def _carried(config: PartyConfig) -> Facts | None:
+def own_certificate(config: PartyConfig, beat: Heartbeat | None, at: dt.datetime) -> OwnCertificate | None:
+    """How this node's certificate is; None when there is none that can be read.
+
+    A node that is revoked may hear of it by a refusal only (`beat`), for whoever refuses it tells it nothing else.
+    """
+    state = certificate_state(config.certificate, at)
+    if state is None:
+        return None
+    since = _revoked_since(config)
+    refused = beat is not None and beat.problem == _REVOKED and _put_there(config.certificate) <= beat.at
+    if since is None and not refused:
+        return widened(state, OwnCertificate, command=f"verticil pki renew {_quoted(config.certificate)}")
+    command = (
+        f"verticil pki request {config.name} --role party --new-keys --dir {_quoted(config.certificate.parent)}"
+        f" --federation {_quoted(read_toml(config.path).path_value('federation', config.path.parent))}"
+    )
+    words = "was revoked" + ("" if since is None else f" on {since:%Y-%m-%d}")
+    return widened(replace(state, words=words, warning=0), OwnCertificate, command=command)
+
+
+def _revoked_since(config: PartyConfig) -> dt.datetime | None:
+    beside = config.federation.ca_certificate
+    try:
+        serial = read_certificates(config.certificate)[0].serial_number
+        found = DenyList(beside.read_bytes(), [beside.with_name(FILE_NAME), config.state_directory / FILE_NAME])
+    except (OSError, ValueError, VerticilError):
+        return None
+    return found.since().get(serial)
+
+
+def _put_there(certificate: Path) -> str:
+    """When the present certificate was installed: a refusal before that was of an earlier one."""
+    return stamp(dt.datetime.fromtimestamp(certificate.stat().st_mtime, dt.UTC))
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
+
+
+def _carried(config: PartyConfig) -> Crossing | None:
     """The last bundles in both directions, of a site whose files are carried; None: nothing was ever carried here."""
     at, journal = last_crossing(config.state_directory / CARRIED_FOLDER)
     if at is None:
         return None
     made, taken = journal.made, journal.last_taken
-    return {
-        "exported": made[-1].number if made else None,
-        "imported": None if taken is None else taken.number,
-        "at": stamp(at),
-    }
+    return Crossing(
+        exported=made[-1].number if made else None,
+        imported=None if taken is None else taken.number,
+        at=stamp(at),
+    )
 
 
-def _similar(config: PartyConfig, site: Site) -> list[str]:
+def _similar(config: PartyConfig, site: Site) -> tuple[str, ...]:
     """Studies about nearly the same people as an earlier one; see `verticil.party.audit.common_sets`."""
     names = {record.digest: record.study_id for record in site.state.studies()}
-    return [
+    return tuple(
         f"study '{names[digest]}': fewer than {config.policy.minimum_difference} people are in only one of it and"
         f" {', '.join(others)}: releases about nearly the same people tell their difference"
         for digest, others in site.common_sets.warnings().items()
         if digest in names
-    ]
+    )
 
 
-def _confirmations(site: Site, digest: bytes) -> Facts:
+def _confirmations(site: Site, digest: bytes) -> tuple[Confirmation, ...] | None:
     """Of a study between peers that was revoked here: who has confirmed the deletion."""
     awaited = site.confirmations.of(digest)
-    return {} if awaited is None else {"confirmations": confirmations(awaited)}
+    return None if awaited is None else confirmations(awaited)
 
 
 def _seconds_since(beat: Heartbeat | None, now: dt.datetime) -> float:
@@ -262,68 +460,78 @@ def _seconds_since(beat: Heartbeat | None, now: dt.datetime) -> float:
     return (now - dt.datetime.fromisoformat(beat.at)).total_seconds()
 
 
-def _approved(config: PartyConfig, verdict: Verdict) -> Facts:
+def _approved(config: PartyConfig, record: StudyRecord, verdict: Verdict) -> Approved:
     found = verdict.review
     charges = {index: assessment.charge.epsilon for index, assessment in found.assessments.items()}
-    return {
-        "approved": verdict.complete,
-        "approvers": list(verdict.approvers),
-        "approvers_needed": config.policy.approvers_needed,
-        "signed_with": "the approver's key" if config.policy.approvers else "the site's key",
-        "void": list(verdict.void),
-        "changed": list(verdict.changed),
-        "records": found.holding.n_records,
-        "minimum_common_records": found.minimum_common_records,
-        "columns": columns(config, found.study, charges),
-        "epsilon": number(total(found)),
-        "epsilon_charged_now": policy.finite_total(list(charges.values())),
-        "expires": found.study.expires.isoformat(),
-        "alignment": disclosure(found.study).document(),
-        **share(found.study),
-    }
-
-
-def study_status(config: PartyConfig, record: StudyRecord) -> Facts:
-    """What `status` tells of one study."""
-    facts: Facts = {
+    return Approved(
         **named(record),
-        "state": State(record.task.state).name.lower(),
-        "stage": record.stage,
-        "percent": record.percent,
-        "since": record.stage_at or None,
-        "seen_at": record.seen_at,
-        "approved": record.approval is not None,
-        "denied": record.denial_sent is not None,
-        "revoked": record.revocation_sent is not None,
-        "approvals": record.n_votes,
-        "approvers_needed": config.policy.approvers_needed,
-        "common_records": record.n_common,
-        "miner_forgot": record.forgotten or None,
-        "failure": None,
-        "ended_words_of_miner": record.task.ended_words or None,
-    }
-    if record.failure is not None:
-        error = record.failure
-        facts["failure"] = {"code": error.code, "message": error.message, "hint": error.hint}
+        approved=verdict.complete,
+        approvers=tuple(verdict.approvers),
+        approvers_needed=config.policy.approvers_needed,
+        signed_with="the approver's key" if config.policy.approvers else "the site's key",
+        void=tuple(verdict.void),
+        changed=tuple(verdict.changed),
+        records=found.holding.n_records,
+        minimum_common_records=found.minimum_common_records,
+        columns=columns(config, found.study, charges),
+        epsilon=number(total(found)),
+        epsilon_charged_now=policy.finite_total(list(charges.values())),
+        expires=found.study.expires.isoformat(),
+        alignment=disclosure(found.study).document(),
+        share=share(found.study),
+    )
+
+
+def study_status(
+    config: PartyConfig, record: StudyRecord, *, confirmed: tuple[Confirmation, ...] | None = None
+) -> StudyStatus:
+    """What `status` says of one study.
+
+    Args:
+        config: party.toml.
+        record: of the study.
+        confirmed: after a revocation between peers, who has confirmed the deletion.
+    """
+    told: Proposal | None = None
+    shared: ShareView | None = None
     try:
-        proposal = approval.parsed(record.task.proposal)
-        study = approval.declared(config, proposal)
+        study = approval.declared(config, approval.parsed(record.task.proposal))
         local = columns_of(config, study)
         sent = sent_units(study)
         epsilons = [privacy.epsilon(study.units[i].transition) for i in study.units_of(config.name) if i in sent]
-        facts |= {
-            "title": study.title,
-            "purpose": study.purpose,
-            "parties": list(study.parties),
-            "expires": study.expires.isoformat(),
-            "columns": columns(config, study, {}),
-            "epsilon": number(privacy.total_epsilon(epsilons)),
-            "objections": [found.message for found in policy.objections(config.policy, study, config.name, local)],
-            **share(study),
-        }
+        told = Proposal(
+            title=study.title,
+            purpose=study.purpose,
+            parties=tuple(study.parties),
+            expires=study.expires.isoformat(),
+            columns=columns(config, study, {}),
+            epsilon=number(privacy.total_epsilon(epsilons)),
+        )
+        objections = tuple(found.message for found in policy.objections(config.policy, study, config.name, local))
+        shared = share(study)
     except VerticilError as error:  # a broken table or declaration must not hide the other studies
-        facts["objections"] = [f"{error.code}: {error.message}"]
-    return facts
+        told, objections = None, (f"{error.code}: {error.message}",)
+    return StudyStatus(
+        **named(record),
+        state=State(record.task.state).name.lower(),
+        stage=record.stage,
+        percent=record.percent,
+        since=record.stage_at or None,
+        seen_at=record.seen_at,
+        approved=record.approval is not None,
+        denied=record.denial_sent is not None,
+        revoked=record.revocation_sent is not None,
+        approvals=record.n_votes,
+        approvers_needed=config.policy.approvers_needed,
+        common_records=record.n_common,
+        miner_forgot=record.forgotten or None,
+        failure=None if record.failure is None else noted(record.failure),
+        ended_words_of_miner=record.task.ended_words or None,
+        proposal=told,
+        objections=objections,
+        share=shared,
+        confirmations=confirmed,
+    )
 
 
 _TEMPLATE: Final = """schema = 1

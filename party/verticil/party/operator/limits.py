@@ -11,7 +11,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, cast
 
@@ -27,6 +28,7 @@ from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.record import parse
 from verticil.shared.study.document import Study
+from verticil.shared.view import Json, document, left_out
 from verticil.wire.v1 import common_pb2
 
 _KIND: Final = "verticil/limits/v1"
@@ -67,20 +69,32 @@ class Published:
         return objections(self.policy, study, self.party, columns, today=today)
 
 
-def limits_of(config: PartyConfig) -> dict[str, object]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What is published of a policy; None among `limits`: there is no limit. `published_at`: when it was signed."""
+
+    kind: str = _KIND
+    federation: str
+    party: str
+    approval: str
+    codebooks: tuple[str, ...]
+    limits: Mapping[str, Json]
+    published_at: str | None = left_out()
+
+
+def limits_of(config: PartyConfig) -> Limits:
     """What is published of the policy."""
     policy = config.policy
-    limits: dict[str, object] = {name: _plain(getattr(policy, name)) for name in _PLAIN}
+    limits: dict[str, Json] = {name: _plain(getattr(policy, name)) for name in _PLAIN}
     limits["breach"] = None if policy.breach is None else [policy.breach.prior, policy.breach.posterior]
     known = config.codebook.columns if policy.approval == "rules" else ()
-    return {
-        "kind": _KIND,
-        "federation": config.federation.name,
-        "party": config.name,
-        "approval": policy.approval,
-        "codebooks": sorted({item.column.source for item in known}),
-        "limits": limits,
-    }
+    return Limits(
+        federation=config.federation.name,
+        party=config.name,
+        approval=policy.approval,
+        codebooks=tuple(sorted({item.column.source for item in known})),
+        limits=limits,
+    )
 
 
 def publish(config: PartyConfig, at: dt.datetime) -> str:
@@ -93,11 +107,11 @@ def publish(config: PartyConfig, at: dt.datetime) -> str:
     Raises:
         PeerFault: CERTIFICATE_INVALID. DataFault: SECRET_MISSING, there is no signing key.
     """
-    statement = limits_of(config) | {"published_at": f"{at:%Y-%m-%dT%H:%M:%SZ}"}
-    body = rfc8785.dumps(statement)  # type: ignore[arg-type]  # values are JSON
+    statement = document(replace(limits_of(config), published_at=f"{at:%Y-%m-%dT%H:%M:%SZ}"))
+    body = rfc8785.dumps(statement)
     signed = SigningKey.load(config.signing_key, config.certificate).sign(body)
-    document = {"statement": statement, "signature": signed.signature.hex(), "certificate": signed.certificate.hex()}
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    said = {"statement": statement, "signature": signed.signature.hex(), "certificate": signed.certificate.hex()}
+    return json.dumps(said, indent=1, ensure_ascii=False) + "\n"
 
 
 def read_limits(path: Path, authority: bytes, at: dt.datetime) -> Published:
@@ -118,12 +132,12 @@ def read_limits(path: Path, authority: bytes, at: dt.datetime) -> Published:
     except OSError:
         raise Misuse("FILE_MISSING", f"{path}: cannot be read", hint=hint) from None
     try:
-        document = parse(data, source=str(path), limit=_LIMIT)
-        statement = document.raw("statement")
-        found = _read(document.table("statement"))
+        parsed = parse(data, source=str(path), limit=_LIMIT)
+        statement = parsed.raw("statement")
+        found = _read(parsed.table("statement"))
         body = rfc8785.dumps(cast("dict[str, object]", statement))  # type: ignore[arg-type]  # it came from JSON
-        signature, certificate = (bytes.fromhex(document.value(str, key)) for key in ("signature", "certificate"))
-        document.finish()
+        signature, certificate = (bytes.fromhex(parsed.value(str, key)) for key in ("signature", "certificate"))
+        parsed.finish()
     except (Misuse, ValueError) as error:  # hex digits, or a number that the canonical form cannot hold
         problem = error.message if isinstance(error, Misuse) else f"{path}: not the limits of a party"
         raise Misuse("CONFIG_INVALID", problem, hint=hint) from None
@@ -135,10 +149,8 @@ def read_limits(path: Path, authority: bytes, at: dt.datetime) -> Published:
     return found
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, float) and math.isinf(value):
-        return None
-    return list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
+def _plain(value: float | bool | tuple[str, ...] | None) -> Json:
+    return None if isinstance(value, float) and math.isinf(value) else value
 
 
 def _read(statement: Table) -> Published:

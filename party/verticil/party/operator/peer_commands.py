@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from verticil.party.audit.log import Event, What
@@ -28,20 +29,37 @@ from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State, is_final
 
-Facts = dict[str, object]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedStudy:
+    """A study that was loaded, whose digest is to be compared with the other operators'; `new`: not known here before."""
+
+    study: str
+    digest: str
+    parties: tuple[str, ...]
+    state: str
+    new: bool
 
 
-def load_study(config: PartyConfig, study: Path | Study, *, at: dt.datetime | None = None) -> Facts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenRelease:
+    """A verified release that was copied, and where the authority's certificate lies beside it."""
+
+    study: str
+    digest: str
+    release: str
+    ca_certificate: str
+    common_records: int
+    files: tuple[str, ...]
+
+
+def load_study(config: PartyConfig, study: Path | Study, *, at: dt.datetime | None = None) -> LoadedStudy:
     """Load a study between peers; every operator loads the same. Nothing leaves before it is approved, here and at all others.
 
     Args:
         config: party.toml.
         study: study.toml, or what was read from it.
         at: now.
-
-    Returns:
-        ``study``, ``digest`` (to be compared with the other operators'), ``parties``, its ``state``, and whether it was
-            ``new`` here.
 
     Raises:
         Misuse: STUDY_INVALID and others, the study; STUDY_UNSUPPORTED, it is not one between peers; CONFIG_INVALID, this party
@@ -97,13 +115,13 @@ def load_study(config: PartyConfig, study: Path | Study, *, at: dt.datetime | No
                 now,
             )
             site.state.show(digest, "loaded", at=now)
-    return {
-        "study": document.id,
-        "digest": digest.hex(),
-        "parties": list(document.parties),
-        "state": state.name.lower(),
-        "new": digest not in known,
-    }
+    return LoadedStudy(
+        study=document.id,
+        digest=digest.hex(),
+        parties=tuple(document.parties),
+        state=state.name.lower(),
+        new=digest not in known,
+    )
 
 
 def _check(config: PartyConfig, study: Study) -> None:
@@ -141,7 +159,7 @@ def _check(config: PartyConfig, study: Study) -> None:
         )
 
 
-def take_release(config: PartyConfig, study: str, out: Path) -> Facts:
+def take_release(config: PartyConfig, study: str, out: Path) -> TakenRelease:
     """Verify a published release and copy it out of the state directory; the authority's certificate is put beside it.
 
     Args:
@@ -180,11 +198,11 @@ def take_release(config: PartyConfig, study: str, out: Path) -> Facts:
             rename(beside, out.with_name("ca.crt"))
     except OSError as error:
         raise write_fault(error, out) from None
-    return {
-        "study": record.study_id,
-        "digest": record.digest.hex(),
-        "release": str(out),
-        "ca_certificate": str(out.with_name("ca.crt")),
-        "common_records": verified.n_common,
-        "files": sorted(path.name for path in out.iterdir()),
-    }
+    return TakenRelease(
+        study=record.study_id,
+        digest=record.digest.hex(),
+        release=str(out),
+        ca_certificate=str(out.with_name("ca.crt")),
+        common_records=verified.n_common,
+        files=tuple(sorted(path.name for path in out.iterdir())),
+    )

@@ -8,13 +8,30 @@ bound (`cost`): values that were sent before with the same noise cost nothing ag
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.local_dataset import columns_of
 from verticil.party.operator.comparison import labels_of
 from verticil.party.operator.missing_parties import quorum_words
 from verticil.party.operator.plain_language import PRIOR, belief_words, column_words, ratio_of, total_words
-from verticil.party.operator.view_model import COUNTS_TELL, Facts, asked, columns, cost, further_events, named, share
+from verticil.party.operator.view_model import (
+    COUNTS_TELL,
+    ColumnInWords,
+    CostView,
+    EventView,
+    Questions,
+    ShareView,
+    StudyName,
+    columns,
+    cost,
+    further_events,
+    named,
+    questions,
+    share,
+    widened,
+)
 from verticil.party.policy import approval, policy
 from verticil.party.policy.by_rule import ruling
 from verticil.party.site import Site
@@ -25,11 +42,105 @@ from verticil.shared.identity.pki import utc_now
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import disclosure, recipients_of, sent_units
 from verticil.shared.study.states import State, is_final
+from verticil.shared.view import inlined, left_out
 
 _UNDECIDED = (State.SUBMITTED, State.AWAITING_APPROVAL)
 
 
-def inbox(config: PartyConfig, *, at: dt.datetime | None = None) -> Facts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a study that waits asks for, and what it would cost at most."""
+
+    title: str
+    purpose: str
+    parties: tuple[str, ...]
+    expires: str
+    columns: tuple[str, ...]
+    recipients: tuple[str, ...]
+    cost: tuple[CostView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingStudy(StudyName):
+    """A study that waits for somebody here.
+
+    Attributes:
+        waits_for: ``approval`` or ``countersignature``.
+        terms: None: they cannot be read with this table or declaration, as `objections` says.
+        changed: since the last study of this id; None: not known.
+    """
+
+    waits_for: str
+    seen_at: str
+    approvals: int
+    approvers_needed: int
+    terms: Terms | None = inlined()
+    objections: tuple[str, ...]
+    changed: tuple[str, ...] | None = left_out()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inbox:
+    """What waits at a party."""
+
+    party: str
+    waiting: tuple[PendingStudy, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleWords:
+    """Whether a rule covers a study, and why none does."""
+
+    rule: str | None
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What changed since an earlier study of the same id; None: there is none."""
+
+    compared_with: str | None
+    compared_with_approved: bool
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyInWords(StudyName):
+    """A study in words: what happens to each column, what can be learned from it, who gets it, what it costs.
+
+    Attributes:
+        alignment: what finding the common people shows, to whom.
+        prior: the belief that the words start from.
+        further_events: what is drawn besides columns and the noise on what is shared; None: nothing.
+        by_rule: None: rules have no say.
+        comparison: None: it was not asked for.
+    """
+
+    title: str
+    purpose: str
+    model: str
+    parties: tuple[str, ...]
+    expires: str
+    alignment: Mapping[str, str]
+    minimum_common_records: int
+    questions: Questions | None = inlined()
+    columns: tuple[ColumnInWords, ...]
+    prior: float
+    total_words: str
+    share_words: str | None
+    quorum_words: tuple[str, ...]
+    further_events: tuple[EventView, ...] | None = left_out()
+    share: ShareView | None = left_out()
+    cost: tuple[CostView, ...]
+    objections: tuple[str, ...]
+    waits_for: str
+    by_rule: RuleWords | None
+    counts_tell: str
+    stage: str
+    comparison: Comparison | None = inlined()
+
+
+def inbox(config: PartyConfig, *, at: dt.datetime | None = None) -> Inbox:
     """The studies that wait for somebody here: for an approval, or for a countersignature.
 
     Raises:
@@ -38,10 +149,10 @@ def inbox(config: PartyConfig, *, at: dt.datetime | None = None) -> Facts:
     """
     now = at if at is not None else utc_now()
     with Site.open(config) as site:
-        return {"party": config.name, "waiting": waiting(site, now)}
+        return Inbox(party=config.name, waiting=waiting(site, now))
 
 
-def show(config: PartyConfig, study: str, *, diff: bool = False, at: dt.datetime | None = None) -> Facts:
+def show(config: PartyConfig, study: str, *, diff: bool = False, at: dt.datetime | None = None) -> StudyInWords:
     """A study in words: every matrix, what all columns of a person tell together, what it costs, who gets what.
 
     Args:
@@ -58,18 +169,23 @@ def show(config: PartyConfig, study: str, *, diff: bool = False, at: dt.datetime
     now = at if at is not None else utc_now()
     with Site.open(config) as site:
         record = site.state.find(study)
-        facts = in_words(site, record, now)
-        if diff:
-            earlier, changed = site.changes(record)
-            facts["compared_with"] = None if earlier is None else earlier.digest.hex()
-            facts["compared_with_approved"] = earlier is not None and earlier.approval is not None
-            facts["changes"] = list(changed)
-    return facts
+        found = in_words(site, record, now)
+        if not diff:
+            return found
+        earlier, changed = site.changes(record)
+    comparison = Comparison(
+        compared_with=None if earlier is None else earlier.digest.hex(),
+        compared_with_approved=earlier is not None and earlier.approval is not None,
+        changes=tuple(changed),
+    )
+    return replace(found, comparison=comparison)
 
 
-def waiting(site: Site, now: dt.datetime) -> list[Facts]:
+def waiting(site: Site, now: dt.datetime) -> tuple[PendingStudy, ...]:
     """What `inbox` lists; raises nothing of a single study."""
-    return [_line(site.config, site, record, now) for record in site.state.studies() if _waits_for(site, record)]
+    return tuple(
+        _pending(site.config, site, record, now) for record in site.state.studies() if _waits_for(site, record)
+    )
 
 
 def _waits_for(site: Site, record: StudyRecord) -> str:
@@ -83,94 +199,101 @@ def _waits_for(site: Site, record: StudyRecord) -> str:
     return "countersignature" if waits else ""
 
 
-def _line(config: PartyConfig, site: Site, record: StudyRecord, now: dt.datetime) -> Facts:
-    line: Facts = {
-        **named(record),
-        "waits_for": _waits_for(site, record),
-        "seen_at": record.seen_at,
-        "approvals": record.n_votes,
-        "approvers_needed": config.policy.approvers_needed,
-    }
+def _pending(config: PartyConfig, site: Site, record: StudyRecord, now: dt.datetime) -> PendingStudy:
+    terms: Terms | None = None
+    changed: tuple[str, ...] | None = None
     try:
         study = approval.declared(config, approval.parsed(record.task.proposal))
-        line |= {
-            "title": study.title,
-            "purpose": study.purpose,
-            "parties": list(study.parties),
-            "expires": study.expires.isoformat(),
-            "columns": [
+        terms = Terms(
+            title=study.title,
+            purpose=study.purpose,
+            parties=tuple(study.parties),
+            expires=study.expires.isoformat(),
+            columns=tuple(
                 ", ".join(study.units[index].variables)
                 for index in study.units_of(config.name)
                 if index in sent_units(study)
-            ],
-            "recipients": _recipients(config, study),
-            "cost": cost(config, site, study),
-            "objections": _objections(config, study, now),
-        }
-        line["changed"] = list(site.changes(record)[1])
+            ),
+            recipients=_recipients(config, study),
+            cost=cost(config, site, study),
+        )
+        objections = _objections(config, study, now)
+        changed = tuple(site.changes(record)[1])
     except VerticilError as error:  # one study's declaration must not hide the others
-        line["objections"] = [f"{error.code}: {error.message}"]
-    return line
+        objections = (f"{error.code}: {error.message}",)
+    return PendingStudy(
+        **named(record),
+        waits_for=_waits_for(site, record),
+        seen_at=record.seen_at,
+        approvals=record.n_votes,
+        approvers_needed=config.policy.approvers_needed,
+        terms=terms,
+        objections=objections,
+        changed=changed,
+    )
 
 
-def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> Facts:
-    """What `show` tells of a study; raises as it does, but for STUDY_UNKNOWN."""
+def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
+    """What `show` says of a study; raises as it does, but for STUDY_UNKNOWN."""
     config = site.config
     study = approval.declared(config, approval.parsed(record.task.proposal))
     sent = sent_units(study)
     own = study.units_of(config.name)
-    shown = columns(config, study, {})
-    for row, index in zip(shown, own, strict=True):
-        unit = study.units[index]
-        row["leaves"] = index in sent
-        row["recipients"] = list(recipients_of(study, index))
-        row["words"] = list(column_words(labels_of(study, index), unit.transition)) if index in sent else []
+    shown = tuple(
+        widened(
+            row,
+            ColumnInWords,
+            leaves=index in sent,
+            recipients=tuple(recipients_of(study, index)),
+            words=tuple(column_words(labels_of(study, index), study.units[index].transition)) if index in sent else (),
+        )
+        for row, index in zip(columns(config, study, {}), own, strict=True)
+    )
     epsilons = [privacy.epsilon(study.units[index].transition) for index in own if index in sent]
-    return {
+    total = total_words(privacy.total_epsilon(epsilons), len(epsilons)) if epsilons else "no column leaves this party"
+    return StudyInWords(
         **named(record),
-        "title": study.title,
-        "purpose": study.purpose,
-        "model": study.model,
-        "parties": list(study.parties),
-        "expires": study.expires.isoformat(),
-        "alignment": disclosure(study).document(),
-        "minimum_common_records": max(study.linkage.minimum_common_records, config.policy.minimum_common_records),
-        **asked(config, study),
-        "columns": shown,
-        "prior": float(PRIOR),
-        "total_words": total_words(privacy.total_epsilon(epsilons), len(epsilons))
-        if epsilons
-        else "no column leaves this party",
-        "share_words": _share_words(study),
-        "quorum_words": list(quorum_words(study, config.name, minimum_parties=config.policy.minimum_parties)),
-        **share(study),
-        "further_events": further_events(study, config.name),
-        "cost": cost(config, site, study),
-        "objections": _objections(config, study, now),
-        "waits_for": _waits_for(site, record),
-        "by_rule": _by_rule(site, record, now),
-        "counts_tell": COUNTS_TELL,
-        "stage": record.stage,
-    }
+        title=study.title,
+        purpose=study.purpose,
+        model=study.model,
+        parties=tuple(study.parties),
+        expires=study.expires.isoformat(),
+        alignment=disclosure(study).document(),
+        minimum_common_records=max(study.linkage.minimum_common_records, config.policy.minimum_common_records),
+        questions=questions(config, study),
+        columns=shown,
+        prior=float(PRIOR),
+        total_words=total,
+        share_words=_share_words(study),
+        quorum_words=tuple(quorum_words(study, config.name, minimum_parties=config.policy.minimum_parties)),
+        further_events=further_events(study, config.name) or None,
+        share=share(study),
+        cost=cost(config, site, study),
+        objections=_objections(config, study, now),
+        waits_for=_waits_for(site, record),
+        by_rule=_by_rule(site, record, now),
+        counts_tell=COUNTS_TELL,
+        stage=record.stage,
+    )
 
 
-def _by_rule(site: Site, record: StudyRecord, now: dt.datetime) -> Facts | None:
+def _by_rule(site: Site, record: StudyRecord, now: dt.datetime) -> RuleWords | None:
     """Whether a rule approves it, and why none does; None: rules have no say."""
     if site.config.policy.approval != "rules" or _waits_for(site, record) != "approval":
         return None
     found = ruling(site, record, now)
-    return {"rule": None if found.rule is None else found.rule.name, "why": list(found.why)}
+    return RuleWords(rule=None if found.rule is None else found.rule.name, why=tuple(found.why))
 
 
-def _recipients(config: PartyConfig, study: Study) -> list[str]:
+def _recipients(config: PartyConfig, study: Study) -> tuple[str, ...]:
     getting = (name for index in study.units_of(config.name) for name in recipients_of(study, index))
-    return list(dict.fromkeys(getting))
+    return tuple(dict.fromkeys(getting))
 
 
-def _objections(config: PartyConfig, study: Study, now: dt.datetime) -> list[str]:
+def _objections(config: PartyConfig, study: Study, now: dt.datetime) -> tuple[str, ...]:
     found = policy.objections(config.policy, study, config.name, columns_of(config, study), today=now.date())
     over = [f"it expired: its last day was {study.expires.isoformat()}"] if study.expired(now.date()) else []
-    return over + [item.message for item in found]
+    return (*over, *(item.message for item in found))
 
 
 def _share_words(study: Study) -> str | None:

@@ -19,6 +19,7 @@ import json
 import os
 import shutil
 import tempfile
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +28,7 @@ import numpy as np
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.local_dataset import randomize, unit_codes
 from verticil.party.operator.comparison import labels_of
-from verticil.party.operator.view_model import Facts, named, number, total
+from verticil.party.operator.view_model import StudyName, named, number, total
 from verticil.party.policy.approval import Review, parsed
 from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact, StudyRecord
@@ -39,12 +40,68 @@ from verticil.shared.errors import Misuse
 from verticil.shared.formats import artifact
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.study.document import Study
+from verticil.shared.view import document, inlined, left_out
 
 _FREQUENCIES: Final = "frequencies.csv"
 _DOCUMENT: Final = "preview.json"
 
 
-def preview(config: PartyConfig, study: str, out: Path, *, at: dt.datetime | None = None) -> Facts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frequency:
+    """Of a category: records that have it, and records that report it (with subset selection: in their set)."""
+
+    category: str
+    raw_records: int
+    raw_share: float
+    randomized_records: int
+    randomized_share: float
+    in_sets: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewColumn:
+    """What would leave of a unit.
+
+    Attributes:
+        file, bytes, sha256: its codes, in the folder.
+        would_be_charged: epsilon.
+        leaving, leaving_sha256: the very bytes that are sent, where they are there already.
+    """
+
+    variables: tuple[str, ...]
+    unit: int
+    file: str
+    bytes: int
+    sha256: str
+    would_be_charged: float | None
+    frequencies: tuple[Frequency, ...]
+    leaving: str | None = left_out()
+    leaving_sha256: str | None = left_out()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The folder that was made, and what is in it."""
+
+    out: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview(StudyName):
+    """What would leave this site; `written` is None in the folder's own document."""
+
+    party: str
+    records: int
+    order: str = "ascending pseudonym of this study; the upload is the sub-sequence of the common records"
+    columns: tuple[PreviewColumn, ...]
+    epsilon: float | None
+    charged: float = 0.0
+    left_the_site: bool = False
+    written: Written | None = inlined()
+
+
+def preview(config: PartyConfig, study: str, out: Path, *, at: dt.datetime | None = None) -> Preview:
     """Write the randomized codes of all local records, and the table of frequencies, into a new folder.
 
     Args:
@@ -65,32 +122,29 @@ def preview(config: PartyConfig, study: str, out: Path, *, at: dt.datetime | Non
         raise Misuse("FILE_EXISTS", f"{out}: exists already", hint="name another folder")
     with Site.open(config) as site:
         record = site.state.find(study)
-        found = site.review(record, at if at is not None else utc_now())
-        files, columns = _contents(config, site, record, found)
-    facts: Facts = {
+        review = site.review(record, at if at is not None else utc_now())
+        files, columns = _contents(config, site, record, review)
+    found = Preview(
         **named(record),
-        "party": config.name,
-        "records": found.holding.n_records,
-        "order": "ascending pseudonym of this study; the upload is the sub-sequence of the common records",
-        "columns": columns,
-        "epsilon": number(total(found)),
-        "charged": 0.0,
-        "left_the_site": False,
-    }
+        party=config.name,
+        records=review.holding.n_records,
+        columns=columns,
+        epsilon=number(total(review)),
+    )
     files[_FREQUENCIES] = _table(columns)
-    files[_DOCUMENT] = (json.dumps(facts, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+    files[_DOCUMENT] = (json.dumps(document(found), indent=2, ensure_ascii=False) + "\n").encode("utf-8")
     _write(out, files)
-    return {**facts, "out": str(out), "files": sorted(files)}
+    return replace(found, written=Written(out=str(out), files=tuple(sorted(files))))
 
 
 def _contents(
     config: PartyConfig, site: Site, record: StudyRecord, found: Review
-) -> tuple[dict[str, bytes], list[Facts]]:
+) -> tuple[dict[str, bytes], tuple[PreviewColumn, ...]]:
     """The artifacts by file name, and what is said of each unit."""
     study, holding = found.study, found.holding
     spooled = _spooled(config, site, record, study)
     files: dict[str, bytes] = {}
-    columns: list[Facts] = []
+    columns: list[PreviewColumn] = []
     for index, assessment in found.assessments.items():
         unit = study.units[index]
         codes = randomize(
@@ -104,28 +158,30 @@ def _contents(
         )
         name = f"unit-{index:03d}.vtc"
         files[name] = artifact.pack(codes, unit.transition.n_states)
-        facts: Facts = {
-            "variables": list(unit.variables),
-            "unit": index,
-            "file": name,
-            "bytes": len(files[name]),
-            "sha256": hashlib.sha256(files[name]).hexdigest(),
-            "would_be_charged": number(assessment.charge.epsilon),
-            "frequencies": _frequencies(
-                labels_of(study, index),
-                unit_codes(study, index, holding.codes),
-                codes,
-                n_records=holding.n_records,
-                in_sets=isinstance(unit.transition, Subset),
-            ),
-        }
         item = spooled.get(index)
-        if item is not None and (sent := _in_spool(config, item.sha256)) is not None:
-            leaving = f"leaving-{name}"
-            files[leaving] = sent
-            facts |= {"leaving": leaving, "leaving_sha256": item.sha256.hex()}
-        columns.append(facts)
-    return files, columns
+        sent = None if item is None else _in_spool(config, item.sha256)
+        if sent is not None:
+            files[f"leaving-{name}"] = sent
+        columns.append(
+            PreviewColumn(
+                variables=tuple(unit.variables),
+                unit=index,
+                file=name,
+                bytes=len(files[name]),
+                sha256=hashlib.sha256(files[name]).hexdigest(),
+                would_be_charged=number(assessment.charge.epsilon),
+                frequencies=_frequencies(
+                    labels_of(study, index),
+                    unit_codes(study, index, holding.codes),
+                    codes,
+                    n_records=holding.n_records,
+                    in_sets=isinstance(unit.transition, Subset),
+                ),
+                leaving=None if sent is None else f"leaving-{name}",
+                leaving_sha256=None if sent is None or item is None else item.sha256.hex(),
+            )
+        )
+    return files, tuple(columns)
 
 
 def _spooled(config: PartyConfig, site: Site, record: StudyRecord, study: Study) -> dict[int, Artifact]:
@@ -146,34 +202,33 @@ def _in_spool(config: PartyConfig, sha256: bytes) -> bytes | None:
     return data if hashlib.sha256(data).digest() == sha256 else None
 
 
-def _frequencies(labels: tuple[str, ...], raw: Codes, released: Codes, *, n_records: int, in_sets: bool) -> list[Facts]:
-    """Of each category: records that have it, and records that report it (with subset selection: in their set)."""
+def _frequencies(
+    labels: tuple[str, ...], raw: Codes, released: Codes, *, n_records: int, in_sets: bool
+) -> tuple[Frequency, ...]:
     true = np.bincount(raw, minlength=len(labels))
     reported = np.bincount(released, minlength=len(labels))
-    return [
-        {
-            "category": label,
-            "raw_records": int(true[code]),
-            "raw_share": int(true[code]) / max(n_records, 1),
-            "randomized_records": int(reported[code]),
-            "randomized_share": int(reported[code]) / max(n_records, 1),
-            "in_sets": in_sets,
-        }
+    return tuple(
+        Frequency(
+            category=label,
+            raw_records=int(true[code]),
+            raw_share=int(true[code]) / max(n_records, 1),
+            randomized_records=int(reported[code]),
+            randomized_share=int(reported[code]) / max(n_records, 1),
+            in_sets=in_sets,
+        )
         for code, label in enumerate(labels)
-    ]
+    )
 
 
-def _table(columns: list[Facts]) -> bytes:
+def _table(columns: tuple[PreviewColumn, ...]) -> bytes:
     """The frequencies of all columns as CSV."""
     text = io.StringIO()
     heading = ("category", "raw_records", "raw_share", "randomized_records", "randomized_share")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["column", *heading])
     for column in columns:
-        variables, rows = column["variables"], column["frequencies"]
-        if isinstance(variables, list) and isinstance(rows, list):
-            for row in rows:
-                writer.writerow([" & ".join(variables), *(row[key] for key in heading)])
+        for row in column.frequencies:
+            writer.writerow([" & ".join(column.variables), *(getattr(row, key) for key in heading)])
     return text.getvalue().encode("utf-8")
 
 

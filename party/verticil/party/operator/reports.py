@@ -1,31 +1,182 @@
 """What the people of a site read of its record, behind ``verticil party ledger | audit | revoke``.
 
 As in `commands` every function opens the site's state, does one thing and closes it; a daemon may run beside it.
-What they return is plain data for a terminal or for JSON: names, counts, epsilons, digests.
+What they return holds names, counts, epsilons, digests.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
+from typing import cast
 
 from verticil.party.audit.confirmations import Awaited
 from verticil.party.audit.log import AuditLog
 from verticil.party.config import PartyConfig
+from verticil.party.operator.view_model import Confirmation, DeletedColumn, SignedDeletion
 from verticil.party.policy.ledger import LedgerRow
-from verticil.party.policy.revocation import Revocation
 from verticil.party.site import Site
+from verticil.shared.formats.peer_deletion import PeerDeletion
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.privacy.events import NOTHING, kind_of, words
 from verticil.shared.study.names import fits
 from verticil.shared.study.states import State
+from verticil.shared.view import Json, inlined
 
-Facts = dict[str, object]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentEvent:
+    """The privacy event of what was sent besides columns: its kind, in words, and its delta."""
+
+    event: str
+    words: str
+    delta: float
+    delta_charged: float
 
 
-def ledger(config: PartyConfig) -> Facts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentRow:
+    """One thing that was sent to one recipient, over all attempts.
+
+    Attributes:
+        study, digest: for which study.
+        columns, dataset: what.
+        epsilon, charged: of the noise, and what the ledger charged.
+        recipient, bytes, sha256: to whom, how large, which bytes.
+        attempts, first_at, last_at: how often.
+        deleted_at: when it was gone, as the recipient has signed.
+        noise: None of a randomized column, whose epsilon says it all.
+    """
+
+    study: str
+    digest: str
+    columns: tuple[str, ...]
+    dataset: str
+    epsilon: float
+    charged: float
+    recipient: str
+    bytes: int
+    sha256: str
+    attempts: int
+    first_at: str
+    last_at: str
+    deleted_at: str | None
+    noise: SentEvent | None = inlined()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetView:
+    """What was spent of a data set's lifetime budget, kept for studies under way, left; `infinite`: what is in no sum."""
+
+    dataset: str
+    epsilon_spent: float
+    epsilon_lifetime_limit: float
+    epsilon_remaining: float
+    epsilon_kept: float
+    delta_kept: float
+    delta_spent: float
+    delta_lifetime_limit: float
+    delta_remaining: float
+    infinite: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerView:
+    """Everything that was ever sent, and what each data set may still spend."""
+
+    party: str
+    rows: tuple[SentRow, ...]
+    attempted_sends: int
+    datasets: tuple[BudgetView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLine:
+    """A line of the audit log as it stands. Of one that was tampered with nothing can be relied on: all is read as text."""
+
+    said: Mapping[str, Json] = inlined()
+
+    def text(self, key: str) -> str:
+        """What it says under `key`; empty: nothing."""
+        return str(self.said.get(key, ""))
+
+    @property
+    def columns(self) -> str:
+        """Their names."""
+        names = self.said.get("columns")
+        return ", ".join(map(str, names)) if isinstance(names, list) else ""
+
+    def number(self, key: str) -> float | None:
+        """The number under `key`; None: there is none."""
+        value = self.said.get(key)
+        return value if isinstance(value, int | float) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLines:
+    """Lines of the audit log, oldest first."""
+
+    entries: tuple[AuditLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditVerified:
+    """An audit log that holds.
+
+    Attributes:
+        head: hash of its last line, hexadecimal.
+        torn_lines: those that tell of an unfinished line before them.
+        unfinished_bytes: at the end, of a line that is being written or was never finished.
+    """
+
+    party: str
+    ok: bool = True
+    lines: int
+    head: str
+    torn_lines: tuple[int, ...]
+    unfinished_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinerDeletion:
+    """What the miner has signed: which columns it deleted (unit -> SHA-256), when and why."""
+
+    miner: str
+    deleted_at: str
+    artifacts: Mapping[str, str]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revoked:
+    """An approval that was taken back, and what came of it.
+
+    Attributes:
+        columns_sent: how many had been sent, whole or in part.
+        after_publication: the release was published by then.
+        told: the others know.
+        deletion: None: the miner has not signed one.
+        confirmations: None: not between peers.
+    """
+
+    study: str
+    digest: str
+    state: str
+    columns_sent: int
+    revoked: bool = True
+    who: str
+    reason: str
+    revoked_at: str
+    after_publication: bool
+    told: bool
+    deletion: MinerDeletion | None
+    confirmations: tuple[Confirmation, ...] | None
+
+
+def ledger(config: PartyConfig) -> LedgerView:
     """Everything that was ever sent, and what each data set may still spend.
 
     One row for each thing and recipient, whose ``attempts`` counts the sends of the same bytes; sums for each data set of
@@ -38,74 +189,82 @@ def ledger(config: PartyConfig) -> Facts:
         return ledger_of(site)
 
 
-def ledger_of(site: Site) -> Facts:
-    """What `ledger` tells, of an opened state."""
+def ledger_of(site: Site) -> LedgerView:
+    """What `ledger` says, of an opened state."""
     config, rows = site.config, site.ledger.rows()
     spent = {name: site.ledger.spent(name) for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])}
     limit, kept = config.policy.max_epsilon_lifetime, site.ledger.kept()
-    return {
-        "party": config.name,
-        "rows": _sends(rows, _gone(site)),
-        "attempted_sends": len(rows),
-        "datasets": [
-            {
-                "dataset": name,
-                "epsilon_spent": total.epsilon,
-                "epsilon_lifetime_limit": limit,
-                "epsilon_remaining": max(limit - total.epsilon, 0.0),
-                "epsilon_kept": kept.get(name, NOTHING).epsilon,
-                "delta_kept": kept.get(name, NOTHING).delta,
-                "delta_spent": total.delta,
-                "delta_lifetime_limit": config.policy.max_delta_lifetime,
-                "delta_remaining": max(config.policy.max_delta_lifetime - total.delta, 0.0),
-                "infinite": sorted(
-                    {", ".join(row.variables) for row in rows if row.dataset == name and math.isinf(row.epsilon)}
+    return LedgerView(
+        party=config.name,
+        rows=_sends(rows, _gone(site)),
+        attempted_sends=len(rows),
+        datasets=tuple(
+            BudgetView(
+                dataset=name,
+                epsilon_spent=total.epsilon,
+                epsilon_lifetime_limit=limit,
+                epsilon_remaining=max(limit - total.epsilon, 0.0),
+                epsilon_kept=kept.get(name, NOTHING).epsilon,
+                delta_kept=kept.get(name, NOTHING).delta,
+                delta_spent=total.delta,
+                delta_lifetime_limit=config.policy.max_delta_lifetime,
+                delta_remaining=max(config.policy.max_delta_lifetime - total.delta, 0.0),
+                infinite=tuple(
+                    sorted(
+                        {", ".join(row.variables) for row in rows if row.dataset == name and math.isinf(row.epsilon)}
+                    )
                 ),
-            }
+            )
             for name, total in spent.items()
-        ],
-    }
+        ),
+    )
 
 
-def _sends(rows: Sequence[LedgerRow], gone: Mapping[tuple[str, str, str], str]) -> list[Facts]:
+def _sends(rows: Sequence[LedgerRow], gone: Mapping[tuple[str, str, str], str]) -> tuple[SentRow, ...]:
     """The rows of one thing to one recipient as one, in the order of their first attempt."""
 
     def key(row: LedgerRow) -> tuple[str, tuple[str, ...], str, str]:
         return (row.study_digest, row.variables, row.recipient, row.artifact_sha256)
 
     first = {key(row): row.number for row in reversed(rows)}
-    found: list[Facts] = []
+    found: list[SentRow] = []
     for _, group in groupby(sorted(rows, key=lambda row: (first[key(row)], row.number)), key=key):
         attempts = list(group)
         row = attempts[0]
         found.append(
-            {
-                "study": row.study_id,
-                "digest": row.study_digest,
-                "columns": list(row.variables),
-                "dataset": row.dataset,
-                "unit": row.unit,
-                "event": kind_of(row.event).name,
-                "words": words(row.event),
-                "epsilon": row.epsilon,
-                "delta": row.delta,
-                "charged": math.fsum(item.charged for item in attempts),
-                "delta_charged": math.fsum(item.charged_delta for item in attempts),
-                "recipient": row.recipient,
-                "bytes": row.size,
-                "sha256": row.artifact_sha256,
-                "attempts": len(attempts),
-                "first_at": row.at,
-                "last_at": attempts[-1].at,
-                "deleted_at": gone.get((row.study_digest, row.recipient, row.artifact_sha256)),
-            }
+            SentRow(
+                study=row.study_id,
+                digest=row.study_digest,
+                columns=tuple(row.variables),
+                dataset=row.dataset,
+                epsilon=row.epsilon,
+                charged=math.fsum(item.charged for item in attempts),
+                recipient=row.recipient,
+                bytes=row.size,
+                sha256=row.artifact_sha256,
+                attempts=len(attempts),
+                first_at=row.at,
+                last_at=attempts[-1].at,
+                deleted_at=gone.get((row.study_digest, row.recipient, row.artifact_sha256)),
+                noise=_noise(attempts),
+            )
         )
-    return found
+    return tuple(found)
 
 
-def audit_entries(
-    config: PartyConfig, *, study: str | None = None, last: int | None = None
-) -> list[Mapping[str, object]]:
+def _noise(attempts: Sequence[LedgerRow]) -> SentEvent | None:
+    row = attempts[0]
+    if row.unit is not None:
+        return None
+    return SentEvent(
+        event=kind_of(row.event).name,
+        words=words(row.event),
+        delta=row.delta,
+        delta_charged=math.fsum(item.charged_delta for item in attempts),
+    )
+
+
+def audit_entries(config: PartyConfig, *, study: str | None = None, last: int | None = None) -> AuditLines:
     """The lines of the audit log, oldest first, as they are; `verify_audit` says whether they hold.
 
     Args:
@@ -117,19 +276,24 @@ def audit_entries(
         DataFault: SECRET_MISSING, STATE_CORRUPT.
     """
     with Site.open(config) as site:
-        found = list(AuditLog(site.database, config.state_directory).entries())
+        found = list(audit_lines(site))
         known = {record.digest.hex() for record in site.state.studies() if study and fits(study, record.named)}
     if study is not None:
-        found = [entry for entry in found if str(entry.get("study", "")) in known or _is_of(entry, study)]
-    return found if last is None else found[-last:]
+        found = [line for line in found if line.text("study") in known or _is_of(line, study)]
+    return AuditLines(entries=tuple(found if last is None else found[-last:]))
 
 
-def _is_of(entry: Mapping[str, object], study: str) -> bool:
-    digest = str(entry.get("study", ""))
-    return entry.get("study_id") == study or (len(study) >= 8 and digest.startswith(study.lower()))
+def audit_lines(site: Site) -> Iterator[AuditLine]:
+    """All whole lines of the log of an opened state, oldest first, unverified."""
+    for entry in AuditLog(site.database, site.config.state_directory).entries():
+        yield AuditLine(said=cast("Mapping[str, Json]", entry))
 
 
-def verify_audit(config: PartyConfig) -> Facts:
+def _is_of(line: AuditLine, study: str) -> bool:
+    return line.said.get("study_id") == study or (len(study) >= 8 and line.text("study").startswith(study.lower()))
+
+
+def verify_audit(config: PartyConfig) -> AuditVerified:
     """Check the whole audit log.
 
     Raises:
@@ -137,18 +301,22 @@ def verify_audit(config: PartyConfig) -> Facts:
         DataFault: SECRET_MISSING, STATE_CORRUPT.
     """
     with Site.open(config) as site:
-        found = AuditLog(site.database, config.state_directory).verify()
-    return {
-        "party": config.name,
-        "ok": True,
-        "lines": found.n_lines,
-        "head": found.head.hex(),
-        "torn_lines": list(found.torn),
-        "unfinished_bytes": found.unfinished_bytes,
-    }
+        return audit_verified(site)
 
 
-def revoke(config: PartyConfig, study: str, approver: str, reason: str, *, at: dt.datetime | None = None) -> Facts:
+def audit_verified(site: Site) -> AuditVerified:
+    """What `verify_audit` says, of an opened state."""
+    found = AuditLog(site.database, site.config.state_directory).verify()
+    return AuditVerified(
+        party=site.config.name,
+        lines=found.n_lines,
+        head=found.head.hex(),
+        torn_lines=tuple(found.torn),
+        unfinished_bytes=found.unfinished_bytes,
+    )
+
+
+def revoke(config: PartyConfig, study: str, approver: str, reason: str, *, at: dt.datetime | None = None) -> Revoked:
     """Take the approval of a study back, for good. Again, it says what came of it.
 
     Raises:
@@ -162,33 +330,47 @@ def revoke(config: PartyConfig, study: str, approver: str, reason: str, *, at: d
         state = State(record.task.state)
         sends = [row for row in site.ledger.rows() if row.study_digest == record.digest.hex()]
         awaited = site.confirmations.of(record.digest)
-    return {
-        "study": record.study_id,
-        "digest": record.digest.hex(),
-        "state": state.name.lower(),
-        "columns_sent": len({(row.variables, row.recipient) for row in sends}),
-        **_revoked(found),
-        "confirmations": None if awaited is None else confirmations(awaited),
-    }
+    said = found.deletion
+    return Revoked(
+        study=record.study_id,
+        digest=record.digest.hex(),
+        state=state.name.lower(),
+        columns_sent=len({(row.variables, row.recipient) for row in sends}),
+        who=found.who,
+        reason=found.reason,
+        revoked_at=found.revoked_at,
+        after_publication=found.published,
+        told=found.sent,
+        deletion=None
+        if said is None
+        else MinerDeletion(
+            miner=said.miner,
+            deleted_at=f"{said.deleted_at:%Y-%m-%dT%H:%M:%SZ}",
+            artifacts={str(unit): sha256.hex() for unit, sha256 in said.artifacts.items()},
+            why=said.why,
+        ),
+        confirmations=None if awaited is None else confirmations(awaited),
+    )
 
 
-def confirmations(awaited: Awaited) -> list[Facts]:
+def confirmations(awaited: Awaited) -> tuple[Confirmation, ...]:
     """Which peers have signed that they deleted what they had of this party, and which have not yet."""
-    found: list[Facts] = []
-    for name in awaited.peers:
-        said = awaited.confirmed.get(name)
-        facts: Facts = {"peer": name, "confirmed": said is not None}
-        if said is not None:
-            facts |= {
-                "deleted_at": f"{said.deleted_at:%Y-%m-%dT%H:%M:%SZ}",
-                "columns": {
-                    str(unit): {"sha256": item.sha256.hex(), "bytes": item.size} for unit, item in said.columns.items()
-                },
-                "parameters": said.parameters is not None,
-                "keeps_release": said.ended == "published",
-            }
-        found.append(facts)
-    return found
+    return tuple(
+        Confirmation(peer=name, confirmed=said is not None, deletion=None if said is None else _deletion(said))
+        for name in awaited.peers
+        for said in (awaited.confirmed.get(name),)
+    )
+
+
+def _deletion(said: PeerDeletion) -> SignedDeletion:
+    return SignedDeletion(
+        deleted_at=f"{said.deleted_at:%Y-%m-%dT%H:%M:%SZ}",
+        columns={
+            str(unit): DeletedColumn(sha256=item.sha256.hex(), bytes=item.size) for unit, item in said.columns.items()
+        },
+        parameters=said.parameters is not None,
+        keeps_release=said.ended == "published",
+    )
 
 
 def _gone(site: Site) -> dict[tuple[str, str, str], str]:
@@ -199,23 +381,3 @@ def _gone(site: Site) -> dict[tuple[str, str, str], str]:
             for item in said.columns.values():
                 found[awaited.digest.hex(), name, item.sha256.hex()] = f"{said.deleted_at:%Y-%m-%dT%H:%M:%SZ}"
     return found
-
-
-def _revoked(found: Revocation) -> Facts:
-    said = found.deletion
-    return {
-        "revoked": True,
-        "who": found.who,
-        "reason": found.reason,
-        "revoked_at": found.revoked_at,
-        "after_publication": found.published,
-        "told": found.sent,
-        "deletion": None
-        if said is None
-        else {
-            "miner": said.miner,
-            "deleted_at": f"{said.deleted_at:%Y-%m-%dT%H:%M:%SZ}",
-            "artifacts": {str(unit): sha256.hex() for unit, sha256 in said.artifacts.items()},
-            "why": said.why,
-        },
-    }

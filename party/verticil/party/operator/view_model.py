@@ -1,10 +1,16 @@
-"""What several commands of a site show of a study: its columns, what is asked of them, their noise and their cost; no value."""
+"""The view models of a site: what its commands and its page show of a study, as frozen values; no value of a table.
+
+What several of them share is made here: a study's columns, what is asked of them, their noise and their cost. Each is written by
+the function of this package that is named like the command, rendered as text by ``verticil.cli``, as JSON by
+`verticil.shared.view`, and by the local page. In JSON an epsilon without bound is null, but in the ledger.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
 
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.local_dataset import origins
@@ -14,12 +20,18 @@ from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
+from verticil.shared.errors import VerticilError
 from verticil.shared.privacy.accountant import compose, cost_of, finite
 from verticil.shared.privacy.events import PrivacyEvent, further, kind_of, planned, words
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of, sent_units
+from verticil.shared.view import inlined, left_out
 
-Facts = dict[str, object]
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+View = TypeVar("View", bound="DataclassInstance")
+Wider = TypeVar("Wider", bound="DataclassInstance")
 
 COUNTS_TELL: Final = (
     "counts are for this site's people alone: a denial, or a word to others, for a reason that is seen in them tells something"
@@ -28,8 +40,261 @@ COUNTS_TELL: Final = (
 """What stands before counts of a table, wherever they are shown."""
 
 
-def named(record: StudyRecord) -> Facts:
-    """Which study, and who submitted it by the miner's word, which nobody here can check; None: it names nobody."""
+# ---- parts of what is shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyName:
+    """Which study.
+
+    Attributes:
+        study: its id.
+        digest: hexadecimal.
+        submitter_by_miner: who submitted it by the miner's word, which nobody here can check; None: it names nobody.
+    """
+
+    study: str
+    digest: str
+    submitter_by_miner: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """What is wrong, or may be: code, message, hint."""
+
+    code: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnView:
+    """One unit of this party: from which local columns, how randomized, who reads it.
+
+    Attributes:
+        variables, sources: names in the study and in the table.
+        scheme: of its noise.
+        categories: how many values the unit has.
+        epsilon: None: without bound.
+        kept: probability with which the true value is reported.
+        two_level: both levels in words.
+        impossible_combinations: how many a compound leaves out.
+        subset_size: of the set that is sent.
+        read_by: between peers: by which of them.
+    """
+
+    variables: tuple[str, ...]
+    sources: tuple[str, ...]
+    scheme: str
+    categories: int
+    epsilon: float | None
+    kept: float
+    two_level: str | None = left_out()
+    impossible_combinations: int | None = left_out()
+    subset_size: int | None = left_out()
+    read_by: tuple[str, ...] | None = left_out()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChargedColumn(ColumnView):
+    """A unit that is sent, and what is charged for it now."""
+
+    charge_now: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnInWords(ColumnView):
+    """A unit in words.
+
+    Attributes:
+        leaves: whether it is sent at all.
+        recipients: to whom.
+        words: what happens to it, and what can be learned from it.
+    """
+
+    leaves: bool
+    recipients: tuple[str, ...]
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostView:
+    """Epsilon and delta of a study for a data set, the lifetime sums before and at most after it, and their limits."""
+
+    dataset: str
+    epsilon: float | None
+    lifetime_before: float
+    lifetime_after_at_most: float
+    lifetime_limit: float | None
+    delta: float
+    delta_before: float
+    delta_after_at_most: float
+    delta_limit: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventView:
+    """A privacy event besides columns: its kind, in words, of which columns, for whom, at which cost; None: without bound."""
+
+    event: str
+    words: str
+    columns: tuple[str, ...]
+    recipients: tuple[str, ...]
+    epsilon: float | None
+    delta: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of one column, or of several together, in words."""
+
+    columns: tuple[str, ...]
+    sources: tuple[str, ...]
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Questions:
+    """What a study asks of this party's tables: how each of its columns is encoded, and how ids are compared."""
+
+    asked: tuple[Question, ...]
+    normalise_words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareView:
+    """What this party tells its peers besides columns.
+
+    Attributes:
+        exact: without noise.
+        scores: of pairs of columns, to the miner, too.
+        epsilon, delta: of the noise.
+        minimum_count: parameters that rest on fewer people are replaced.
+    """
+
+    exact: bool
+    scores: bool
+    epsilon: float | None
+    delta: float | None
+    minimum_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedColumn:
+    """A column that a peer has deleted."""
+
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedDeletion:
+    """What a peer has signed: what it deleted, when, and whether it keeps the published release."""
+
+    deleted_at: str
+    columns: Mapping[str, DeletedColumn]
+    parameters: bool
+    keeps_release: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """Whether a peer has confirmed the deletion after a revocation."""
+
+    peer: str
+    confirmed: bool
+    deletion: SignedDeletion | None = inlined()
+
+
+# ---- party status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonView:
+    """How the daemon is; `last_seen` and `problem` are its own last words."""
+
+    running: bool
+    last_seen: str | None
+    connected: bool
+    link: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """Numbers of the last bundles in both directions, of a site whose files are carried, and when the last one passed."""
+
+    exported: int | None
+    imported: int | None
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What was spent of a data set's lifetime budget; None: there is no limit."""
+
+    dataset: str
+    epsilon_spent: float
+    epsilon_lifetime_limit: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What a study says, as this party declares its columns."""
+
+    title: str
+    purpose: str
+    parties: tuple[str, ...]
+    expires: str
+    columns: tuple[ColumnView, ...]
+    epsilon: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyStatus(StudyName):
+    """Where a study stands at this party.
+
+    Attributes:
+        state: the study's, in lower case.
+        stage, percent, since: what this party does, how far, and since when.
+        approvals, approvers_needed: votes.
+        miner_forgot: what the miner does not know any more.
+        proposal: None: it cannot be read with this table or declaration, as `objections` says.
+    """
+
+    state: str
+    stage: str
+    percent: int
+    since: str | None
+    seen_at: str
+    approved: bool
+    denied: bool
+    revoked: bool
+    approvals: int
+    approvers_needed: int
+    common_records: int | None
+    miner_forgot: str | None
+    failure: Notice | None
+    ended_words_of_miner: str | None
+    proposal: Proposal | None = inlined()
+    objections: tuple[str, ...]
+    share: ShareView | None = left_out()
+    confirmations: tuple[Confirmation, ...] | None = left_out()
+
+
+# ---- how shared parts are made
+
+
+class NameKeys(TypedDict):
+    """The fields of `StudyName`."""
+
+    study: str
+    digest: str
+    submitter_by_miner: str | None
+
+
+def named(record: StudyRecord) -> NameKeys:
+    """Which study, as the fields of every `StudyName`."""
     return {
         "study": record.study_id,
         "digest": record.digest.hex(),
@@ -37,40 +302,45 @@ def named(record: StudyRecord) -> Facts:
     }
 
 
+def noted(error: VerticilError) -> Notice:
+    """An error as it is shown."""
+    return Notice(code=error.code, message=error.message, hint=error.hint)
+
+
 def number(value: float) -> float | None:
     """None for infinity, which JSON does not have."""
     return value if math.isfinite(value) else None
 
 
-def columns(config: PartyConfig, study: Study, charges: Mapping[int, float]) -> list[Facts]:
-    """This party's units: from which local columns, how randomized, who reads them, what is charged."""
+def columns(config: PartyConfig, study: Study, charges: Mapping[int, float]) -> tuple[ColumnView, ...]:
+    """This party's units: from which local columns, how randomized, who reads them, and what is charged of those in `charges`."""
     sources = {variable: place.source for variable, place in origins(config, study).items()}
-    rows: list[Facts] = []
+    rows: list[ColumnView] = []
     for index in study.units_of(config.name):
         unit = study.units[index]
-        row: Facts = {
-            "variables": list(unit.variables),
-            "sources": [sources[variable] for variable in unit.variables],
-            "scheme": unit.scheme,
-            "categories": unit.transition.n_states,
-            "epsilon": number(privacy.epsilon(unit.transition)),
-            "kept": privacy.kept(unit.transition)[0],
-        }
-        if unit.two_level is not None:
-            row["two_level"] = unit.two_level.text
-        if unit.impossible:
-            row["impossible_combinations"] = len(unit.impossible)
-        if isinstance(unit.transition, Subset):
-            row["subset_size"] = unit.transition.size
-        if (readers := protocol_of(study).read_by(study, index)) is not None:
-            row["read_by"] = list(readers)
-        if index in charges:
-            row["charge_now"] = number(charges[index])
-        rows.append(row)
-    return rows
+        readers = protocol_of(study).read_by(study, index)
+        row = ColumnView(
+            variables=tuple(unit.variables),
+            sources=tuple(sources[variable] for variable in unit.variables),
+            scheme=unit.scheme,
+            categories=unit.transition.n_states,
+            epsilon=number(privacy.epsilon(unit.transition)),
+            kept=privacy.kept(unit.transition)[0],
+            two_level=None if unit.two_level is None else unit.two_level.text,
+            impossible_combinations=len(unit.impossible) or None,
+            subset_size=unit.transition.size if isinstance(unit.transition, Subset) else None,
+            read_by=None if readers is None else tuple(readers),
+        )
+        rows.append(widened(row, ChargedColumn, charge_now=number(charges[index])) if index in charges else row)
+    return tuple(rows)
 
 
-def cost(config: PartyConfig, site: Site, study: Study) -> list[Facts]:
+def widened(view: View, wider: type[Wider], **more: object) -> Wider:
+    """A view model as one of a class that has more fields."""
+    return wider(**{field.name: getattr(view, field.name) for field in fields(view)}, **more)
+
+
+def cost(config: PartyConfig, site: Site, study: Study) -> tuple[CostView, ...]:
     """For each data set: epsilon and delta of the study, the lifetime sums before and at most after it, and their limits."""
     places = origins(config, study)
     events: dict[str, list[PrivacyEvent]] = {
@@ -79,49 +349,49 @@ def cost(config: PartyConfig, site: Site, study: Study) -> list[Facts]:
     for item in planned(study, config.name):
         for dataset in dict.fromkeys(places[name].dataset for name in item.variables):
             events[dataset].append(item.event)
-    return [
-        {
-            "dataset": name,
-            "epsilon": number(compose(costs := [cost_of(event) for event in drawn]).epsilon),
-            "lifetime_before": (spent := site.ledger.spent(name)).epsilon,
-            "lifetime_after_at_most": spent.epsilon + finite(costs).epsilon,
-            "lifetime_limit": number(config.policy.max_epsilon_lifetime),
-            "delta": (delta := compose(costs).delta),
-            "delta_before": spent.delta,
-            "delta_after_at_most": spent.delta + delta,
-            "delta_limit": number(config.policy.max_delta_lifetime),
-        }
+    return tuple(
+        CostView(
+            dataset=name,
+            epsilon=number(compose(costs := [cost_of(event) for event in drawn]).epsilon),
+            lifetime_before=(spent := site.ledger.spent(name)).epsilon,
+            lifetime_after_at_most=spent.epsilon + finite(costs).epsilon,
+            lifetime_limit=number(config.policy.max_epsilon_lifetime),
+            delta=(delta := compose(costs).delta),
+            delta_before=spent.delta,
+            delta_after_at_most=spent.delta + delta,
+            delta_limit=number(config.policy.max_delta_lifetime),
+        )
         for name, drawn in events.items()
-    ]
+    )
 
 
-def further_events(study: Study, party: str) -> list[Facts]:
+def further_events(study: Study, party: str) -> tuple[EventView, ...]:
     """What a study draws of this party's data besides what its columns and its share noise say: each event in words."""
-    return [
-        {
-            "event": kind_of(item.event).name,
-            "words": words(item.event),
-            "columns": list(item.variables),
-            "recipients": list(item.readers),
-            "epsilon": number(cost_of(item.event).epsilon),
-            "delta": cost_of(item.event).delta,
-        }
+    return tuple(
+        EventView(
+            event=kind_of(item.event).name,
+            words=words(item.event),
+            columns=tuple(item.variables),
+            recipients=tuple(item.readers),
+            epsilon=number(cost_of(item.event).epsilon),
+            delta=cost_of(item.event).delta,
+        )
         for item in further(study, party)
-    ]
+    )
 
 
-def asked(config: PartyConfig, study: Study) -> Facts:
+def questions(config: PartyConfig, study: Study) -> Questions:
     """What a study asks of this party's tables, in words: how each of its columns is encoded, and how ids are compared."""
     sources = {variable: place.source for variable, place in origins(config, study).items()}
-    rows: list[Facts] = []
+    asked: list[Question] = []
     for index in study.units_of(config.name):
         for name in study.units[index].variables:
             words = variable_words(study.schema[study.schema.index(name)])
-            rows.append({"columns": [name], "sources": [sources[name]], "words": list(words)})
+            asked.append(Question(columns=(name,), sources=(sources[name],), words=tuple(words)))
         if words := impossible_words(study, index):
-            names = study.units[index].variables
-            rows.append({"columns": list(names), "sources": [sources[name] for name in names], "words": list(words)})
-    return {"asked": rows, "normalise_words": normalise_words(study.linkage.normalise)}
+            names = tuple(study.units[index].variables)
+            asked.append(Question(columns=names, sources=tuple(sources[name] for name in names), words=tuple(words)))
+    return Questions(asked=tuple(asked), normalise_words=normalise_words(study.linkage.normalise))
 
 
 def total(found: approval.Review) -> float:
@@ -130,17 +400,15 @@ def total(found: approval.Review) -> float:
     return privacy.total_epsilon(release.epsilon for index, release in found.releases.items() if index in sent)
 
 
-def share(study: Study) -> Facts:
-    """What this party tells its peers besides columns; nothing in a study with a miner."""
+def share(study: Study) -> ShareView | None:
+    """What this party tells its peers besides columns; None in a study with a miner."""
     rule = study.share
     if rule is None:
-        return {}
-    return {
-        "share": {
-            "exact": rule.epsilon is None,
-            "scores": study.structure.parents is None,
-            "epsilon": rule.epsilon,
-            "delta": rule.delta,
-            "minimum_count": rule.minimum_count,
-        }
-    }
+        return None
+    return ShareView(
+        exact=rule.epsilon is None,
+        scores=study.structure.parents is None,
+        epsilon=rule.epsilon,
+        delta=rule.delta,
+        minimum_count=rule.minimum_count,
+    )

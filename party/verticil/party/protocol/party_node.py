@@ -31,7 +31,7 @@ from verticil.party.protocol.registry import study_of_miner
 from verticil.party.protocol.retry import Backoff, Pace, ends_the_daemon
 from verticil.party.storage.studies import Heartbeat, stamp
 from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.membership.current import certificate_facts
+from verticil.shared.membership.current import certificate_state
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.errors_on_wire import shown, to_detail, without_text
 from verticil.shared.transport.interface import Coordinator
@@ -135,8 +135,8 @@ class PartyNode:
         """Whether it is this party's own certificate that the connection failed for."""
         if error.code != "TLS_REFUSED" or error.teller:
             return False
-        facts = await asyncio.to_thread(certificate_facts, self._node.site.config.certificate, self._node.clock())
-        return facts is not None and facts["warning"] == 0
+        state = await asyncio.to_thread(certificate_state, self._node.site.config.certificate, self._node.clock())
+        return state is not None and state.warning == 0
 
     async def _session(self, coordinator: Coordinator) -> None:
         """One connection: greet, then poll, work and watch until something breaks it."""

@@ -14,6 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -54,26 +55,40 @@ def expiry_words(not_after: dt.datetime, at: dt.datetime) -> str:
     return f"ends in {hours // 24} days" if hours >= 48 else f"ends in {hours} hours"
 
 
-def certificate_facts(certificate: Path, at: dt.datetime) -> dict[str, object] | None:
-    """What a status tells of a node's certificate; None when there is none that can be read.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateState:
+    """How a node's certificate is.
+
+    Attributes:
+        valid_until: ISO 8601.
+        seconds_left: negative when it has expired.
+        words: for people.
+        warning: 30, 7, 1 (days), 0 (expired) or None.
+    """
+
+    valid_until: str
+    seconds_left: int
+    words: str
+    warning: int | None
+
+
+def certificate_state(certificate: Path, at: dt.datetime) -> CertificateState | None:
+    """How a node's certificate is; None when there is none that can be read.
 
     Args:
         certificate: the node's certificate file.
         at: now.
-
-    Returns:
-        ``valid_until``, ``seconds_left``, ``words`` for people, and ``warning``: 30, 7, 1, 0 (expired) or None.
     """
     try:
         not_after = read_certificates(certificate)[0].not_valid_after_utc
     except VerticilError:
         return None
-    return {
-        "valid_until": not_after.isoformat(),
-        "seconds_left": round((not_after - at).total_seconds()),
-        "words": expiry_words(not_after, at),
-        "warning": expiry_warning(not_after, at),
-    }
+    return CertificateState(
+        valid_until=not_after.isoformat(),
+        seconds_left=round((not_after - at).total_seconds()),
+        words=expiry_words(not_after, at),
+        warning=expiry_warning(not_after, at),
+    )
 
 
 class FollowedCredentials:

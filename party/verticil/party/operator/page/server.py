@@ -30,7 +30,7 @@ from typing import Final, cast
 
 from verticil.party.config import load_party
 from verticil.party.operator.page import view
-from verticil.party.operator.page.rendering import CONTENT_SECURITY_POLICY, render
+from verticil.party.operator.page.view import CONTENT_SECURITY_POLICY, render
 from verticil.party.site import Site
 from verticil.shared.errors import Misuse, VerticilError
 from verticil.shared.identity.pki import utc_now
@@ -111,25 +111,25 @@ class PageServer(ThreadingHTTPServer):
         now = self._clock()
         match = _STUDY.fullmatch(path)
         root = "../" if match else "./"
-        status, template, values = HTTPStatus.OK, path or "overview", {}
+        shown: view.Overview | view.StudyPage | view.LedgerPage | view.AuditPage
+        template = "study" if match else path or "overview"
         if match is None and path not in ("", "ledger", "audit"):
             return HTTPStatus.NOT_FOUND, _problem("There is no such page.", root=root, now=now)
         try:
             with Site.look(load_party(self._party_toml)) as site, site.database.transaction():
                 if match is not None:
-                    record = site.state.study(bytes.fromhex(match[1]))
-                    template, values = "study", {**view.study(site, record, now), "party": site.config.name}
+                    shown = view.study(site, site.state.study(bytes.fromhex(match[1])), now)
                 elif path == "ledger":
-                    values = view.ledger(site)
+                    shown = view.ledger(site)
                 elif path == "audit":
-                    values = view.audit(site)
+                    shown = view.audit(site)
                 else:
-                    values = view.overview(site, now)
+                    shown = view.overview(site, now)
         except VerticilError as error:
             status = HTTPStatus.NOT_FOUND if error.code == "STUDY_UNKNOWN" else HTTPStatus.SERVICE_UNAVAILABLE
             said = f"{error.code}: {error.message}" + (f" Hint: {error.hint}." if error.hint else "")
             return status, _problem(said, root=root, now=now)
-        return status, render(template, values, root=root, shown_at=_shown(now))
+        return HTTPStatus.OK, render(template, shown, root=root, shown_at=_shown(now))
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -190,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _problem(said: str, *, root: str, now: dt.datetime) -> str:
-    return render("problem", {"party": "", "said": said}, root=root, shown_at=_shown(now))
+    return render("problem", view.Problem(said=said), root=root, shown_at=_shown(now))
 
 
 def _shown(now: dt.datetime) -> str:

@@ -1,31 +1,51 @@
-"""What the page shows, as plain values: read from the site's state, in one view of it, and never written.
+"""What the page shows: read from the site's state, in one view of it, and never written; and its HTML.
 
-Everything is what ``party status | inbox | show | ledger | audit`` tell, by the same functions: names, counts, epsilons, digests,
+Everything is what ``party status | inbox | show | ledger | audit`` say, by the same functions: names, counts, epsilons, digests,
 codes, and what people wrote. No value of a table, no record id, no key; the tables and the site's secrets are not even opened.
+
+A page is one self-contained document without script, form, image or outside address. Every text is escaped (autoescape), whoever
+wrote it: titles of studies, names of people, labels, messages. The style sheet is inline, and its hash is the only thing that the
+content security policy lets a browser use.
 """
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
+import functools
+import hashlib
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Final, cast
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final
 
-from verticil.party.audit.log import AuditLog
-from verticil.party.operator.commands import status_of, study_status
-from verticil.party.operator.page.rendering import epsilon_text, when_text
-from verticil.party.operator.pending_studies import in_words, waiting
+from verticil.party.operator.commands import Status, status_of, study_status
+from verticil.party.operator.pending_studies import PendingStudy, StudyInWords, in_words, waiting
 from verticil.party.operator.plain_language import PRIOR, ratio_of
-from verticil.party.operator.reports import ledger_of
-from verticil.party.operator.view_model import Facts
+from verticil.party.operator.reports import (
+    AuditLine,
+    BudgetView,
+    LedgerView,
+    SentRow,
+    audit_lines,
+    audit_verified,
+    ledger_of,
+)
+from verticil.party.operator.view_model import DaemonView, StudyStatus
+from verticil.party.policy.policy import Policy
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.errors import VerticilError
-from verticil.shared.membership.current import certificate_facts
+from verticil.shared.membership.current import CertificateState, certificate_state
+from verticil.shared.release.report import wording
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.states import State, is_final
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from jinja2 import Environment
 
 _LITTLE_ROOM_BYTES: Final = 1 << 20
 _CERTAIN: Final = Fraction(99, 100)
@@ -41,197 +61,299 @@ _STAGES: Final = (
 )
 
 
-def overview(site: Site, now: dt.datetime) -> Facts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogState:
+    """Whether the audit log holds, and where it ends; else what is wrong with it."""
+
+    ok: bool
+    lines: int = 0
+    head: str = ""
+    torn: tuple[int, ...] = ()
+    unfinished_bytes: int = 0
+    problem: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """What keeps the node from its work, and the command against it."""
+
+    what: str
+    command: str
+    grave: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """In one word how a study is, and in a sentence what it waits for."""
+
+    how: str
+    words_of_state: str
+    blocked_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """The first page: what waits (with the next command), what blocks, every study, the budget, and how the node is."""
+
+    party: str
+    daemon: DaemonView
+    waiting: tuple[tuple[PendingStudy, str], ...]
+    studies: tuple[tuple[StudyStatus, Standing], ...]
+    datasets: tuple[BudgetView, ...]
+    audit: LogState
+    blocks: tuple[Block, ...]
+    certificates: tuple[tuple[str, CertificateState | None], ...]
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A step on the way to the release."""
+
+    name: str
+    over: bool
+    now: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Who said what, when."""
+
+    what: str
+    who: str
+    at: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyPage:
+    """One study: what it asks in words, where it stands, who decided, what was sent and receipted, what can be done."""
+
+    party: str
+    study: StudyStatus
+    standing: Standing
+    objections: tuple[str, ...]
+    words: StudyInWords | None
+    identifying: bool
+    waits_for: str
+    stages: tuple[Stage, ...]
+    earlier: str | None
+    changes: tuple[str, ...]
+    decisions: tuple[Decision, ...]
+    sends: tuple[tuple[SentRow, bool], ...]
+    commands: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerPage:
+    """Everything that was ever sent."""
+
+    party: str
+    ledger: LedgerView
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage:
+    """The newest lines of the audit log, each with a text about it, and how many there are."""
+
+    party: str
+    audit: LogState
+    entries: tuple[tuple[AuditLine, str], ...]
+    n_entries: int
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Why there is nothing to show."""
+
+    party: str = ""
+    said: str
+
+
+def overview(site: Site, now: dt.datetime) -> Overview:
     """What waits, what blocks, every study, the budget, and how the node is; raises as `status_of`."""
     status, log = status_of(site, now), _log_state(site)
     asked = waiting(site, now)
-    waits = {str(item["digest"]): str(item["waits_for"]) for item in asked}
-    studies = cast("Sequence[Facts]", status["studies"])
-    for item in asked:
-        item["next"] = _command(site, _next(str(item["waits_for"])), str(item["digest"])[:16])
-    return {
-        **status,
-        "waiting": asked,
-        "studies": [{**item, **_standing(item, waits.get(str(item["digest"]), ""))} for item in reversed(studies)],
-        "datasets": ledger_of(site)["datasets"],
-        "audit": log,
-        "blocks": _blocks(site, status, log),
-        "certificates": [
-            {"whose": "this node", "facts": status["certificate"]},
-            {"whose": "the authority", "facts": certificate_facts(site.config.federation.ca_certificate, now)},
-        ],
-        "policy": site.config.policy,
-    }
+    waits = {item.digest: item.waits_for for item in asked}
+    return Overview(
+        party=status.party,
+        daemon=status.daemon,
+        waiting=tuple((item, _command(site, _next(item.waits_for), item.digest[:16])) for item in asked),
+        studies=tuple((item, _standing(item, waits.get(item.digest, ""))) for item in reversed(status.studies)),
+        datasets=ledger_of(site).datasets,
+        audit=log,
+        blocks=_blocks(site, status, log),
+        certificates=(
+            ("this node", status.certificate),
+            ("the authority", certificate_state(site.config.federation.ca_certificate, now)),
+        ),
+        policy=site.config.policy,
+    )
 
 
-def study(site: Site, record: StudyRecord, now: dt.datetime) -> Facts:
-    """One study: what it asks in words, where it stands, who decided, what was sent, what can be done.
+def study(site: Site, record: StudyRecord, now: dt.datetime) -> StudyPage:
+    """One study.
 
     Raises:
         DataFault: STATE_CORRUPT.
     """
-    facts = study_status(site.config, record)
-    waits = next((str(item["waits_for"]) for item in waiting(site, now) if item["digest"] == facts["digest"]), "")
-    words: Facts | None = None
+    status = study_status(site.config, record)
+    waits = next((item.waits_for for item in waiting(site, now) if item.digest == status.digest), "")
+    words: StudyInWords | None = None
     try:
         words = in_words(site, record, now)
-        facts["objections"] = words["objections"]
+        objections = words.objections
         earlier, changed = site.changes(record)
     except VerticilError as error:  # it stands among the objections of `study_status` already, or belongs there
-        said = f"{error.code}: {error.message}"
-        facts["objections"] = list(dict.fromkeys([*cast("Sequence[str]", facts["objections"]), said]))
+        before = status.objections if words is None else words.objections
+        objections = tuple(dict.fromkeys([*before, f"{error.code}: {error.message}"]))
         earlier, changed = None, ()
-    return {
-        **facts,
-        **_standing(facts, waits),
-        "words": words,
-        "identifying": words is not None and _identifying(facts.get("epsilon")),
-        "waits_for": waits,
-        "stages": _stages(State(record.task.state)),
-        "earlier": None if earlier is None else earlier.digest.hex(),
-        "changes": changed,
-        "decisions": _decisions(site, record),
-        "sends": _sends(site, record),
-        "commands": _commands(site, record, waits),
-    }
+    epsilon = None if status.proposal is None else status.proposal.epsilon
+    return StudyPage(
+        party=site.config.name,
+        study=status,
+        standing=_standing(status, waits),
+        objections=objections,
+        words=words,
+        identifying=words is not None and _identifying(epsilon),
+        waits_for=waits,
+        stages=_stages(State(record.task.state)),
+        earlier=None if earlier is None else earlier.digest.hex(),
+        changes=tuple(changed),
+        decisions=_decisions(site, record),
+        sends=_sends(site, record),
+        commands=_commands(site, record, waits),
+    )
 
 
-def ledger(site: Site) -> Facts:
+def ledger(site: Site) -> LedgerPage:
     """Everything that was ever sent, and what each data set may still spend; raises as `ledger_of`."""
-    return {**ledger_of(site), "command": _command(site, "ledger")}
+    return LedgerPage(party=site.config.name, ledger=ledger_of(site), command=_command(site, "ledger"))
 
 
-def audit(site: Site) -> Facts:
+def audit(site: Site) -> AuditPage:
     """Whether the audit log holds, and its newest lines; an unreadable log is a finding, not an error."""
-    found: list[Mapping[str, object]] = []
+    found: list[AuditLine] = []
     state = _log_state(site)
     try:
-        found = list(AuditLog(site.database, site.config.state_directory).entries())
+        found = list(audit_lines(site))
     except VerticilError as error:
-        state = {**state, "ok": False, "problem": error.message, "hint": error.hint}
-    return {
-        "party": site.config.name,
-        "audit": state,
-        "entries": [_entry(said) for said in found[: -_NEWEST_LINES - 1 : -1]],
-        "n_entries": len(found),
-        "command": _command(site, "audit verify"),
-    }
+        state = LogState(ok=False, problem=error.message, hint=error.hint)
+    return AuditPage(
+        party=site.config.name,
+        audit=state,
+        entries=tuple((line, _about(line)) for line in found[: -_NEWEST_LINES - 1 : -1]),
+        n_entries=len(found),
+        command=_command(site, "audit verify"),
+    )
 
 
 # ---- the node
 
 
-def _log_state(site: Site) -> Facts:
+def _log_state(site: Site) -> LogState:
     try:
-        found = AuditLog(site.database, site.config.state_directory).verify()
+        found = audit_verified(site)
     except VerticilError as error:
-        return {"ok": False, "problem": error.message, "hint": error.hint}
-    return {
-        "ok": True,
-        "lines": found.n_lines,
-        "head": found.head.hex(),
-        "torn": list(found.torn),
-        "unfinished_bytes": found.unfinished_bytes,
-    }
+        return LogState(ok=False, problem=error.message, hint=error.hint)
+    return LogState(
+        ok=True, lines=found.lines, head=found.head, torn=found.torn_lines, unfinished_bytes=found.unfinished_bytes
+    )
 
 
-def _entry(said: Mapping[str, object]) -> dict[str, str]:
-    """A line of the log as texts: of one that was tampered with, nothing can be relied on."""
-    columns = said.get("columns")
+def _about(line: AuditLine) -> str:
+    """What a line of the log is about, besides its event, study and person."""
     parts = {
-        "": ", ".join(map(str, cast("list[object]", columns))) if isinstance(columns, list) else "",
-        "ε ": epsilon_text(said["epsilon"]) if "epsilon" in said else "",
-        "charged ": epsilon_text(said["charged"]) if "charged" in said else "",
-        "to ": str(said.get("recipient", "")),
-        "bytes: ": str(said.get("bytes", "")),
+        "": line.columns,
+        "ε ": epsilon_text(line.number("epsilon")) if "epsilon" in line.said else "",
+        "charged ": epsilon_text(line.number("charged")) if "charged" in line.said else "",
+        "to ": line.text("recipient"),
+        "bytes: ": line.text("bytes"),
     }
-    return {
-        **{key: str(said.get(key, "")) for key in ("n", "at", "event", "who", "study_id", "detail")},
-        "about": ", ".join(start + text for start, text in parts.items() if text),
-    }
+    return ", ".join(start + text for start, text in parts.items() if text)
 
 
-def _blocks(site: Site, status: Mapping[str, object], log: Mapping[str, object]) -> list[Facts]:
+def _blocks(site: Site, status: Status, log: LogState) -> tuple[Block, ...]:
     """What keeps the node from its work, the worst first."""
-    daemon = cast("Mapping[str, object]", status["daemon"])
-    certificate = cast("Mapping[str, object] | None", status["certificate"])
-    found: list[Facts] = []
+    daemon, certificate = status.daemon, status.certificate
+    found: list[Block] = []
 
     def block(what: str, command: str = "", *, grave: bool = True) -> None:
-        found.append({"what": what, "command": command and _command(site, command), "grave": grave})
+        found.append(Block(what=what, command=command and _command(site, command), grave=grave))
 
-    if not log["ok"]:
-        block(f"The audit log does not hold. {log['problem']}. {str(log['hint']).capitalize()}.", "audit verify")
-    if not daemon["running"] and status["carried"] is not None:
+    if not log.ok:
+        block(f"The audit log does not hold. {log.problem}. {log.hint.capitalize()}.", "audit verify")
+    if not daemon.running and status.carried is not None:
         pass  # files are carried: no daemon runs here, and none should
-    elif not daemon["running"]:
-        seen = f"last sign of life {when_text(str(daemon['last_seen']))} UTC" if daemon["last_seen"] else "it never ran"
+    elif not daemon.running:
+        seen = f"last sign of life {when_text(daemon.last_seen)} UTC" if daemon.last_seen else "it never ran"
         block(
             f"The daemon does not run ({seen}): nothing is received or sent, and what is shown here may be old.", "run"
         )
-    elif not daemon["connected"]:
-        block(f"The daemon is not connected: {daemon['problem'] or 'starting'}.")
-    if cast("int", status["disk_free_bytes"]) < _LITTLE_ROOM_BYTES:
+    elif not daemon.connected:
+        block(f"The daemon is not connected: {daemon.problem or 'starting'}.")
+    if status.disk_free_bytes < _LITTLE_ROOM_BYTES:
         block("The disk of the state directory is full: the daemon cannot write down what it does, and waits for room.")
     if certificate is None:
         block("This node's certificate cannot be read: no connection can be made.")
-    elif certificate["warning"] is not None:
-        said = f"This node's certificate {certificate['words']}; have a new one signed."
-        found.append({"what": said, "command": certificate["command"], "grave": certificate["warning"] == 0})
+    elif certificate.warning is not None:
+        said = f"This node's certificate {certificate.words}; have a new one signed."
+        found.append(Block(what=said, command=certificate.command, grave=certificate.warning == 0))
     policy = site.config.policy
     if policy.approvers_needed > 1 and not policy.approvers:
         block(
             f"party.toml asks for {policy.approvers_needed} approvals and names nobody: no study can be approved.",
             "approver add NAME",
         )
-    for warning in cast("Sequence[str]", status["warnings"]):
+    for warning in status.warnings:
         block(f"{warning[:1].upper()}{warning[1:]}.", grave=False)
-    return found
+    return tuple(found)
 
 
 # ---- one study
 
 
-def _standing(facts: Mapping[str, object], waits: str) -> Facts:
-    """In one word how a study is, and in a sentence what it waits for."""
-    state = State[str(facts["state"]).upper()]
-    failure = cast("Mapping[str, object] | None", facts["failure"])
-    given = f"{facts['approvals']} of {facts['approvers_needed']} approvals given here"
-    if facts["revoked"]:
+def _standing(status: StudyStatus, waits: str) -> Standing:
+    state, failure = State[status.state.upper()], status.failure
+    given = f"{status.approvals} of {status.approvers_needed} approvals given here"
+    if status.revoked:
         how, words, blocked_by = "ended", "revoked here", ""
-    elif facts["denied"]:
+    elif status.denied:
         how, words, blocked_by = "ended", "denied here", ""
     elif failure is not None:
-        how, words, blocked_by = "failed", "failed here", f"{failure['code']}: {failure['message']}"
+        how, words, blocked_by = "failed", "failed here", f"{failure.code}: {failure.message}"
     elif is_final(state):
         how = {State.PUBLISHED: "done", State.FAILED: "failed"}.get(state, "ended")
-        words, blocked_by = state.words, str(facts["stage"]) if state is State.FAILED else ""
+        words, blocked_by = state.words, status.stage if state is State.FAILED else ""
     elif waits:
         how, words, blocked_by = "waiting", f"waits for your {waits}", given if waits == "approval" else ""
     else:
-        how, words, blocked_by = "working", state.words, str(facts["stage"])
-    return {"how": how, "words_of_state": words, "blocked_by": blocked_by}
+        how, words, blocked_by = "working", state.words, status.stage
+    return Standing(how=how, words_of_state=words, blocked_by=blocked_by)
 
 
-def _identifying(epsilon: object) -> bool:
+def _identifying(epsilon: float | None) -> bool:
     """Whether the sum over a person's columns can make somebody as good as certain."""
-    ratio = ratio_of(float(epsilon) if isinstance(epsilon, int | float) else math.inf)
+    ratio = ratio_of(math.inf if epsilon is None else epsilon)
     return ratio is None or PRIOR * ratio / (1 + PRIOR * (ratio - 1)) >= _CERTAIN
 
 
-def _stages(state: State) -> list[Facts]:
+def _stages(state: State) -> tuple[Stage, ...]:
     """The way to the release: which step is over, which one it is at; a study that ended otherwise is at none."""
     at = next((place for place, (_, states) in enumerate(_STAGES) if state in states), None)
     over = len(_STAGES) if state is State.PUBLISHED else at or 0
-    return [{"name": name, "over": place < over, "now": place == at} for place, (name, _) in enumerate(_STAGES)]
+    return tuple(Stage(name=name, over=place < over, now=place == at) for place, (name, _) in enumerate(_STAGES))
 
 
-def _decisions(site: Site, record: StudyRecord) -> list[Facts]:
+def _decisions(site: Site, record: StudyRecord) -> tuple[Decision, ...]:
     """Who said what, when: votes, the approval, a denial, a countersignature, a revocation."""
-    found: list[Facts] = []
+    found: list[Decision] = []
 
     def decided(what: str, who: str, at: str, note: str = "") -> None:
-        found.append({"what": what, "who": who, "at": at, "note": note})
+        found.append(Decision(what=what, who=who, at=at, note=note))
 
     for vote in site.minutes.votes(record.digest):
         signed = "signed with the approver's key" if vote.signature else "for the site, without a key of their own"
@@ -259,23 +381,19 @@ def _decisions(site: Site, record: StudyRecord) -> list[Facts]:
                 decided("deleted", f"party '{name}'", f"{confirmed.deleted_at:%Y-%m-%dT%H:%M:%SZ}", note)
             for name in awaited.missing:
                 decided("not confirmed", f"party '{name}'", "", "has not signed yet that it deleted what it had")
-    return found
+    return tuple(found)
 
 
-def _sends(site: Site, record: StudyRecord) -> list[Facts]:
+def _sends(site: Site, record: StudyRecord) -> tuple[tuple[SentRow, bool], ...]:
     receipts = site.state.receipts(record.digest)
-    rows = cast("Sequence[Facts]", ledger_of(site)["rows"])
-    return [
-        {**row, "receipted": receipts.get(str(row["sha256"]), False)}
-        for row in rows
-        if row["digest"] == record.digest.hex()
-    ]
+    rows = ledger_of(site).rows
+    return tuple((row, receipts.get(row.sha256, False)) for row in rows if row.digest == record.digest.hex())
 
 
 # ---- commands
 
 
-def _commands(site: Site, record: StudyRecord, waits: str) -> list[tuple[str, str]]:
+def _commands(site: Site, record: StudyRecord, waits: str) -> tuple[tuple[str, str], ...]:
     """What can be done about a study in a terminal: (what it does, the command)."""
     name = record.digest.hex()[:16]
     found: list[tuple[str, str]] = []
@@ -296,7 +414,7 @@ def _commands(site: Site, record: StudyRecord, waits: str) -> list[tuple[str, st
         offer("Refuse it, for good", "countersign", "--refuse", "WHY")
     if record.approval is not None and record.revocation_sent is None and record.denial_sent is None:
         offer("Take the approval back, for good", "revoke", "--reason", "WHY")
-    return found
+    return tuple(found)
 
 
 def _next(waits: str) -> str:
@@ -310,3 +428,95 @@ def _command(site: Site, command: str, *arguments: str) -> str:
 
 def _quoted(path: object) -> str:
     return shlex.quote(str(path))
+
+
+# ---- HTML
+
+
+def _read(name: str) -> str:
+    return (files("verticil.party.operator.page") / "templates" / name).read_text(encoding="utf-8")
+
+
+_STYLE: Final = _read("page.css")
+_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+CONTENT_SECURITY_POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+def render(template: str, shown: DataclassInstance, *, root: str, shown_at: str) -> str:
+    """A page as HTML.
+
+    Args:
+        template: its name, without ending.
+        shown: what it shows.
+        root: relative address of the overview, as in ``../``.
+        shown_at: when the state was read.
+    """
+    page = _environment().get_template(f"{template}.html.j2")
+    values = {field.name: getattr(shown, field.name) for field in fields(shown)}
+    return page.render(values, style=_STYLE, root=root, shown_at=shown_at, page=template)
+
+
+@functools.cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    found = Environment(
+        loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    found.filters |= {
+        "epsilon": epsilon_text,
+        "left": left_text,
+        "sentence": sentence,
+        "size": size_text,
+        "when": when_text,
+    }
+    return found
+
+
+def epsilon_text(value: float | None) -> str:
+    """An epsilon, rounded up to two digits.
+
+    >>> epsilon_text(2.001), epsilon_text(None), epsilon_text(math.inf)
+    ('2.01', 'no limit', 'no limit')
+    """
+    return wording.epsilon(math.inf if value is None else float(value))
+
+
+def sentence(words: str) -> str:
+    """Words as a sentence, in which no line ends before a percent sign.
+
+    >>> sentence("a true 'yes' is kept 85 % of the time")
+    "A true 'yes' is kept 85\\xa0% of the time."
+    """
+    return f"{words[:1].upper()}{words[1:]}.".replace(" %", "\N{NO-BREAK SPACE}%")
+
+
+def left_text(value: float) -> str:
+    """What may still be spent, rounded down to two digits.
+
+    >>> left_text(28.1099), left_text(math.inf)
+    ('28.10', 'no limit')
+    """
+    return "no limit" if math.isinf(value) else f"{math.floor(value * 100 + 1e-6) / 100:.2f}"
+
+
+def size_text(n_bytes: int) -> str:
+    """A number of bytes.
+
+    >>> size_text(516), size_text(3_000_000)
+    ('516 bytes', '2.9 MiB')
+    """
+    if n_bytes < 10_240:
+        return f"{n_bytes:,} bytes"
+    return f"{n_bytes / 1024:,.1f} KiB" if n_bytes < 1 << 20 else f"{n_bytes / (1 << 20):,.1f} MiB"
+
+
+def when_text(stamp: str) -> str:
+    """A stamp of the state, for people; always UTC.
+
+    >>> when_text("2026-11-21T17:31:06Z")
+    '2026-11-21 17:31:06'
+    """
+    return stamp[:19].replace("T", " ")

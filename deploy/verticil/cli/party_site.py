@@ -1,0 +1,394 @@
+"""The node at a data-holding site and its state: ``verticil party init | run | check | status | ui | backup | restore``."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
+from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
+from verticil.cli.party_text import (
+    print_alignment,
+    print_columns,
+    print_confirmations,
+    print_cost,
+    print_questions,
+    print_share,
+    print_submitter,
+    print_table,
+)
+from verticil.shared.errors import Misuse
+
+if TYPE_CHECKING:
+    from verticil.party.operator.check import Readiness
+    from verticil.party.operator.commands import Status
+    from verticil.party.operator.view_model import Crossing, StudyStatus
+
+_LITTLE_ROOM_BYTES = 1 << 20
+
+ConfigOption = Annotated[Path, typer.Option("--config", help="party.toml.")]
+ApproverOption = Annotated[str | None, typer.Option("--as", help="Who decides; default: your login at this host.")]
+StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Id, ANALYST/ID or digest of the study.")]
+
+
+def approver_name(name: str | None) -> str:
+    """Return the name given, or else the login at this host."""
+    return name or f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def init(
+    name: Annotated[str, typer.Option(help="The party's name, as in its certificate and in studies.")],
+    folder: Annotated[Path, typer.Option("--dir", help="Folder for party.toml and the state.")] = Path(),
+    federation: Annotated[Path, typer.Option(help="federation.toml of the federation.")] = Path("federation.toml"),
+    table: Annotated[Path, typer.Option(help="The table, one row per person.")] = Path("table.csv"),
+    id_column: Annotated[str, typer.Option("--id", help="Its id column.")] = "id",
+    form: FormatOption = Format.text,
+) -> None:
+    """Write a party.toml that permits little, make the state folder and the site secret."""
+    from verticil.party.operator.commands import init_party
+
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def relative(path: Path) -> str:
+        return os.path.relpath(path.resolve(), folder.resolve())
+
+    kept = (folder / "party.toml").exists()
+    path = init_party(folder, name=name, federation=relative(federation), table=relative(table), id_column=id_column)
+    payload = {
+        "party_toml": str(path),
+        "state": str(folder / "state"),
+        "site_secret": str(folder / "state" / "site.secret"),
+    }
+    if emit(payload, form=form):
+        return
+    console = text_console()
+    console.print(f"{'kept' if kept else 'wrote'} {path}; read it: its policy decides what may leave")
+    console.print(f"made {folder / 'state'} with the site secret: back it up, and never give it to anyone")
+    console.print("next: certificate, keys and linkage key where party.toml says, then: verticil party check")
+
+
+def run(
+    config: ConfigOption = Path("party.toml"),
+    log_json: Annotated[bool, typer.Option("--log-json", help="Logs as JSON lines.")] = False,
+    log_level: LogLevelOption = LogLevel.info,
+    with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
+    seed_derived: Annotated[bool, typer.Option("--seed-derived", hidden=True)] = False,
+    accept_older: Annotated[
+        bool,
+        typer.Option(
+            "--accept-older", help="After the restore of an old backup: charge what the ledger has forgotten."
+        ),
+    ] = False,
+    form: FormatOption = Format.text,
+) -> None:
+    """Serve this site until SIGTERM or Ctrl-C: works on the miner's studies and on those between peers, sends what is approved.
+
+    Logs go to standard error; with --format json as JSON lines, and one object on standard output says how it ended.
+    """
+    from verticil.shared import logs
+
+    logs.configure(
+        as_json=log_json or form is Format.json, level=logging.getLevelNamesMapping()[log_level.value.upper()]
+    )
+    from verticil.party.config import load_party
+    from verticil.party.daemon import run_party
+
+    document = load_party(config)
+
+    def started(port: int) -> None:
+        if form is Format.json:
+            sys.stdout.write(json.dumps({"party": document.name, "port": port}) + "\n")
+            sys.stdout.flush()
+
+    run_until_stopped(
+        lambda stop, vitals: run_party(
+            document, started=started, seed_derived=seed_derived, accept_older=accept_older, stop=stop, vitals=vitals
+        ),
+        state=document.state_directory,
+        with_parent=with_parent,
+    )
+    emit({"party": document.name, "stopped": True}, form=form)
+
+
+def check(
+    asked: Annotated[
+        str | None, typer.Argument(metavar="[STUDY]", help="Id or digest of a study that is asked of this party.")
+    ] = None,
+    config: ConfigOption = Path("party.toml"),
+    study: Annotated[
+        Path | None, typer.Option("--study", help="study.toml to check the tables and the budget against.")
+    ] = None,
+    no_counts: Annotated[
+        bool, typer.Option("--no-counts", help="Look at the names of the columns, and count nothing in them.")
+    ] = False,
+    form: FormatOption = Format.text,
+) -> None:
+    """Check certificate, keys, table, policy and budget. Reads the table, counts, and sends nothing.
+
+    What the counts show is a warning: no value keeps a study from being answered.
+    """
+    from verticil.party.config import load_party
+    from verticil.party.operator.check import check as check_party
+    from verticil.party.operator.commands import asked_study
+    from verticil.shared.study.reading import read_study
+
+    if asked is not None and study is not None:
+        raise Misuse(
+            "USAGE", "STUDY and --study: expected one of the two", hint="STUDY is one that is asked of this party"
+        )
+    document = load_party(config)
+    resolved = read_study(study) if study is not None else None if asked is None else asked_study(document, asked)
+    found = check_party(document, resolved, counts=not no_counts)
+    if not emit(found, form=form):
+        _print_check(found)
+    if found.faults:
+        raise typer.Exit(found.faults[0].exit_code)
+
+
+def _print_check(found: Readiness) -> None:
+    console = text_console()
+    console.print(f"[bold]{found.party}[/]", end="")
+    if found.certificate_valid_until is not None:
+        console.print(f"  certificate valid until {found.certificate_valid_until}", end="")
+    console.print(f"  linkage key check word {found.linkage_key_check}" if found.linkage_key_check is not None else "")
+    if found.questions is not None:
+        print_questions(found.questions)
+    if found.counts_tell is not None:
+        console.print(found.counts_tell, style="yellow", markup=False)
+    for table in found.tables:
+        print_table(table)
+    for warning in found.warnings:
+        console.print(f"[yellow]{warning.code}[/] ", end="")
+        console.print(warning.message, markup=False)
+        console.print(f"        {warning.hint}", style="dim", markup=False)
+    if (study := found.study) is not None:
+        print_columns(study.columns)
+        charged = epsilon_text(study.epsilon_charged_now)
+        console.print(f"epsilon per person {epsilon_text(study.epsilon)}, of which {charged} would be charged now")
+        print_share(study.share)
+        print_cost(study.cost)
+        print_alignment(study.alignment)
+    for fault in found.faults:
+        console.print(f"[red]{fault.code}[/] ", end="")
+        console.print(fault.message, markup=False)
+        if fault.hint:
+            console.print(f"        {fault.hint}", style="dim", markup=False)
+    if found.ok:
+        console.print("[green]ready[/]")
+
+
+def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
+    """What is asked of this party, where each study stands, what was spent. Reads no table."""
+    from verticil.party.config import load_party
+    from verticil.party.operator.commands import status as party_status
+
+    found = party_status(load_party(config))
+    if emit(found, form=form):
+        return
+    _print_condition(found)
+    if not found.studies:
+        text_console().print("nothing is asked of this party")
+    for study in found.studies:
+        _print_study(study)
+
+
+def _print_condition(found: Status) -> None:
+    """How the node itself is: daemon, certificate, disk, budget."""
+    console, daemon = text_console(), found.daemon
+    alive = "running" if daemon.running else "not running"
+    link = f", {daemon.link}" if daemon.connected else f", not connected {daemon.problem}".rstrip()
+    if found.carried is not None and not daemon.running:
+        console.print(f"[bold]{found.party}[/]  {_carried_words(found.carried)}")
+    else:
+        console.print(f"[bold]{found.party}[/]  daemon {alive}{link}")
+    certificate = found.certificate
+    if certificate is not None and certificate.warning is not None:
+        console.print(f"the certificate {certificate.words}: {certificate.command}", style="yellow", markup=False)
+    free = found.disk_free_bytes
+    if free < _LITTLE_ROOM_BYTES:
+        console.print(
+            f"the disk of the state directory is full ({free >> 10} KiB left): the daemon waits for room, and cannot write"
+            " down what it does, so what is shown here may be old",
+            style="red",
+            markup=False,
+        )
+    for row in found.ledger:
+        limit = epsilon_text(row.epsilon_lifetime_limit)
+        console.print(f"data set {row.dataset}: epsilon spent {epsilon_text(row.epsilon_spent)} of {limit} per person")
+    for warning in found.warnings:
+        console.print(f"warning: {warning}", style="yellow", markup=False)
+
+
+def _carried_words(carried: Crossing) -> str:
+    """What stands in place of the daemon where files are carried: none runs there, and none should."""
+    imported, exported = (
+        "none" if number is None else f"bundle {number}" for number in (carried.imported, carried.exported)
+    )
+    return f"its files are carried, no daemon runs: last imported {imported}, last exported {exported}, {carried.at}"
+
+
+def _print_study(study: StudyStatus) -> None:
+    from verticil.party.storage.studies import WAITS, WAITS_AGAIN
+
+    console = text_console()
+    console.print(f"\n[bold]{study.study}[/]  {study.state}  {study.digest[:16]}")
+    if (proposal := study.proposal) is not None:
+        console.print(f"{proposal.title}: {proposal.purpose}", markup=False)
+        print_columns(proposal.columns)
+        parties = ", ".join(proposal.parties)
+        console.print(f"epsilon per person {epsilon_text(proposal.epsilon)}; parties {parties}")
+        print_share(study.share)
+    print_submitter(study)
+    if study.ended_words_of_miner:
+        console.print(f"why it ended, by the miner's word: {study.ended_words_of_miner}", markup=False)
+    print_confirmations(study.confirmations or ())
+    for objection in study.objections:
+        console.print(f"against it: {objection}", style="red", markup=False)
+    if study.miner_forgot:
+        told_again = "; it was told again" if study.miner_forgot == "revocation" else ""
+        console.print(f"the miner does not know the {study.miner_forgot} any more{told_again}", style="yellow")
+    if (failure := study.failure) is not None:
+        console.print(f"{failure.code}: {failure.message}", style="red", markup=False)
+        if failure.hint:
+            console.print(f"hint: {failure.hint}", markup=False)
+    elif study.approved or not (study.stage or WAITS).startswith(WAITS):
+        progress = f" {study.percent} %" if study.percent else ""
+        since = f" (since {study.since})" if study.since else ""
+        approved = "approved; " if study.approved and not study.revoked else ""
+        console.print(f"{approved}{study.stage}{progress}{since}", markup=False)
+    elif study.stage or study.state == "awaiting_approval":
+        if study.stage.startswith(WAITS_AGAIN):
+            console.print(study.stage, markup=False)
+        console.print(
+            f"{study.approvals} of {study.approvers_needed} approvals; next: verticil party show {study.digest[:16]}"
+        )
+
+
+def ui(
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            help="Loopback address, host:port; port 0 takes a free one. Default: \\[ui] listen, 127.0.0.1:8899."
+        ),
+    ] = None,
+    config: ConfigOption = Path("party.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Show this site on a page that only this machine reaches, until Ctrl-C. It decides nothing and changes nothing.
+
+    The address holds a token: whoever has it can read the page for as long as the command runs.
+    """
+    from verticil.party.config import PAGE_HINT, load_party
+    from verticil.party.operator.page.server import PageServer
+    from verticil.shared.config import loopback_address
+
+    document = load_party(config)
+    address = document.page if listen is None else loopback_address(listen, where="--listen", hint=PAGE_HINT)
+    with PageServer(config, address) as server:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: threading.Thread(target=server.shutdown).start())
+        if form is Format.json:
+            sys.stdout.write(json.dumps({"party": document.name, "url": server.url}) + "\n")
+        else:
+            text_console().print(f"{document.name}: open {server.url}", markup=False)
+            text_console().print("whoever has this address can read the page; Ctrl-C ends it", style="dim")
+        sys.stdout.flush()
+        server.serve_forever()
+    emit({"party": document.name, "stopped": True}, form=form)
+
+
+PassphraseOption = Annotated[
+    Path | None,
+    typer.Option("--passphrase-file", help="Its first line is the passphrase; without it you are asked."),
+]
+
+
+def _passphrase(file: Path | None, *, twice: bool) -> str:
+    if file is None:
+        return str(typer.prompt("passphrase", hide_input=True, confirmation_prompt=twice, err=True))
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise Misuse("FILE_MISSING", f"{file}: cannot be read", hint="its first line is the passphrase") from None
+    return lines[0] if lines else ""
+
+
+def backup(
+    out: Annotated[Path, typer.Option(help="File to make, readable by you only.")],
+    passphrase_file: PassphraseOption = None,
+    config: ConfigOption = Path("party.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Secret, keys, ledger, audit log and configuration in one encrypted file. The daemon may run. The tables are not in it."""
+    from verticil.party.backup.backup import backup as make
+    from verticil.party.config import load_party
+
+    made = make(load_party(config), out, _passphrase(passphrase_file, twice=True))
+    if emit(made, form=form):
+        return
+    console = text_console()
+    console.print(f"wrote {made.backup}: {made.files} files, {made.bytes:,} bytes, {made.ledger_rows} ledger rows")
+    console.print(f"audit head {made.audit_head or '(nothing is written there)'}: note it where the backup is not")
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")],
+    folder: Annotated[Path, typer.Option("--dir", help="Folder to make; an empty one is taken.")],
+    passphrase_file: PassphraseOption = None,
+    audit_log: Annotated[
+        Path | None,
+        typer.Option(
+            "--audit-log", help="state/audit.jsonl of the state that is lost: what it tells besides is charged."
+        ),
+    ] = None,
+    form: FormatOption = Format.text,
+) -> None:
+    """Make a site's folder again. What was sent since the backup its ledger does not know: the daemon asks the miner."""
+    from verticil.party.backup.backup import restore as make
+
+    made = make(file, folder, _passphrase(passphrase_file, twice=False), audit_log=audit_log)
+    if emit(made, form=form):
+        return
+    console = text_console()
+    console.print(f"restored {made.files} files to {made.folder}; ledger rows: {made.ledger_rows}")
+    for origin, path in made.elsewhere.items():
+        console.print(f"{origin} is now {made.folder}/{path}: move it to where party.toml names it", markup=False)
+    if made.problem:
+        console.print(f"[yellow]look here first[/]: {made.problem}")
+    if made.between_peers:
+        console.print(made.between_peers, style="yellow", markup=False)
+    console.print("stop the old node for good before you start this one: two of them keep two ledgers")
+
+
+def purge(
+    study: Annotated[
+        str | None, typer.Argument(metavar="[STUDY]", help="Id or digest of a study that has ended.")
+    ] = None,
+    older_than: Annotated[
+        int | None, typer.Option("--older-than", min=0, help="Only what was last worked on so many days ago.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list, with bytes.")] = False,
+    config: ConfigOption = Path("party.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Delete what ended studies have left behind: spooled columns, copies, what peers sent. Never the ledger or the audit log."""
+    from verticil.party.backup.purge import purge as delete
+    from verticil.party.config import load_party
+
+    purged = delete(load_party(config), study, older_than_days=older_than, dry_run=dry_run)
+    if emit(purged, form=form):
+        return
+    console = text_console()
+    for item in purged.studies:
+        console.print(f"{item.study} ({item.digest[:12]})  {item.bytes:,} bytes")
+    console.print(f"{'would delete' if dry_run else 'deleted'} {purged.bytes:,} bytes")
