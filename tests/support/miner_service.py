@@ -68,9 +68,8 @@ class Keys:
     signing: dict[str, SigningKey]
 
 
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
-    folder = tmp_path_factory.mktemp("pki")
+def make_keys(folder: Path) -> Keys:
+    """Of every caller."""
     create_authority(folder / "ca", "trial", at=NOW)
     signing = {}
     for name, role in (("miner", Role.MINER), *((party, Role.PARTY) for party in PARTIES)):
@@ -78,6 +77,11 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
         files = issue(folder / "ca", name, role, folder / name, hosts=hosts, at=NOW)
         signing[name] = SigningKey.load(files.signing_key, files.certificate)
     return Keys(authority=(folder / "ca" / "ca.crt").read_bytes(), signing=signing)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return make_keys(tmp_path_factory.mktemp("pki"))
 
 
 def make_study(*, study_id: str = "trial", minimum: int = 10, expires: dt.date | None = None, states: int = 3) -> Study:
