@@ -208,7 +208,7 @@ RULES: list[tuple[Callable[[Imports], list[str]], str, str]] = [
     (crossing, "verticil.miner.planted", "verticil.party.config"),
     (crossing, "verticil.shared.planted", "verticil.party.config"),
     (crossing, "verticil.shared.planted", "verticil.cli.main"),
-    (crossing, "verticil.miner.planted", "verticil.experiments.networks"),
+    (crossing, "verticil.miner.planted", "verticil.experiments.published"),
     (beyond_numerics, "verticil.experiments.planted", "verticil.miner.daemon"),
     (beyond_numerics, "verticil.experiments.planted", "verticil.cli.main"),
     (impure, "verticil.experiments.planted", "pathlib"),

@@ -10,8 +10,7 @@ import dataclasses
 from figure import Figure
 
 from verticil.experiments.hittmeir import datasets
-from verticil.experiments.hittmeir.attacks import SCENARIOS, attacks
-from verticil.experiments.hittmeir.classifiers import accuracies
+from verticil.experiments.hittmeir.measures import SCENARIOS, accuracies, attacks
 from verticil.experiments.hittmeir.scale import FULL
 from verticil.experiments.hittmeir.synthesizer import Method
 

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from verticil.shared.channels.transition import Transition, binary, quantize, symmetric
 from verticil.shared.estimation.axes import apply_axes
-from verticil.shared.estimation.design import ColumnUnit, family_design
+from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
 from verticil.shared.estimation.estimators import em_projection
-from verticil.shared.estimation.kronecker import estimate_counts, variance_total
 from verticil.shared.estimation.parameters import family_parameters
 
 N_RECORDS = 30_000
@@ -40,9 +39,9 @@ def inverse_figure() -> Figure:
 
     def many() -> None:
         for _ in range(200):
-            estimate_counts(observed, transitions)
+            as_design(transitions).estimate(observed)
 
-    estimate = estimate_counts(observed, transitions)
+    estimate = as_design(transitions).estimate(observed)
     ours = cpu_seconds(many) / 200
     reference = cpu_seconds(dense, repeats=1)
     difference = float(np.abs(estimate.ravel() - answers[0]).max() / N_RECORDS)
@@ -65,7 +64,7 @@ def variance_figure() -> Figure:
 
     def many() -> None:
         for _ in range(50):
-            variance_total(observed, transitions)
+            as_design(transitions).variance_total(observed)
 
     many()
     ours = cpu_seconds(many) / 50

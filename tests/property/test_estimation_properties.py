@@ -9,17 +9,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from verticil.experiments.accuracy import family_covariance_blocks
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import SCALE, Transition, identity, quantize
 from verticil.shared.estimation.axes import apply_axes
-from verticil.shared.estimation.design import ColumnUnit, family_design
+from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
 from verticil.shared.estimation.estimators import em_projection
-from verticil.shared.estimation.kronecker import (
-    estimate_counts,
-    family_covariance_blocks,
-    variance_pram,
-    variance_total,
-)
 from verticil.shared.estimation.parameters import family_parameters
 
 MAX_CELLS = 512
@@ -64,14 +59,17 @@ def test_axis_by_axis_is_the_dense_kronecker_product(case):
     flat, n = observed.ravel(), observed.sum()
     scale = np.abs(inverse).max() * n
     estimate = flat @ inverse
-    np.testing.assert_allclose(estimate_counts(observed, transitions).ravel(), estimate, rtol=0, atol=1e-10 * scale)
+    np.testing.assert_allclose(as_design(transitions).estimate(observed).ravel(), estimate, rtol=0, atol=1e-10 * scale)
     moment = flat @ inverse**2
     tolerance = 1e-10 * np.abs(inverse).max() * scale
     np.testing.assert_allclose(
-        variance_total(observed, transitions).ravel(), np.maximum(moment - estimate**2 / n, 0), rtol=0, atol=tolerance
+        as_design(transitions).variance_total(observed).ravel(),
+        np.maximum(moment - estimate**2 / n, 0),
+        rtol=0,
+        atol=tolerance,
     )
     np.testing.assert_allclose(
-        variance_pram(observed, transitions).ravel(), np.maximum(moment - estimate, 0), rtol=0, atol=tolerance
+        as_design(transitions).variance_pram(observed).ravel(), np.maximum(moment - estimate, 0), rtol=0, atol=tolerance
     )
 
 
@@ -92,11 +90,11 @@ def test_covariance_blocks_are_those_of_the_dense_covariance(case):
 @settings(max_examples=60, deadline=None)
 def test_the_sum_is_kept_and_marginals_agree(case):
     observed, transitions = case
-    estimate = estimate_counts(observed, transitions)
+    estimate = as_design(transitions).estimate(observed)
     n = observed.sum()
     assert abs(estimate.sum() - n) <= 1e-9 * n
     for axis in range(observed.ndim if observed.ndim > 1 else 0):
-        smaller = estimate_counts(observed.sum(axis=axis), transitions[:axis] + transitions[axis + 1 :])
+        smaller = as_design(transitions[:axis] + transitions[axis + 1 :]).estimate(observed.sum(axis=axis))
         np.testing.assert_allclose(estimate.sum(axis=axis), smaller, rtol=0, atol=1e-9 * n)
 
 
@@ -105,7 +103,7 @@ def test_the_sum_is_kept_and_marginals_agree(case):
 def test_estimates_of_expected_releases_are_the_true_counts(case):
     counts, transitions = case
     released = apply_axes(counts, [t.probabilities for t in transitions])
-    np.testing.assert_allclose(estimate_counts(released, transitions), counts, rtol=0, atol=1e-8 * counts.sum())
+    np.testing.assert_allclose(as_design(transitions).estimate(released), counts, rtol=0, atol=1e-8 * counts.sum())
 
 
 @given(tables(), st.sampled_from([0.0, 0.5]))

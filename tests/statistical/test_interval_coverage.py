@@ -11,12 +11,11 @@ What is left in the margins is the error of the normal approximation. Planted fa
 import numpy as np
 import pytest
 
-from verticil.experiments.networks import FIGURE_2
-from verticil.experiments.published import table_1_design
+from verticil.experiments.published import FIGURE_2, table_1_design
 from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.estimation.axes import apply_axes
+from verticil.shared.estimation.design import as_design
 from verticil.shared.estimation.estimators import clip_projection
-from verticil.shared.estimation.kronecker import forward_matrices
 from verticil.shared.estimation.parameters import family_parameters
 
 N = 20_000
@@ -42,7 +41,7 @@ def coverage(replicates, seed):
     for child in NAMES:
         family = FIGURE_2.family(child)
         channels = [design.get(v, quantize(identity(FIGURE_2.node(v).n_states))) for v in family]
-        released = apply_axes(family_shares(child), forward_matrices(channels))
+        released = apply_axes(family_shares(child), [axis.forward for axis in as_design(channels).axes])
         theta = FIGURE_2.theta(child)
         hits = {scale: np.zeros(theta.shape) for scale in covered}
         unstable = np.zeros(theta.shape)

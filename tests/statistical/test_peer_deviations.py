@@ -14,8 +14,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from verticil.experiments.networks import FIGURE_2
-from verticil.experiments.published import table_1_design
+from verticil.experiments.published import FIGURE_2, table_1_design
 from verticil.experiments.randomization import draw_records, true_table
 from verticil.party.dataset.perturb import perturb
 from verticil.party.protocol.peer.learner import learn_families

@@ -15,7 +15,7 @@ from scipy import stats
 from verticil.shared.channels.transition import binary, identity, quantize, symmetric
 from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.contingency import family_table
-from verticil.shared.estimation.kronecker import estimate_counts, variance_pram
+from verticil.shared.estimation.design import as_design
 from verticil.shared.estimation.parameters import family_parameters, marginal_parameters
 
 FALSE_ALARM = 1e-6
@@ -64,7 +64,7 @@ Z_LIMIT = NormalDist().inv_cdf(1 - FALSE_ALARM / 2 / COUNTS.size)  # two-sided, 
 
 
 def test_estimates_are_unbiased(tables, deviation):
-    assert largest_z(np.array([estimate_counts(t, TRANSITIONS) for t in tables]), deviation) < Z_LIMIT
+    assert largest_z(np.array([as_design(TRANSITIONS).estimate(t) for t in tables]), deviation) < Z_LIMIT
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -77,12 +77,12 @@ def test_a_transposed_matrix_is_rejected(tables, deviation, axis):
 def test_a_matrix_that_is_off_by_two_percent_is_rejected_on_both_sides(tables, deviation):
     for p1 in (0.08, 0.12):
         wrong = [quantize(binary(p1, 0.25)), TRANSITIONS[1]]
-        assert largest_z(np.array([estimate_counts(t, wrong) for t in tables]), deviation) > Z_LIMIT
+        assert largest_z(np.array([as_design(wrong).estimate(t) for t in tables]), deviation) > Z_LIMIT
 
 
 def variance_passes(tables, claimed):
     """Null: the variance over the runs is the claimed one; (RUNS - 1) s^2 / claimed is chi-square, two-sided, 6 cells."""
-    estimates = np.array([estimate_counts(t, TRANSITIONS) for t in tables])
+    estimates = np.array([as_design(TRANSITIONS).estimate(t) for t in tables])
     statistic = (RUNS - 1) * estimates.var(axis=0, ddof=1) / claimed
     tail = FALSE_ALARM / 2 / COUNTS.size
     low, high = stats.chi2.ppf(tail, RUNS - 1), stats.chi2.isf(tail, RUNS - 1)
@@ -90,7 +90,7 @@ def variance_passes(tables, claimed):
 
 
 def test_the_randomization_variance_is_the_claimed_one(tables):
-    claimed = np.mean([variance_pram(t, TRANSITIONS) for t in tables], axis=0)
+    claimed = np.mean([as_design(TRANSITIONS).variance_pram(t) for t in tables], axis=0)
     assert variance_passes(tables, claimed)
     assert not variance_passes(tables, claimed * 0.6)
     assert not variance_passes(tables, claimed * 1.7)

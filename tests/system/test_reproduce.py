@@ -16,7 +16,7 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.experiments import accuracy, ma_sivakumar, published
-from verticil.experiments.networks import FIGURE_2, FIGURE_3, Node, PrintedNetwork, as_network
+from verticil.experiments.published import FIGURE_2, FIGURE_3, Node, PrintedNetwork, as_network
 from verticil.experiments.randomization import (
     Model,
     draw_records,

@@ -19,9 +19,8 @@ from sklearn.metrics import mutual_info_score
 
 from verticil.cli.main import main
 from verticil.cli.results import progress
-from verticil.experiments.hittmeir import datasets, paper, published
-from verticil.experiments.hittmeir.attacks import SCENARIOS, attacks
-from verticil.experiments.hittmeir.classifiers import accuracies
+from verticil.experiments.hittmeir import datasets, paper
+from verticil.experiments.hittmeir.measures import SCENARIOS, accuracies, attacks
 from verticil.experiments.hittmeir.scale import FULL, QUICK
 from verticil.experiments.hittmeir.synthesizer import Custom, Method, Recipe, describe, generate, randomized
 from verticil.shared.model.graph import is_separated
@@ -54,7 +53,7 @@ def test_every_part_runs_and_is_written(capsys: pytest.CaptureFixture[str], tmp_
     for text in ("45.9±3.2", "55626 1224", "(66.5)", "57.9", "42.2"):  # theirs
         assert text in shown
     assert answer["simulated"] == ["table 4", "table 7"]
-    assert answer["guessed"] == list(published.GUESSED)
+    assert answer["guessed"] == list(paper.GUESSED)
     for number in (2, 3, 4):
         rows = answer[f"table_{number}"]["rows"]
         assert {(row["method"], row["k"]) for row in rows} == {(m, k) for m in ("greedy", "genetic") for k in (1, 2)}
@@ -126,15 +125,15 @@ def test_repeats_are_more_splits_or_more_synthetic_records(capsys: pytest.Captur
 
 def test_what_is_printed_agrees_with_itself() -> None:
     """Each average is the mean of its row to a digit; Table VII's matrices have the test part's 56,850 and 112 records."""
-    rows = [row for table in (published.UTILITY, published.ATTACKS) for part in table.values() for row in part.values()]
+    rows = [row for table in (paper.UTILITY, paper.ATTACKS) for part in table.values() for row in part.values()]
     whole = [row for row in rows if len(row.mean) >= 6]
     assert (len(rows), len(whole)) == (35, 32)  # one row of Table XII and two of Table IX are lost in part
     for row in whole:
         cells = [value for name, value in row.mean.items() if name != "average"]
         assert np.mean(cells) == pytest.approx(row.mean["average"], abs=0.0501 if not row.confusion else 0.1)
         assert all([sum(line) for line in table] == [56_850, 112] for table in row.confusion.values())
-    assert published.UTILITY["table 12"]["DS"] == published.UTILITY["table 6"]["4: DS GA"]
-    assert published.UTILITY["table 11"]["DS"] == published.UTILITY["table 5"]["4: DS GA"]
+    assert paper.UTILITY["table 12"]["DS"] == paper.UTILITY["table 6"]["4: DS GA"]
+    assert paper.UTILITY["table 11"]["DS"] == paper.UTILITY["table 5"]["4: DS GA"]
 
 
 def test_the_fitness_is_the_papers_sum_of_mutual_information() -> None:

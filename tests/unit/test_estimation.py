@@ -5,8 +5,8 @@ import pytest
 
 from verticil.shared.channels.transition import binary, identity, quantize, symmetric
 from verticil.shared.estimation.axes import apply_axes
+from verticil.shared.estimation.design import as_design
 from verticil.shared.estimation.estimators import clip, em_projection, marginal_estimate
-from verticil.shared.estimation.kronecker import estimate_counts
 
 QUARTER = quantize(binary(0.25, 0.25))
 ASYMMETRIC = quantize(np.array([[0.6, 0.3, 0.1], [0.05, 0.9, 0.05], [0.2, 0.2, 0.6]]))
@@ -17,7 +17,7 @@ def test_inside_the_simplex_the_em_is_the_inverse():
 
 
 def test_outside_it_ends_on_the_boundary():
-    assert estimate_counts(np.array([100, 900]), [QUARTER]) == pytest.approx([-300, 1300], rel=1e-12)
+    assert as_design([QUARTER]).estimate(np.array([100, 900])) == pytest.approx([-300, 1300], rel=1e-12)
     np.testing.assert_allclose(em_projection(np.array([100, 900]), [QUARTER]), [0, 1000], atol=1e-3)
 
 
@@ -70,7 +70,7 @@ def test_a_category_that_the_start_clips_can_return():
     # P^-1 has entries of both signs off the diagonal: the clipped one-way estimate is (1, 0, 0), the optimum is not.
     transition = quantize(np.array([[0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.5, 0.5]]))
     observed = np.array([80, 15, 5])
-    assert clip(estimate_counts(observed, [transition]))[2] == 0
+    assert clip(as_design([transition]).estimate(observed))[2] == 0
     projected = em_projection(observed, [transition], iterations=100_000, tolerance=1e-15)
     gradient = likelihood_gradient(projected / 100, observed, [transition])
     assert gradient.max() < 1 + 1e-5
@@ -112,7 +112,7 @@ def test_map_em_beats_clipping_where_noise_is_strong():
     for _ in range(60):
         observed = generator.multinomial(20_000, released.ravel()).reshape(family.shape)
         answers = {
-            "clip": clip(estimate_counts(observed, transitions)),
+            "clip": clip(as_design(transitions).estimate(observed)),
             "map": em_projection(observed, transitions, prior_count=0.5),
         }
         for name, answer in answers.items():

@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from verticil.shared.channels.transition import binary, identity, quantize, symmetric
 from verticil.shared.estimation.axes import apply_axes
+from verticil.shared.estimation.design import as_design
 from verticil.shared.estimation.estimators import (
     ESTIMATORS,
     clip,
@@ -21,7 +22,6 @@ from verticil.shared.estimation.estimators import (
     simplex,
     simplex_projection,
 )
-from verticil.shared.estimation.kronecker import estimate_counts, forward_matrices
 from verticil.shared.estimation.parameters import family_parameters
 
 QUARTER = quantize(binary(0.25, 0.25))
@@ -109,7 +109,7 @@ def _channels(table, epsilon):
 def test_inside_the_simplex_all_are_the_inverse(table, epsilon):
     true = table + 20.0
     channels = _channels(table, epsilon)
-    observed = apply_axes(true, forward_matrices(channels))
+    observed = apply_axes(true, [axis.forward for axis in as_design(channels).axes])
     for estimator in (inverse_estimate, clip_projection, simplex_projection):
         np.testing.assert_allclose(estimator(observed, channels), true, rtol=1e-9)
     em = em_projection(observed, channels, iterations=3000, tolerance=1e-12)  # more than the default: to its end
@@ -152,7 +152,7 @@ def test_the_sorted_projection_is_the_bisected_one(counts, lift):
 @given(table=tables, epsilon=epsilons)
 def test_nothing_is_nearer_than_the_projection_onto_the_simplex(table, epsilon):
     channels = _channels(table, epsilon)
-    unbiased = estimate_counts(table, channels)
+    unbiased = as_design(channels).estimate(table)
 
     def distance(counts):
         return float(np.linalg.norm(counts - unbiased))
@@ -172,7 +172,7 @@ def test_estimates_and_intervals_come_from_the_inverse_with_any_estimator(table,
     for name in ("estimate", "standard_error", "interval_low", "interval_high", "unstable"):
         for family in families[1:]:
             np.testing.assert_array_equal(getattr(family, name), getattr(families[0], name))
-    counts = estimate_counts(table, channels)
+    counts = as_design(channels).estimate(table)
     for family in families:
         np.testing.assert_allclose(family.probability.sum(axis=1), 1, rtol=1e-12)
         assert family.projection is not None

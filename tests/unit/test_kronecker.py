@@ -5,15 +5,11 @@ from functools import reduce
 import numpy as np
 import pytest
 
+from verticil.experiments.accuracy import family_covariance_blocks
 from verticil.shared.channels.transition import binary, identity, quantize, symmetric
 from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.contingency import family_table, pair_table
-from verticil.shared.estimation.kronecker import (
-    estimate_counts,
-    family_covariance_blocks,
-    variance_pram,
-    variance_total,
-)
+from verticil.shared.estimation.design import as_design
 
 BINARY = quantize(binary(0.1, 0.25))
 TERNARY = quantize(symmetric(3, flip=0.15))
@@ -46,7 +42,7 @@ def test_covariance_example_binary():
     )
     blocks = family_covariance_blocks(released, [BINARY], sampling=False)
     np.testing.assert_allclose(blocks, [30.532544 * np.array([[1, -1], [-1, 1]])], atol=5e-7)
-    np.testing.assert_allclose(variance_pram(released, [BINARY]), [30.532544] * 2, atol=5e-7)
+    np.testing.assert_allclose(as_design([BINARY]).variance_pram(released), [30.532544] * 2, atol=5e-7)
 
 
 def test_covariance_example_ternary():
@@ -65,7 +61,7 @@ def test_covariance_example_child_and_parent():
     transitions = [PARENT, BINARY]
     released = expected_release(counts, transitions)
     np.testing.assert_allclose(released.T.ravel(), [28.75, 22.25, 21.25, 27.75], rtol=1e-12)
-    variance = variance_pram(released, transitions)
+    variance = as_design(transitions).variance_pram(released)
     np.testing.assert_allclose(variance.T.ravel(), [71.6272, 76.2426, 86.6272, 91.2426], atol=5e-5)
     blocks = family_covariance_blocks(released, transitions, sampling=False)
     theta = counts / counts.sum(axis=1, keepdims=True)
@@ -85,12 +81,14 @@ def test_estimates_and_covariances_are_those_of_the_dense_product(transitions):
     shape = tuple(t.n_states for t in transitions)
     counts = generator.integers(1, 200, shape).astype(float)
     observed = expected_release(counts, transitions)
-    np.testing.assert_allclose(estimate_counts(observed, transitions), counts, rtol=1e-10)
+    np.testing.assert_allclose(as_design(transitions).estimate(observed), counts, rtol=1e-10)
     reference = covariance_by_the_theorems(counts, transitions)
-    np.testing.assert_allclose(variance_pram(observed, transitions).ravel(), reference.diagonal(), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        as_design(transitions).variance_pram(observed).ravel(), reference.diagonal(), rtol=1e-9, atol=1e-9
+    )
     n = counts.sum()
     total = reference + np.diag(counts.ravel()) - np.outer(counts.ravel(), counts.ravel()) / n
-    np.testing.assert_allclose(variance_total(observed, transitions).ravel(), total.diagonal(), rtol=1e-9)
+    np.testing.assert_allclose(as_design(transitions).variance_total(observed).ravel(), total.diagonal(), rtol=1e-9)
     k = shape[-1]
     for j, (block, pram) in enumerate(
         zip(
@@ -145,9 +143,11 @@ def test_matrices_that_do_not_fit_are_refused(matrices, message):
 def test_an_unrandomized_table_has_sampling_variance_only():
     observed = np.array([[3, 7], [0, 10]])
     transitions = [quantize(identity(2))] * 2
-    np.testing.assert_array_equal(estimate_counts(observed, transitions), observed)
-    np.testing.assert_array_equal(variance_pram(observed, transitions), np.zeros((2, 2)))
-    np.testing.assert_allclose(variance_total(observed, transitions), observed * (1 - observed / 20), rtol=1e-12)
+    np.testing.assert_array_equal(as_design(transitions).estimate(observed), observed)
+    np.testing.assert_array_equal(as_design(transitions).variance_pram(observed), np.zeros((2, 2)))
+    np.testing.assert_allclose(
+        as_design(transitions).variance_total(observed), observed * (1 - observed / 20), rtol=1e-12
+    )
 
 
 def test_counting_by_hand():

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from verticil.experiments.accuracy import family_covariance_blocks
 from verticil.shared.channels.transition import binary, identity, quantize, symmetric
 from verticil.shared.estimation.axes import apply_axes
+from verticil.shared.estimation.design import as_design
 from verticil.shared.estimation.estimators import em_projection
-from verticil.shared.estimation.kronecker import estimate_counts, family_covariance_blocks
 from verticil.shared.estimation.parameters import family_parameters, marginal_parameters
 from verticil.shared.model.elimination import network_marginals
 from verticil.shared.model.graph import Dag
@@ -71,7 +72,7 @@ def test_standard_errors_are_the_delta_method_on_the_covariance_blocks():
     counts = generator.integers(100, 900, (2, 3, 4)).astype(float)
     observed = np.rint(apply_axes(counts, [t.probabilities for t in transitions]))
     family = family_parameters(observed, transitions, 2, (0, 1), prior_count=0.5, level=0.95)
-    estimate = estimate_counts(observed, transitions).reshape(-1, 4)
+    estimate = as_design(transitions).estimate(observed).reshape(-1, 4)
     totals = estimate.sum(axis=1)
     np.testing.assert_allclose(family.estimate, estimate / totals[:, None], rtol=1e-12)
     gradient = (np.eye(4) - family.estimate[:, :, None]) / totals[:, None, None]

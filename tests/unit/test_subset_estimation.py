@@ -9,9 +9,8 @@ from verticil.shared.channels.subset import Subset, best_size, subset_selection
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.estimation import contingency
 from verticil.shared.estimation.contingency import family_counts, family_table
-from verticil.shared.estimation.design import ColumnUnit, family_design
+from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
 from verticil.shared.estimation.estimators import ESTIMATORS
-from verticil.shared.estimation.kronecker import estimate_counts, variance_pram, variance_total
 from verticil.shared.estimation.parameters import family_parameters
 
 SMALL = subset_selection(6, epsilon=0.9, size=2)  # smaller than a study may declare: the sets can be listed
@@ -84,10 +83,10 @@ def test_variances_of_counts(channel):
     # Records are independent: sum over them of the variance of what each adds.
     exact = counts @ (chances(channel) @ z**2) - counts
     expected = counts @ channel.probabilities
-    np.testing.assert_allclose(estimate_counts(expected, [channel]), counts, atol=1e-9)
-    np.testing.assert_allclose(variance_pram(expected, [channel]), exact, rtol=1e-9)
+    np.testing.assert_allclose(as_design([channel]).estimate(expected), counts, atol=1e-9)
+    np.testing.assert_allclose(as_design([channel]).variance_pram(expected), exact, rtol=1e-9)
     sampling = counts - counts**2 / counts.sum()
-    np.testing.assert_allclose(variance_total(expected, [channel]), exact + sampling, rtol=1e-9)
+    np.testing.assert_allclose(as_design([channel]).variance_total(expected), exact + sampling, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +98,7 @@ def test_the_designs_table_of_variances(n_states, epsilon, size, variance):
     # methods.md 1.1, column SS: variance times n of a rare category's share, q (1 - q) / (p - q)^2.
     channel = subset_selection(n_states, epsilon=epsilon, size=size)
     observed = channel.probabilities[0] * 1e6  # all records in category 0: the others are as rare as can be
-    np.testing.assert_allclose(variance_total(observed, [channel])[1] / 1e6, variance, rtol=6e-3)
+    np.testing.assert_allclose(as_design([channel]).variance_total(observed)[1] / 1e6, variance, rtol=6e-3)
 
 
 def test_the_table_is_the_best_of_both_roundings():

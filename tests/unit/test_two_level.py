@@ -17,8 +17,8 @@ from verticil.analyst.lint import lint
 from verticil.shared.channels import privacy
 from verticil.shared.channels.transition import SCALE, quantize, symmetric, two_level
 from verticil.shared.errors import Misuse, PeerFault
+from verticil.shared.estimation.design import as_design
 from verticil.shared.estimation.estimators import em_projection
-from verticil.shared.estimation.kronecker import estimate_counts
 from verticil.shared.model.schema import Schema
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
@@ -246,7 +246,7 @@ def test_the_estimators_take_it_out_again():
     other = quantize(symmetric(2, epsilon=1.0))
     table = np.array([[400.0, 100], [50, 250], [120, 30], [10, 40]])
     released = ward.probabilities.T @ table @ other.probabilities
-    assert estimate_counts(released, [ward, other]) == pytest.approx(table, rel=1e-9)
+    assert as_design([ward, other]).estimate(released) == pytest.approx(table, rel=1e-9)
     assert em_projection(released, [ward, other], iterations=5000, tolerance=1e-12) == pytest.approx(table, abs=1.0)
 
 

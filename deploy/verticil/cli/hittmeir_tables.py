@@ -10,12 +10,9 @@ from verticil.cli.results import results_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from verticil.experiments.hittmeir.attacks import Attack
-    from verticil.experiments.hittmeir.classifiers import Score
-    from verticil.experiments.hittmeir.correlations import Correlations
-    from verticil.experiments.hittmeir.paper import Found
-    from verticil.experiments.hittmeir.published import Printed
-    from verticil.experiments.hittmeir.runtime import Runtime
+    from verticil.experiments.hittmeir.measures import Attack, Correlations, Score
+    from verticil.experiments.hittmeir.paper import Found, Printed
+    from verticil.experiments.hittmeir.scale import Runtime
 
 
 def title_of(found: Found, part: str) -> str:
@@ -64,7 +61,7 @@ def _print_correlations(console: Console, found: Correlations) -> None:
 
 
 def _print_runtimes(console: Console, title: str, part: str, rows: Sequence[Runtime]) -> None:
-    from verticil.experiments.hittmeir import published
+    from verticil.experiments.hittmeir import paper
 
     shown = results_table(
         f"\n{title}, {rows[0].records:,} records: CPU seconds",
@@ -73,7 +70,7 @@ def _print_runtimes(console: Console, title: str, part: str, rows: Sequence[Runt
     for row in rows:
         shown.add_row(row.method.value, str(row.k), f"{row.describe:.3f}", f"{row.generate:.4f}", str(row.edges))
     console.print(shown)
-    console.print(f"theirs: {published.RUNTIME_WORDS[part]}", markup=False)
+    console.print(f"theirs: {paper.RUNTIME_WORDS[part]}", markup=False)
 
 
 def _print_scores(console: Console, title: str, part: str, rows: Sequence[Score], *, published: bool = True) -> None:
@@ -110,11 +107,11 @@ def _print_confusion(console: Console, part: str, rows: Sequence[Score]) -> None
 
 
 def _print_attacks(console: Console, title: str, part: str, rows: Sequence[Attack]) -> None:
-    from verticil.experiments.hittmeir import paper, published
+    from verticil.experiments.hittmeir import paper
 
     shown = results_table(
         f"\n{title}: accuracy in per cent, theirs in brackets; B, always the most common value, {rows[0].baseline:.1f} "
-        f"({published.BASELINES[part]:.1f})",
+        f"({paper.BASELINES[part]:.1f})",
         *("attacker has", *rows[0].accuracy, "average"),
     )
     for row in rows:

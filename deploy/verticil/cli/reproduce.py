@@ -195,7 +195,7 @@ def _payload(found: Found) -> dict[str, object]:
 
 
 def _inferred(found: Found) -> list[str]:
-    from verticil.experiments.networks import FIGURE_2, FIGURE_3
+    from verticil.experiments.published import FIGURE_2, FIGURE_3
 
     return [*(FIGURE_2.inferred if found.table_2 else ()), *(FIGURE_3.inferred if found.points else ())]
 

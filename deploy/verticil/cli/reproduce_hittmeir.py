@@ -16,8 +16,7 @@ from verticil.shared.errors import DataFault, Misuse
 
 if TYPE_CHECKING:
     from verticil.experiments.hittmeir.datasets import Texts
-    from verticil.experiments.hittmeir.paper import Found
-    from verticil.experiments.hittmeir.published import Printed
+    from verticil.experiments.hittmeir.paper import Found, Printed
 
 
 def run_hittmeir(
@@ -39,7 +38,7 @@ def run_hittmeir(
     """
     for module, package in (("sklearn", "scikit-learn"), ("numba", "numba"), ("matplotlib", "matplotlib")):
         require(module, package, "reproduce hittmeir")
-    from verticil.experiments.hittmeir import paper, published
+    from verticil.experiments.hittmeir import paper
     from verticil.experiments.hittmeir.scale import FULL, QUICK
 
     wanted = _wanted(paper.PARTS, table, figure)
@@ -57,7 +56,7 @@ def run_hittmeir(
             "scale": dataclasses.asdict(scale),
             "spent": spent,
             **_payload(found),
-            "guessed": list(published.GUESSED),
+            "guessed": list(paper.GUESSED),
         }
         files = write_results(folder, payload, _images(found))
     except BaseException:
@@ -72,7 +71,7 @@ def run_hittmeir(
         console.print("[bold]A quick run: few records and generations; its numbers say nothing about the paper's.[/]\n")
     print_found(console, found)
     console.print("\n[bold]What the paper does not say, and what was done[/]")
-    for sentence in published.GUESSED:
+    for sentence in paper.GUESSED:
         console.print(f"  {sentence}", markup=False)
     console.print(f"\n{spent['cpu_seconds']:,.0f} CPU seconds, {spent['wall_seconds']:,.0f} seconds by the clock")
     console.print(f"written: {', '.join(map(str, files))}", markup=False)
@@ -98,13 +97,13 @@ def _read_card(path: Path) -> Texts:
 
 
 def _payload(found: Found) -> dict[str, object]:
-    from verticil.experiments.hittmeir import paper, published
+    from verticil.experiments.hittmeir import paper
 
     payload: dict[str, object] = {"simulated": sorted(found.simulated)}
     for part, runtimes in found.runtimes.items():
         payload[_key(part)] = {
             "rows": [dataclasses.asdict(row) for row in runtimes],
-            "theirs": published.RUNTIME_WORDS[part],
+            "theirs": paper.RUNTIME_WORDS[part],
         }
     for part, scores in found.scores.items():
         payload[_key(part)] = {
@@ -114,7 +113,7 @@ def _payload(found: Found) -> dict[str, object]:
     for part, attacks in found.attacks.items():
         payload[_key(part)] = {
             "rows": [_beside(dataclasses.asdict(row), paper.theirs_of_attack(part, row)) for row in attacks],
-            "baseline_theirs": published.BASELINES[part],
+            "baseline_theirs": paper.BASELINES[part],
         }
     if found.correlations is not None:
         payload["figure_1"] = dataclasses.asdict(found.correlations)

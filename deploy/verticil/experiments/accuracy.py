@@ -1,7 +1,7 @@
 """How far parameters learned from randomized records are from those of the records themselves.
 
 Tables of many runs are estimated at once: the run is an axis that is not randomized. Notation of
-`verticil.shared.estimation.kronecker`:
+`verticil.shared.estimation.design`:
 N the true counts of a family, N^ their unbiased estimate, theta_jk = N_jk / N_j.
 
 Expected deviation (the records fixed, randomization alone; Theorem 2 of Ma & Sivakumar with the delta method):
@@ -25,12 +25,13 @@ from typing import Final
 
 import numpy as np
 
-from verticil.shared.arrays import Floats, Ints
+from verticil.shared.arrays import Counts, Floats, Ints
 from verticil.shared.channels.transition import Transition
 from verticil.shared.estimation.axes import apply_axes
+from verticil.shared.estimation.design import Design, as_design
 from verticil.shared.estimation.estimators import em_projection
-from verticil.shared.estimation.kronecker import family_covariance_blocks, forward_matrices, inverse_matrices
 from verticil.shared.estimation.parameters import family_parameters
+from verticil.shared.evaluation.fidelity import conditional, conditional_divergence
 
 CLIP: Final = 1e-3
 """Inverse estimates below this are raised to it, and the row is scaled to sum to 1 again, before a logarithm is taken.
@@ -54,23 +55,16 @@ class Distances:
     clipped: float
 
 
-def conditional(counts: Ints | Floats) -> Floats:
-    """theta_jk = N_jk / N_j, along the last axis; NaN where N_j is not positive."""
-    totals = counts.sum(axis=-1, keepdims=True)
-    theta: Floats = np.divide(counts, totals, out=np.full(counts.shape, np.nan), where=totals > 0)
-    return theta
-
-
 def estimated_rows(released: Ints, channels: Sequence[Transition]) -> Floats:
     """Unbiased counts of every run: (runs, K_parent_1, .., K_child) becomes (runs, J, K)."""
-    estimated = apply_axes(released, [None, *inverse_matrices(channels)])
+    estimated = apply_axes(released, [None, *(axis.inverse for axis in as_design(channels).axes)])
     return estimated.reshape(len(released), -1, released.shape[-1])
 
 
 def expected_deviation(true: Ints, channels: Sequence[Transition]) -> Floats:
     """Standard deviation of theta^ over randomizations of fixed records: (J, K)."""
     n_states = true.shape[-1]
-    mean_released = apply_axes(true, forward_matrices(channels))
+    mean_released = apply_axes(true, [axis.forward for axis in as_design(channels).axes])
     blocks = family_covariance_blocks(mean_released, channels, sampling=False)
     rows = true.reshape(-1, n_states)
     gradient = (np.eye(n_states) - conditional(rows)[:, :, None]) / rows.sum(axis=1)[:, None, None]  # [j, k, l]
@@ -104,7 +98,7 @@ def distances(true: Ints, released: Ints, channels: Sequence[Transition]) -> Dis
     clipped = (lost | (theta < CLIP)).any(axis=(1, 2))
     raised = np.maximum(theta, CLIP)
     raised /= raised.sum(axis=-1, keepdims=True)
-    return Distances(each=_divergence(true, raised), clipped=float(clipped.mean()))
+    return Distances(each=conditional_divergence(true, raised), clipped=float(clipped.mean()))
 
 
 def map_em_distances(true: Ints, released: Ints, channels: Sequence[Transition], *, prior_count: float = 0.5) -> Floats:
@@ -116,7 +110,7 @@ def map_em_distances(true: Ints, released: Ints, channels: Sequence[Transition],
         ).probability
         for table in released
     ]
-    return _divergence(true, np.array(fitted))
+    return conditional_divergence(true, np.array(fitted))
 
 
 def log_slope(sizes: Sequence[int], means: Sequence[float]) -> float:
@@ -130,10 +124,29 @@ def log_slope(sizes: Sequence[int], means: Sequence[float]) -> float:
     return float((x * y).sum() / (x * x).sum())
 
 
-def _divergence(true: Ints, theta: Floats) -> Floats:
-    """CKL of each run's rows: theta (runs, J, K), positive."""
-    rows = true.reshape(-1, true.shape[-1])
-    exact = conditional(rows)
-    weights = rows.sum(axis=1) / rows.sum()
-    each: Floats = (weights[:, None] * exact * np.log(exact / theta)).sum(axis=(1, 2))
-    return each
+def family_covariance_blocks(observed: Counts, design: Design, *, sampling: bool = True) -> Floats:
+    """Covariance of the estimated counts of the child's categories within each parent configuration.
+
+    Args:
+        observed: one axis for each unit (of single columns: for each column), counts of released records.
+        design: how they were randomized; the child is the last variable.
+        sampling: Cov_total; else Cov_pram.
+
+    Returns:
+        (J, K, K), float64: block j is Cov[N^_j., N^_j.]; only these blocks are computed, J K^3 operations.
+    """
+    design = as_design(design)
+    design.fits(observed)
+    *others, last = design.axes
+    n_states = design.shape[-1]
+    # Within one parent configuration the other units' part of z_y is a common factor, so it enters squared.
+    weights = apply_axes(observed, [*(axis.square for axis in others), None]).reshape(-1, last.n_entries)
+    moment = (weights @ last.child_products()).reshape(*(axis.n_cells for axis in others), last.n_cells, n_states)
+    moment = np.stack([design.arrange(moment[..., state]) for state in range(n_states)], axis=-1)
+    estimate = design.estimate(observed).reshape(-1, n_states)
+    if sampling:
+        subtracted: Floats = estimate[:, :, None] * estimate[:, None, :] / max(float(observed.sum()), 1.0)
+    else:
+        subtracted = estimate[:, :, None] * np.eye(n_states)
+    blocks: Floats = moment.reshape(-1, n_states, n_states) - subtracted
+    return blocks

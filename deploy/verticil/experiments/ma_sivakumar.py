@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from verticil.experiments import accuracy, published
-from verticil.experiments.networks import FIGURE_2, FIGURE_3, Design, PrintedNetwork
+from verticil.experiments.published import FIGURE_2, FIGURE_3, Design, PrintedNetwork
 from verticil.experiments.randomization import (
     Model,
     draw_records,
@@ -31,6 +31,7 @@ from verticil.experiments.randomization import (
 from verticil.shared.arrays import Floats
 from verticil.shared.channels import privacy
 from verticil.shared.channels.transition import quantize, symmetric
+from verticil.shared.evaluation.fidelity import conditional
 
 TABLE_2_RECORDS: Final = 20_000
 FIGURE_4_RECORDS: Final = 10_000
@@ -205,12 +206,12 @@ def table_2(
     for name in names:
         true = true_table(network, data, name)
         channels = family_channels(network, design, name, model)
-        theta = accuracy.conditional(accuracy.estimated_rows(released[name][0], channels))
+        theta = conditional(accuracy.estimated_rows(released[name][0], channels))
         undefined |= np.isnan(theta).any(axis=(1, 2))
         central = accuracy.expected_deviation(true, family_channels(network, design, name, Model.central))
         expected = accuracy.expected_deviation(true, channels)
         rows = true.reshape(-1, true.shape[-1])
-        target, printed, of_parents = accuracy.conditional(rows), network.theta(name), rows.sum(axis=1)
+        target, printed, of_parents = conditional(rows), network.theta(name), rows.sum(axis=1)
         mean, deviation = np.nanmean(theta, axis=0), np.nanstd(theta, axis=0, ddof=1)
         # As in the paper: all categories but the last, parent configuration fastest.
         for position, (state, j) in enumerate(np.ndindex(true.shape[-1] - 1, len(rows))):

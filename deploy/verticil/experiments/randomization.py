@@ -18,13 +18,13 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.experiments.networks import Design, PrintedNetwork, as_network
+from verticil.experiments.published import Design, PrintedNetwork, as_network
 from verticil.miner.learning.counting import family_table
 from verticil.party.dataset.perturb import perturb, record_tags
 from verticil.shared.arrays import Codes, Ints
 from verticil.shared.channels.transition import Transition, identity, quantize
 from verticil.shared.estimation.axes import apply_axes
-from verticil.shared.estimation.kronecker import forward_matrices
+from verticil.shared.estimation.design import as_design
 from verticil.shared.release.synthesis import sample_codes
 
 
@@ -152,7 +152,7 @@ def drawn_tables(true: Ints, channels: Sequence[Transition], *, runs: int, gener
     Returns:
         (runs, K_1, .., K_m), int64.
     """
-    forward = forward_matrices(channels)
+    forward = [axis.forward for axis in as_design(channels).axes]
     released = np.zeros((runs, true.size), dtype=np.int64)
     for cell, count in enumerate(true.flat):
         one_record = np.zeros(true.size)

@@ -34,7 +34,7 @@ from verticil.shared.release.synthesis import decode
 Texts = Mapping[str, NDArray[np.object_]]
 """A table as it is read: an array of texts for each column."""
 
-_PACKAGE: Final = "verticil.experiments.hittmeir.data"
+_PACKAGE: Final = "verticil.experiments.hittmeir"
 _UNKNOWN: Final = Missing(category="unknown", spellings=("?", ""))
 
 CARD_COLUMNS: Final = ("Time", *(f"V{number}" for number in range(1, 29)), "Amount", "Class")
@@ -304,7 +304,7 @@ _ADULT_NUMBERS: Final[Mapping[str, tuple[Sequence[float], Sequence[float]]]] = {
 
 
 def _shipped(name: str) -> dict[str, NDArray[np.object_]]:
-    text = gzip.decompress((files(_PACKAGE) / f"{name}.csv.gz").read_bytes()).decode("utf-8")
+    text = gzip.decompress((files(_PACKAGE) / "data" / f"{name}.csv.gz").read_bytes()).decode("utf-8")
     header, *rows = csv.reader(io.StringIO(text))
     # One object for equal texts, as pandas reads them: a quarter of the memory, and quicker to encode.
     columns = (np.array([sys.intern(text) for text in column], dtype=object) for column in zip(*rows, strict=True))

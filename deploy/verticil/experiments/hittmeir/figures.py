@@ -18,10 +18,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from verticil.experiments.hittmeir.attacks import Attack
-from verticil.experiments.hittmeir.classifiers import Score
-from verticil.experiments.hittmeir.correlations import Correlations
-from verticil.experiments.hittmeir.runtime import Runtime
+from verticil.experiments.hittmeir.measures import Attack, Correlations, Score
+from verticil.experiments.hittmeir.scale import Runtime
 from verticil.experiments.hittmeir.synthesizer import Method
 
 Form = Literal["svg", "png"]

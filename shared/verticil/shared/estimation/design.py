@@ -17,7 +17,20 @@ where the released values of the variables inside do not depend on the true ones
 from fewer released entries. It is verified on the whole numbers of P (`Channel.lumps`). Where it does not hold, the marginal
 channel depends on the unknown P(outside | inside), and a matrix made from a guess of it is wrong; the whole domain is corrected.
 
-This module is about matrices and layouts; `kronecker`, `estimation` and `parameters` use them on tables.
+This module is about matrices and layouts; `estimators` and `parameters` use them on tables.
+
+The matrix that randomizes a whole table is the Kronecker product of its columns' matrices (Ma & Sivakumar, section 5). It is
+never formed: each axis of the table is multiplied by its own K x K matrix, which costs K times the cells. For a row vector of
+counts E[N~] = N P, so N^ = N~ P^-1 is unbiased. Its sum is that of N~, and summing it over an axis gives the estimate of the
+smaller table, both because the rows of P^-1 sum to 1. Estimates can be negative; `estimators` projects them.
+
+Covariance, with z_y the row of P^-1 that belongs to the released cell y (the weight that such a record adds to each cell):
+
+    Cov_total[N^] = sum_y N~_y z_y z_y^T - N^ N^^T / n         sampling and randomization
+    Cov_pram[N^]  = sum_y N~_y z_y z_y^T - diag(N^)            randomization alone, the records being fixed
+
+which needs no true counts; with E[N~] in the place of N~ the second is exactly Theorem 2 of the paper. A column that is not
+randomized has no matrix here (None), and costs nothing.
 """
 
 from __future__ import annotations
@@ -133,7 +146,12 @@ class FamilyDesign:
         return np.ascontiguousarray(apart.transpose(order))
 
     def estimate(self, observed: Counts) -> Floats:
-        """The unbiased estimate of the family's true counts: (K_parent_1, .., K_child)."""
+        """The unbiased estimate of the family's true counts: (K_parent_1, .., K_child); cells may be negative.
+
+        >>> from verticil.shared.channels.transition import binary, quantize
+        >>> as_design([quantize(binary(0.1, 0.25))]).estimate(np.array([64, 36])).round(9).tolist()
+        [60.0, 40.0]
+        """
         self.fits(observed)
         return self.arrange(apply_axes(observed, [axis.inverse for axis in self.axes]))
 
@@ -146,13 +164,13 @@ class FamilyDesign:
         return self.arrange(apply_axes(observed, [axis.square for axis in self.axes]))
 
     def variance_total(self, observed: Counts) -> Floats:
-        """Variance of each estimated count, over sampling and randomization: see `kronecker`."""
+        """Variance of each estimated count, over sampling and randomization: the diagonal of Cov_total."""
         n = max(float(observed.sum()), 1.0)
         estimate = self.estimate(observed)
         return np.maximum(self.second_moment(observed) - estimate**2 / n, 0.0)
 
     def variance_pram(self, observed: Counts) -> Floats:
-        """Variance of each estimated count over the randomization alone, cut at 0: see `kronecker`."""
+        """Variance of each estimated count over the randomization alone: the diagonal of Cov_pram, cut at 0."""
         return np.maximum(self.second_moment(observed) - self.estimate(observed), 0.0)
 
     def noise_gain(self) -> Floats:

@@ -1,6 +1,6 @@
 """Estimates that are distributions: non-negative counts by constrained expectation-maximization, and one-way shares.
 
-The inverse (`kronecker`) is unbiased and may be negative; it is what is reported, with intervals. What is sampled from has to
+The inverse (`design`) is unbiased and may be negative; it is what is reported, with intervals. What is sampled from has to
 be a distribution. The EM (iterative Bayesian update) maximizes the likelihood of the released counts f over true
 distributions pi,
 
@@ -112,7 +112,7 @@ def em_estimate(observed: Counts, design: Design, *, prior_count: float = 0.0) -
 
 
 def inverse_estimate(observed: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
-    """The unbiased estimate (`kronecker.estimate_counts`), with a prior; cells may be negative: see `Estimator`."""
+    """The unbiased estimate (`FamilyDesign.estimate`), with a prior; cells may be negative: see `Estimator`."""
     return _with_prior(_unbiased(observed, design), design, prior_count)
 
 

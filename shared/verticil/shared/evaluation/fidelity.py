@@ -5,6 +5,9 @@ the probability of any event that the table can express. `compare` puts the synt
 a bootstrap of the real data (the floor: what another sample of the same people would show) and independent columns (what a
 release of the margins alone would reach). It needs the real joint data, so it runs only where somebody has them: in the
 simulation.
+
+`conditional_divergence` is the distance of one family's probabilities (Ma & Sivakumar, section 6.2), `correlations` what plots of
+whole tables show.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import Codes
+from verticil.shared.arrays import Codes, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,3 +104,37 @@ def compare(
         bootstrap=tuple(distances(real, bootstrap, n_states, ways=ways) for ways in widths),
         independent=tuple(distances(real, None, n_states, ways=ways) for ways in widths),
     )
+
+
+def conditional(counts: Ints | Floats) -> Floats:
+    """theta_jk = N_jk / N_j, along the last axis; NaN where N_j is not positive."""
+    totals = counts.sum(axis=-1, keepdims=True)
+    theta: Floats = np.divide(counts, totals, out=np.full(counts.shape, np.nan), where=totals > 0)
+    return theta
+
+
+def conditional_divergence(true: Ints, theta: Floats) -> Floats:
+    """The conditional Kullback-Leibler distance of a family's probabilities from those of some records.
+
+        CKL = sum_j P(j) sum_k theta_jk ln(theta_jk / theta^_jk)
+
+    Args:
+        true: (K_parent_1, .., K_child), counts of the records.
+        theta: (m, J, K), m estimates of the probabilities, all positive.
+
+    Returns:
+        (m,), nats.
+    """
+    rows = true.reshape(-1, true.shape[-1])
+    exact = conditional(rows)
+    weights = rows.sum(axis=1) / rows.sum()
+    each: Floats = (weights[:, None] * exact * np.log(exact / theta)).sum(axis=(1, 2))
+    return each
+
+
+def correlations(values: Floats) -> Floats:
+    """The correlation coefficients of the columns of (n, d) values: (d, d); 0 for a constant column."""
+    centred = values - values.mean(axis=0)
+    length = np.sqrt((centred**2).sum(axis=0))
+    scaled: Floats = np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)
+    return scaled.T @ scaled

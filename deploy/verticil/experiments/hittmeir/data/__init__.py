@@ -1,1 +1,0 @@
-"""The tables of the experiments, compressed; see SOURCE.md."""
