@@ -99,6 +99,7 @@ def reproduce(
     ma-sivakumar: data drawn from the paper's networks; nobody's records are involved. hittmeir: two public data sets, and a third
     where you have it; whole, it takes a quarter of an hour of CPU time.
     """
+    require("verticil.experiments", "verticil-experiments", "reproducing a paper")
     if paper is Paper.hittmeir:
         from verticil.cli.reproduce_hittmeir import run_hittmeir
 

@@ -45,7 +45,9 @@ def require(module: str, package: str, what: str) -> None:
         Misuse: USAGE, it is not.
     """
     if find_spec(module) is None:
-        raise Misuse("USAGE", f"{what} needs {package}", hint="pip install 'verticil[experiments,miner]'")
+        raise Misuse(
+            "USAGE", f"{what} needs {package}", hint="in a checkout of verticil: pip install ./deploy/experiments"
+        )
 
 
 def write_results(folder: Path, payload: Mapping[str, object], images: Mapping[str, bytes]) -> list[Path]:

@@ -1,6 +1,6 @@
-"""What Ma & Sivakumar's text prints about its experiments: Tables 1 and 2, and what is wrong in the paper.
+"""What Ma & Sivakumar's text prints about its experiments: Tables 1 and 2, two networks, and what is wrong in it.
 
-The two Bayesian networks of Ma & Sivakumar's experiments (Figs. 2 and 3), with their parameters as printed.
+`FIGURE_2` and `FIGURE_3` are the two Bayesian networks of its experiments, with their parameters as printed.
 
 The parameters are the paper's text. The drawings of the networks are not: which variable is whose parent follows from the
 number of printed entries where it does, and is a convention of ours where it does not; `inferred` says which. A printed list

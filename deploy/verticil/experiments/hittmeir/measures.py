@@ -1,17 +1,15 @@
-"""Tables V to VII, XI and XII: classifiers trained on original and on synthetic records, tested on others.
+"""What classifiers, attackers and correlations show of synthetic records.
 
-Beside the paper's rows: the share of the test part's most common class, and synthetic records from randomized columns.
+Tables V to VII, XI and XII: classifiers trained on original and on synthetic records, tested on others. Beside the paper's
+rows: the share of the test part's most common class, and synthetic records from randomized columns.
 
-Tables IX and X: what an attacker who knows some attributes of a person learns about the sensitive one.
+Tables IX and X: what an attacker who knows some attributes of a person learns about the sensitive one. The attackers are GCAP
+by majority vote and the five classifiers, trained on original records, on those of an ordinary and on those of a custom
+network. Beside the paper's rows: the share of the most common value (B), GCAP as the mean share, and the same attack on people
+whose records were not used; what is attributed rightly of members beyond the others is disclosure, the rest is inference.
 
-The attackers are GCAP by majority vote and the five classifiers, trained on original records, on those of an ordinary and on
-those of a custom network. Beside the paper's rows: the share of the most common value (B), GCAP as the mean share, and the same
-attack on people whose records were not used; what is attributed rightly of members beyond the others is disclosure, the rest is
-inference.
-
-Figure 1: Pearson correlations of Adult's columns, original, from an ordinary and from a custom network.
-
-As in the program that the authors published: categories are numbered in alphabetical order, whatever they mean.
+Figure 1: Pearson correlations of Adult's columns, original, from an ordinary and from a custom network. As in the program that
+the authors published: categories are numbered in alphabetical order, whatever they mean.
 """
 
 from __future__ import annotations

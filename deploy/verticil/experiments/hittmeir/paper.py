@@ -1,6 +1,6 @@
 """The experiments together: which tables and figures there are, and what they gave.
 
-What the text of Hittmeir, Mayer & Ekelhart (2022) prints about its experiments, and what it leaves open.
+Beside it stands what the text of Hittmeir, Mayer & Ekelhart (2022) prints about them, and what it leaves open.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How large the experiments are run: as in the paper, or quickly.
+"""How large the experiments are run: as in the paper, or quickly; and how long that takes.
 
-Tables II to IV: CPU seconds of describing a data set and of generating as many records, by search and k.
+`runtimes` is tables II to IV: CPU seconds of describing a data set and of generating as many records, by search and k.
 """
 
 from __future__ import annotations
