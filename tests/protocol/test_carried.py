@@ -20,9 +20,8 @@ import pytest
 from typer.testing import CliRunner
 
 from verticil.cli.main import app
-from verticil.miner.airgap.exchange import CarriedDesk
-from verticil.miner.airgap.local_control import Window, Wish, ask_the_daemon
-from verticil.miner.airgap.offline_mode import grant_once
+from verticil.miner.airgap.exchange import Exchange
+from verticil.miner.airgap.local_control import ControlRequest, LocalControl, ask_the_daemon, handle_offline
 from verticil.miner.config import load_miner
 from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
@@ -135,7 +134,7 @@ def federation(root: Path, n: int = 400) -> Provisioned:
 class Ferry:
     """The federation at work, with `island` on the other side of the water."""
 
-    def __init__(self, made: Provisioned, node: MinerNode, desk: CarriedDesk, place: Path) -> None:
+    def __init__(self, made: Provisioned, node: MinerNode, desk: Exchange, place: Path) -> None:
         self.made, self.node, self.desk, self.place = made, node, desk, place
         self.island = load_party(made.parties["island"] / "party.toml")
         self.desk_folder = node.store.root / "carried" / "island"
@@ -145,12 +144,12 @@ class Ferry:
         analyst = load_credentials(made.analyst / "pki" / "analyst.crt", made.analyst / "pki" / "analyst.key", config)
         self.control = InMemoryControl(node.control, analyst.identity)
 
-    def desk_anew(self) -> CarriedDesk:
+    def desk_anew(self) -> Exchange:
         """The desk after federation.toml has changed."""
         config = load_miner(self.made.miner / "miner.toml")
         signer = SigningKey.load(config.signing_key, config.certificate)
         authority = self.made.ca_certificate.read_bytes()
-        return CarriedDesk(
+        return Exchange(
             config,
             self.node,
             authority=authority,
@@ -175,7 +174,7 @@ class Ferry:
         return self.files[-1]
 
     async def to_island(self, **how: Any) -> dict[str, Any]:
-        await self.desk.hand_out("island", file := self.new("to-island"), plain=True, **how)
+        await self.desk.export_bundle("island", file := self.new("to-island"), plain=True, **how)
         return await site_desk.import_bundle(self.island, file)
 
     async def out(self, file: Path | None = None, *, plain: bool = True) -> dict[str, Any]:
@@ -186,7 +185,7 @@ class Ferry:
         return self.files[-1]
 
     async def to_miner(self) -> dict[str, Any]:
-        return await self.desk.take_in(await self.exported())
+        return await self.desk.import_bundle(await self.exported())
 
     async def others_turn(self, digest: bytes) -> None:
         """Wait until nothing has changed for a moment: the others, and the miner, have done what they can."""
@@ -228,7 +227,7 @@ async def at_work(made: Provisioned, place: Path) -> AsyncGenerator[Ferry]:
         seed_derived=True,
         free_bytes=lambda _: ferries[0].free if ferries else 10**12,
     )
-    desk = CarriedDesk(
+    desk = Exchange(
         config,
         node,
         authority=credentials.ca_pem,
@@ -289,7 +288,7 @@ async def no_island_file_counts(ferry: Ferry, file: Path) -> None:
             copy.write_bytes({"short": data[:-9], "shorter": data[:60], "long": data + b"x"}[copy.name])
         before = ferry.facts()
         with pytest.raises(VerticilError, match=place):
-            await ferry.desk.take_in(copy)
+            await ferry.desk.import_bundle(copy)
         assert ferry.facts() == before
 
 
@@ -323,11 +322,11 @@ def test_feature_38_the_release_is_that_of_the_run_with_everybody_online(tmp_pat
             # Lost on the way: the next says it again, and the lost one is refused when it turns up.
             await ferry.until(digest, lambda record, _: len(record.approvals) == 2)
             await no_island_file_counts(ferry, await ferry.exported())
-            taken = await ferry.desk.take_in(ferry.files[-1])
+            taken = await ferry.desk.import_bundle(ferry.files[-1])
             assert (taken.bundle, taken.skipped, taken.refused) == (3, (1, 2), ())
             with pytest.raises(GateFailed, match=r"bundle 2 of party 'island'.*bundle 3 was imported before"):
-                await ferry.desk.take_in(first)
-            assert (await ferry.desk.take_in(ferry.files[-1])).repeated is True
+                await ferry.desk.import_bundle(first)
+            assert (await ferry.desk.import_bundle(ferry.files[-1])).repeated is True
             await ferry.until(digest, lambda record, state: state is State.ALIGNING)
 
             # The list goes, the common people come, the confirmation goes.
@@ -348,9 +347,9 @@ def test_feature_38_the_release_is_that_of_the_run_with_everybody_online(tmp_pat
             assert [line["event"] for line in lines(ferry.island)][-3:] == ["send", "send", "carried-out"]
             ferry.free = 0
             with pytest.raises(VerticilError, match="RESOURCE_EXHAUSTED"):
-                await ferry.desk.take_in(columns)
+                await ferry.desk.import_bundle(columns)
             ferry.free = 10**12
-            assert (await ferry.desk.take_in(columns)).refused == ()
+            assert (await ferry.desk.import_bundle(columns)).refused == ()
             await ferry.until(digest, lambda record, state: state is State.PUBLISHED)
             assert not ferry.node.presence.online("island")
             assert ferry.node.presence.online("north")
@@ -421,7 +420,7 @@ def test_feature_38_sealed_blinded_countersigned_and_killed_at_every_step(tmp_pa
         steps = 0
         async with at_work(other, tmp_path / "sticks") as ferry:
             with pytest.raises(Misuse, match=r"miner\.sealing_key: missing, so a bundle cannot be sealed"):
-                await ferry.desk.hand_out("island", ferry.new("nobody"))
+                await ferry.desk.export_bundle("island", ferry.new("nobody"))
             pin_sealing_keys(other)
             ferry.desk = ferry.desk_anew()
             ferry.island = load_party(other.parties["island"] / "party.toml")
@@ -429,12 +428,12 @@ def test_feature_38_sealed_blinded_countersigned_and_killed_at_every_step(tmp_pa
             all_places = (other.parties["island"], tmp_path / "sticks", ferry.desk_folder)
             for crossing in range(12):
                 places = all_places if everywhere or crossing == 3 else ()
-                await ferry.desk.hand_out("island", down := ferry.new("to-island"))
+                await ferry.desk.export_bundle("island", down := ferry.new("to-island"))
                 _, taken = await killed_everywhere(
                     lambda down=down: site_desk.import_bundle(ferry.island, down), *places
                 )
                 _, made_in = await killed_everywhere(lambda: ferry.out(plain=False), *places)
-                _, given = await killed_everywhere(lambda: ferry.desk.take_in(ferry.files[-1]), *places)
+                _, given = await killed_everywhere(lambda: ferry.desk.import_bundle(ferry.files[-1]), *places)
                 steps += taken + made_in + given
                 if ferry.node.session.state(ferry.node.session.record(digest)) is State.PUBLISHED:
                     break
@@ -457,20 +456,20 @@ def test_feature_38_what_is_not_for_this_side_is_refused_and_a_withdrawal_is_car
     async def ferried() -> None:
         async with at_work(made, tmp_path / "sticks") as ferry:
             digest = await ferry.submit(study(tmp_path))
-            await ferry.desk.hand_out("north", norths := ferry.new("for north"), plain=True)
+            await ferry.desk.export_bundle("north", norths := ferry.new("for north"), plain=True)
             with pytest.raises(GateFailed, match="party is 'north', expected 'island'"):
                 await site_desk.import_bundle(ferry.island, norths)
             await ferry.to_island()
             file = await ferry.exported()
             async with at_work(foreign, tmp_path / "other sticks") as abroad:
                 with pytest.raises(PeerFault, match="CERTIFICATE_INVALID"):
-                    await abroad.desk.take_in(file)
-            await ferry.desk.take_in(file)
+                    await abroad.desk.import_bundle(file)
+            await ferry.desk.import_bundle(file)
             revoke(ferry.island, "ferry", "demo@island", "we made a mistake", at=utc_now())
             told = ferry.new("withdrawal")
             assert set((await ferry.out(told)).holds) == {"withdrawal"}
             assert set((await ferry.out()).holds) == {"withdrawal"}  # nobody has said that the first one arrived
-            await ferry.desk.take_in(ferry.files[-1])
+            await ferry.desk.import_bundle(ferry.files[-1])
             await ferry.until(digest, lambda record, state: state is State.WITHDRAWN)
             await ferry.to_island()
             assert (await ferry.out()).holds == {}
@@ -486,24 +485,26 @@ def test_feature_38_a_command_reaches_the_daemon_that_holds_the_state(tmp_path: 
             await ferry.submit(study(tmp_path))
             config = load_miner(made.miner / "miner.toml")
             down, up = tmp_path / "down", tmp_path / "up"
-            wish = Wish(verb="export", file=down, party="island", plain=True)
+            request = ControlRequest(verb="export", file=down, party="island", plain=True)
             with pytest.raises(DataFault, match="STATE_LOCKED"):
-                await grant_once(config, wish)
-            serving = asyncio.create_task(Window(ferry.desk, config.state_directory).run())
-            facts = await asyncio.to_thread(ask_the_daemon, config.state_directory, wish)
+                await handle_offline(config, request)
+            serving = asyncio.create_task(LocalControl(ferry.desk, config.state_directory).run())
+            facts = await asyncio.to_thread(ask_the_daemon, config.state_directory, request)
             assert (facts.file, facts.bundle) == (str(down), 1)
             await site_desk.import_bundle(ferry.island, down)
             await ferry.out(up)
-            wish = Wish(verb="import", file=up)
-            assert (await asyncio.to_thread(ask_the_daemon, config.state_directory, wish)).party == "island"
+            request = ControlRequest(verb="import", file=up)
+            assert (await asyncio.to_thread(ask_the_daemon, config.state_directory, request)).party == "island"
             (short := tmp_path / "short").write_bytes((await ferry.exported()).read_bytes()[:-1])
-            wish = Wish(verb="import", file=short)
+            request = ControlRequest(verb="import", file=short)
             with pytest.raises(GateFailed, match="short: is cut off after"):
-                await asyncio.to_thread(ask_the_daemon, config.state_directory, wish)
+                await asyncio.to_thread(ask_the_daemon, config.state_directory, request)
             serving.cancel()
             await asyncio.wait({serving})
-        facts = await grant_once(config, Wish(verb="export", file=tmp_path / "again", party="island", plain=True))
-        assert facts["bundle"] == 2
+        facts = await handle_offline(
+            config, ControlRequest(verb="export", file=tmp_path / "again", party="island", plain=True)
+        )
+        assert facts.bundle == 2
 
     asyncio.run(ferried())
 
@@ -520,7 +521,7 @@ def test_a_restored_site_opens_what_is_sealed_for_it_and_its_study_goes_on(tmp_p
             make_sealing_key(home / "pki" / "island.seal", new=True)
             digest = await ferry.submit(study(tmp_path))
             backup(ferry.island, tmp_path / "backup", words)
-            await ferry.desk.hand_out("island", down := ferry.new("to-island"))
+            await ferry.desk.export_bundle("island", down := ferry.new("to-island"))
             keys = {path.name: path.read_bytes() for path in (home / "pki").glob("*.seal")}
             assert len(keys) == 2
             for path in (home / "pki").glob("*.seal"):
@@ -533,7 +534,7 @@ def test_a_restored_site_opens_what_is_sealed_for_it_and_its_study_goes_on(tmp_p
             ferry.island = load_party(home / "party.toml")
             await site_desk.import_bundle(ferry.island, down)
             await ferry.out(plain=False)
-            taken = await ferry.desk.take_in(ferry.files[-1])
+            taken = await ferry.desk.import_bundle(ferry.files[-1])
             assert (taken.refused, taken.studies[0].digest) == ((), digest.hex())
             shown = (await ferry.control.get_study(control_pb2.GetStudyRequest(study_digest=digest))).study
             assert {party.party: (party.standing, party.online) for party in shown.parties} == {

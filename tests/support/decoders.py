@@ -35,14 +35,12 @@ from verticil.party.storage.secret import FILE_NAME as SECRET_NAME
 from verticil.party.storage.secret import read_secret
 from verticil.pki.register import sign_request
 from verticil.pki.request import create_request, parse_request, read_request
-from verticil.shared.airgap.bundle import look
+from verticil.shared.airgap.bundle import BundleEntries, Reference, parse_entry, read_statement
+from verticil.shared.airgap.bundle import Statement as CarriedStatement
 from verticil.shared.airgap.bundle import pack as pack_bundle
+from verticil.shared.airgap.bundle import parse_statement as parse_carried_statement
 from verticil.shared.airgap.bundle import unpack as unpack_bundle
-from verticil.shared.airgap.bundle_entries import Pouch, parse_entry
-from verticil.shared.airgap.journal import Journal, load_journal, store_journal
-from verticil.shared.airgap.statement import Reference
-from verticil.shared.airgap.statement import Statement as CarriedStatement
-from verticil.shared.airgap.statement import parse_statement as parse_carried_statement
+from verticil.shared.airgap.exchange import Journal, load_journal, store_journal
 from verticil.shared.audit import entries
 from verticil.shared.audit import verify as verify_audit
 from verticil.shared.config import load_federation, read_toml
@@ -410,38 +408,39 @@ def make_decoders(
 
 def _of_carried(folder: Path, key: SigningKey, now: dt.datetime) -> dict[str, Decoder]:
     """Those of files that are carried by hand."""
-    place, journal = folder / "pouch", folder / "journal"
+    place, journal = folder / "entries", folder / "journal"
     place.mkdir()
     journal.mkdir()
-    pouch = Pouch(place)
+    entries = BundleEntries(place)
     for unit, payload in enumerate((b"", b"randomized" * 9)):
-        pouch.add(carried_pb2.CarriedEntry(column=coordinator_pb2.BeginUploadRequest(unit=unit)), payload)
-    pouch.keep()
+        entries.add(carried_pb2.CarriedEntry(column=coordinator_pb2.BeginUploadRequest(unit=unit)), payload)
+    entries.keep()
     made = Reference(number=2, sha256=bytes(32))
     carried = CarriedStatement(
         federation="fuzz", direction="to-miner", party="clinic", number=3, answers=made, made_at=now, protocol=2,
         sealed=False, size=0, pieces=(),
     )  # fmt: skip
     bundle = folder / "3.bundle"
-    pack_bundle(pouch, bundle, carried, sign=key.sign, cover=None, before=lambda _: None)
-    statement, _ = look(bundle)
+    pack_bundle(entries, bundle, carried, sign=key.sign, encryption=None, before=lambda _: None)
+    statement, _ = read_statement(bundle)
     store_journal(journal, Journal(told={}).with_made(made, (("withdrawal", bytes(32)),)))
     (kept,) = journal.iterdir()
 
     def unpacked(path: Path) -> object:
         with tempfile.TemporaryDirectory(dir=folder) as fresh:
-            return unpack_bundle(path, Path(fresh) / "in", cover=None)
+            return unpack_bundle(path, Path(fresh) / "in", encryption=None)
 
     return {
         "shared.airgap.bundle.unpack": Decoder(_file(folder, bundle.name, unpacked), bundle.read_bytes()),
-        "shared.airgap.journal.load_journal": Decoder(
+        "shared.airgap.bundle.read_statement": Decoder(_file(folder, bundle.name, read_statement), bundle.read_bytes()),
+        "shared.airgap.exchange.load_journal": Decoder(
             _file(journal, kept.name, lambda path: load_journal(path.parent)), kept.read_bytes()
         ),
-        "shared.airgap.bundle_entries.Pouch.read": Decoder(
-            _file(place, "entries", lambda path: Pouch.read(path.parent)), (place / "entries").read_bytes()
+        "shared.airgap.bundle.BundleEntries.read": Decoder(
+            _file(place, "entries", lambda path: BundleEntries.read(path.parent)), (place / "entries").read_bytes()
         ),
-        "shared.airgap.bundle_entries.parse_entry": Decoder(parse_entry, next(iter(pouch)).entry.SerializeToString()),
-        "shared.airgap.statement.parse_statement": Decoder(parse_carried_statement, encode(statement)),
+        "shared.airgap.bundle.parse_entry": Decoder(parse_entry, next(iter(entries)).entry.SerializeToString()),
+        "shared.airgap.bundle.parse_statement": Decoder(parse_carried_statement, encode(statement)),
     }
 
 
@@ -449,10 +448,11 @@ NAMES = (
     "party.backup.sealing.read_head",
     "shared.transport.sealing.open_sealed",
     "shared.airgap.bundle.unpack",
-    "shared.airgap.journal.load_journal",
-    "shared.airgap.bundle_entries.Pouch.read",
-    "shared.airgap.bundle_entries.parse_entry",
-    "shared.airgap.statement.parse_statement",
+    "shared.airgap.bundle.read_statement",
+    "shared.airgap.exchange.load_journal",
+    "shared.airgap.bundle.BundleEntries.read",
+    "shared.airgap.bundle.parse_entry",
+    "shared.airgap.bundle.parse_statement",
     "shared.formats.artifact.unpack",
     "shared.formats.deletion.parse_deletion",
     "shared.formats.peer_deletion.parse_peer_deletion",

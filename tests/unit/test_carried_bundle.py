@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from verticil.shared.airgap.bundle import PIECE_BYTES, pack, unpack
-from verticil.shared.airgap.bundle_encryption import Cover
-from verticil.shared.airgap.bundle_entries import Pouch
-from verticil.shared.airgap.bundle_verification import receive
-from verticil.shared.airgap.journal import Journal, check_arrival, load_journal, store_journal
-from verticil.shared.airgap.statement import Reference, Statement
+from verticil.shared.airgap.bundle import (
+    PIECE_BYTES,
+    BundleEncryption,
+    BundleEntries,
+    Reference,
+    Statement,
+    pack,
+    unpack,
+    verify_bundle,
+)
+from verticil.shared.airgap.exchange import Journal, check_arrival, load_journal, store_journal
 from verticil.shared.errors import GateFailed, PeerFault, VerticilError
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
@@ -44,19 +49,19 @@ def ca(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def write(ca: Path, place: Path, *payloads: bytes, cover: Cover | None = None) -> Path:
+def write(ca: Path, place: Path, *payloads: bytes, encryption: BundleEncryption | None = None) -> Path:
     place.mkdir()
-    pouch = Pouch(place)
+    entries = BundleEntries(place)
     for number, payload in enumerate(payloads):
         column = coordinator_pb2.BeginUploadRequest(unit=number, size=len(payload))
-        pouch.add(carried_pb2.CarriedEntry(column=column), payload)
+        entries.add(carried_pb2.CarriedEntry(column=column), payload)
     key = SigningKey.load(ca / "pki" / "clinic.sign", ca / "pki" / "clinic.crt")
-    pack(pouch, place / "bundle", SAID, sign=key.sign, cover=cover, before=lambda _: None)
+    pack(entries, place / "bundle", SAID, sign=key.sign, encryption=encryption, before=lambda _: None)
     return place / "bundle"
 
 
-def read(ca: Path, file: Path, place: Path, *, cover: Cover | None = None) -> list[bytes]:
-    receive(
+def read(ca: Path, file: Path, place: Path, *, encryption: BundleEncryption | None = None) -> list[bytes]:
+    verify_bundle(
         file,
         federation="fed",
         direction="to-miner",
@@ -65,15 +70,15 @@ def read(ca: Path, file: Path, place: Path, *, cover: Cover | None = None) -> li
         revocations=EMPTY_DENY_LIST,
         at=NOW,
     )
-    return [item.payload.read_bytes() if item.payload else b"" for item in unpack(file, place, cover=cover)]
+    return [item.payload.read_bytes() if item.payload else b"" for item in unpack(file, place, encryption=encryption)]
 
 
-def covers() -> tuple[Cover, Cover]:
+def covers() -> tuple[BundleEncryption, BundleEncryption]:
     one, two = X25519PrivateKey.generate(), X25519PrivateKey.generate()
     publics = [key.public_key().public_bytes_raw() for key in (one, two)]
     return (
-        Cover(own=one, other=publics[1], federation="fed", party="clinic"),
-        Cover(own=two, other=publics[0], federation="fed", party="clinic"),
+        BundleEncryption(own=one, other=publics[1], federation="fed", party="clinic"),
+        BundleEncryption(own=two, other=publics[0], federation="fed", party="clinic"),
     )
 
 
@@ -81,18 +86,18 @@ def covers() -> tuple[Cover, Cover]:
 def test_feature_38_what_is_read_is_what_was_written(ca: Path, tmp_path: Path, sealed: bool) -> None:
     out, back = covers() if sealed else (None, None)
     payloads = [b"", b"raw" * 9, bytes(range(256)) * (2 * PIECE_BYTES // 256) + b"end"]
-    file = write(ca, tmp_path / "out", *payloads, cover=out)
-    assert read(ca, file, tmp_path / "in", cover=back) == payloads
-    kept = Pouch.read(tmp_path / "in")
+    file = write(ca, tmp_path / "out", *payloads, encryption=out)
+    assert read(ca, file, tmp_path / "in", encryption=back) == payloads
+    kept = BundleEntries.read(tmp_path / "in")
     assert kept is not None
     assert [item.entry.column.unit for item in kept] == [0, 1, 2]
     assert (b"rawrawraw" in file.read_bytes()) is not sealed
 
 
 def test_feature_38_only_the_recipient_opens_a_sealed_file(ca: Path, tmp_path: Path) -> None:
-    file = write(ca, tmp_path / "out", b"x", cover=covers()[0])
+    file = write(ca, tmp_path / "out", b"x", encryption=covers()[0])
     with pytest.raises(GateFailed, match="piece 0: not sealed with the keys"):
-        read(ca, file, tmp_path / "in", cover=covers()[1])
+        read(ca, file, tmp_path / "in", encryption=covers()[1])
 
 
 def test_feature_38_no_byte_can_be_changed_or_missing(ca: Path, tmp_path: Path) -> None:
@@ -130,10 +135,10 @@ def test_feature_38_a_full_disk_leaves_no_part_of_a_file(ca: Path, tmp_path: Pat
     stick = tmp_path / "disk"
     place = tmp_path / "out"
     place.mkdir()
-    pouch = Pouch(place)
-    pouch.add(carried_pb2.CarriedEntry(column=coordinator_pb2.BeginUploadRequest()), bytes(64 * 2**20))
+    entries = BundleEntries(place)
+    entries.add(carried_pb2.CarriedEntry(column=coordinator_pb2.BeginUploadRequest()), bytes(64 * 2**20))
     key = SigningKey.load(ca / "pki" / "clinic.sign", ca / "pki" / "clinic.crt")
     before = set(stick.iterdir())
     with pytest.raises(VerticilError, match="DISK_FULL"):
-        pack(pouch, stick / "bundle", SAID, sign=key.sign, cover=None, before=lambda _: None)
+        pack(entries, stick / "bundle", SAID, sign=key.sign, encryption=None, before=lambda _: None)
     assert set(stick.iterdir()) == before

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from verticil.shared.airgap.statement import parse_statement as parse_carried
+from verticil.shared.airgap.bundle import parse_statement as parse_carried
 from verticil.shared.formats.deletion import parse_deletion
 from verticil.shared.formats.peer_deletion import parse_peer_deletion, parse_peer_holding
 from verticil.shared.record import encode

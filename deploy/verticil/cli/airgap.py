@@ -11,10 +11,10 @@ import typer
 
 from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.cli.party_site import ConfigOption
-from verticil.shared.airgap.outcome import Closed, Exported, Imported, StudyStage
+from verticil.shared.airgap.exchange import Closed, Exported, Imported, StudyStage
 
 if TYPE_CHECKING:
-    from verticil.miner.airgap.local_control import Wish
+    from verticil.miner.airgap.local_control import ControlRequest
 
 Answer = TypeVar("Answer", Exported, Imported, Closed)
 
@@ -86,10 +86,10 @@ def miner_export(
     form: FormatOption = Format.text,
 ) -> None:
     """For a party without a line: write what it would be told into one file. The daemon may run."""
-    from verticil.miner.airgap.local_control import Wish
+    from verticil.miner.airgap.local_control import ControlRequest
 
-    wish = Wish(verb="export", file=out, party=party, releases=tuple(release or ()), plain=plain)
-    exported = granted(config, wish, Exported)
+    request = ControlRequest(verb="export", file=out, party=party, releases=tuple(release or ()), plain=plain)
+    exported = answered(config, request, Exported)
     if not emit(exported, form=form):
         _show_export(exported, f"party '{party}'", "verticil party import FILE")
 
@@ -101,33 +101,32 @@ def miner_import(
     form: FormatOption = Format.text,
 ) -> None:
     """Take in what a party without a line sends in a file, as if it called. The daemon may run."""
-    from verticil.miner.airgap.local_control import Wish
+    from verticil.miner.airgap.local_control import ControlRequest
 
-    imported = granted(config, Wish(verb="import", file=file, accept_older=accept_older), Imported)
+    imported = answered(config, ControlRequest(verb="import", file=file, accept_older=accept_older), Imported)
     if not emit(imported, form=form):
         _show_import(imported, f"of party '{imported.party}'")
 
 
-def granted(config: Path, wish: Wish, kind: type[Answer]) -> Answer:
+def answered(config: Path, request: ControlRequest, kind: type[Answer]) -> Answer:
     """What the miner does for its operator: by the daemon if one holds the state directory, else by one of the moment.
 
     Args:
         config: miner.toml.
-        wish: what is wanted.
+        request: what is wanted.
         kind: of the answer.
     """
-    from verticil.miner.airgap.local_control import ask_the_daemon
-    from verticil.miner.airgap.offline_mode import grant_once
+    from verticil.miner.airgap.local_control import ask_the_daemon, handle_offline
     from verticil.miner.config import load_miner
     from verticil.shared.errors import DataFault
 
     document = load_miner(config)
     try:
-        answer = asyncio.run(grant_once(document, wish))
+        answer = asyncio.run(handle_offline(document, request))
     except DataFault as error:
         if error.code != "STATE_LOCKED":
             raise
-        answer = ask_the_daemon(document.state_directory, wish)
+        answer = ask_the_daemon(document.state_directory, request)
     assert isinstance(answer, kind)
     return answer
 

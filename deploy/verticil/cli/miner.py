@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from verticil.cli.airgap import granted
+from verticil.cli.airgap import answered
 from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
 from verticil.cli.output import Format, FormatOption, emit, text_console
-from verticil.shared.airgap.outcome import Closed
+from verticil.shared.airgap.exchange import Closed
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -133,9 +133,9 @@ def close(
     form: FormatOption = Format.text,
 ) -> None:
     """End a study that is not published, for good, as if its analyst withdrew it. The daemon may run."""
-    from verticil.miner.airgap.local_control import Wish
+    from verticil.miner.airgap.local_control import ControlRequest
 
-    closed = granted(config, Wish(verb="close", study=study, reason=reason), Closed)
+    closed = answered(config, ControlRequest(verb="close", study=study, reason=reason), Closed)
     if not emit(closed, form=form):
         text_console().print(
             f"closed {closed.submitter}/{closed.study} ({closed.digest[:16]}); the daemon deletes what the miner"

@@ -22,8 +22,8 @@ from typing import Final
 
 from cryptography import x509
 
-from verticil.miner.airgap.exchange import CarriedDesk
-from verticil.miner.airgap.local_control import Window
+from verticil.miner.airgap.exchange import Exchange
+from verticil.miner.airgap.local_control import LocalControl
 from verticil.miner.config import MinerConfig, load_miner
 from verticil.miner.scheduler.learning import SpawnedLearning
 from verticil.miner.service.metrics import miner_gauges
@@ -131,7 +131,7 @@ async def run_miner(
         accept_older=accept_older,
     )
     metrics, refusals, audit = Metrics(), Refusals(), MinerAudit(config.state_directory)
-    desk = CarriedDesk(
+    desk = Exchange(
         config,
         node,
         authority=credentials.ca_pem,
@@ -167,7 +167,7 @@ async def run_miner(
         audit.record("refused", at, who=line.who, detail=line.detail)
 
     async with node, contextlib.AsyncExitStack() as ending:
-        window = asyncio.create_task(Window(desk, config.state_directory).run(), name="window")
+        window = asyncio.create_task(LocalControl(desk, config.state_directory).run(), name="window")
         try:
             ending.callback(_note_knowledge, audit, node)
             look = functools.partial(_note, audit, followed, node)

@@ -2,47 +2,81 @@
 
 Promises
 - What a bundle asks for is done by the service that answers calls (`MinerNode.carried`), under the identity of the certificate
-  that signed the bundle. Nothing of it is done before the whole file is verified.
+  that signed the bundle; access is checked as for a call (`InMemoryCoordinator`). Nothing is done before the whole file is
+  verified. What the service refuses is kept for the party's next answer; it stops nothing else.
 - A bundle counts as taken in when the journal names it; a kill or a full disk before leaves what was committed, and importing the
-  same file again goes on from there. Importing it once more after changes nothing.
+  same file again goes on from there: lists and columns go on from the committed offset. Importing it once more after changes
+  nothing.
+- What a party would be told if it called is asked of the service under its identity. Everything it could ask for now is in the
+  bundle: each of its studies, the common people, the blinded lists whose next station it is, the receipts of what is here, a
+  release that waits for its countersignature, and the published ones that are asked for.
 - One bundle at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
-from collections.abc import Callable
+import hashlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Final, TypeVar
 
-from verticil.miner.airgap.answers import fill
-from verticil.miner.airgap.requests import replay
 from verticil.miner.config import MinerConfig
+from verticil.miner.rules.session import Session
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
-from verticil.shared.airgap.bundle import pack, unpack
-from verticil.shared.airgap.bundle_encryption import Cover
-from verticil.shared.airgap.bundle_entries import Pouch
-from verticil.shared.airgap.bundle_verification import receive
-from verticil.shared.airgap.journal import check_arrival, load_journal, store_journal
-from verticil.shared.airgap.outcome import Closed, Exported, Imported, Refused, StudyStage
-from verticil.shared.airgap.statement import Reference, Statement, digest_of
+from verticil.shared.airgap.bundle import (
+    BundleEncryption,
+    BundleEntries,
+    Item,
+    Reference,
+    Statement,
+    bundle_encryption,
+    digest_of,
+    pack,
+    unpack,
+    verify_bundle,
+)
+from verticil.shared.airgap.exchange import (
+    Closed,
+    Exported,
+    Imported,
+    Refused,
+    StudyStage,
+    check_arrival,
+    load_journal,
+    store_journal,
+)
+from verticil.shared.alignment.statements import receiver
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import remove_tree
-from verticil.shared.errors import Misuse
+from verticil.shared.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity, Role, is_name
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.study.names import chosen
-from verticil.shared.study.states import State
+from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.authorization import Revocations
-from verticil.shared.transport.errors_on_wire import from_detail
+from verticil.shared.transport.chunks import make_chunks, plain_data
+from verticil.shared.transport.errors_on_wire import from_detail, to_detail
+from verticil.shared.transport.fetch import fetch_release
 from verticil.shared.transport.in_memory import InMemoryCoordinator
-from verticil.shared.transport.sealing import load_sealing_key
+from verticil.shared.transport.interface import Coordinator
 from verticil.shared.transport.version import PROTOCOL_VERSION
-from verticil.wire.v1 import carried_pb2
+from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
+
+L = TypeVar("L", coordinator_pb2.PutPseudonymsRequest, coordinator_pb2.PutBlindedRequest)
+M = TypeVar("M")
+
+_OF_THIS_MACHINE: Final = frozenset(
+    {"DISK_FULL", "FILES_EXHAUSTED", "STATE_LOCKED", "STATE_CORRUPT", "RESOURCE_EXHAUSTED", "INTERNAL", "UNREACHABLE"}
+)
+"""The bundle is not to blame: it is taken in again when this is mended."""
+_LINKED: Final = frozenset({State.ALIGNING, State.PREPARING, State.UPLOADING})
 
 
-class CarriedDesk:
+class Exchange:
     """Takes bundles in and makes them, on an opened node.
 
     Args:
@@ -75,7 +109,7 @@ class CarriedDesk:
         self._audit = audit
         self._one = asyncio.Lock()
 
-    async def take_in(self, file: Path, *, accept_older: bool = False) -> Imported:
+    async def import_bundle(self, file: Path, *, accept_older: bool = False) -> Imported:
         """Do what a party asks for in a bundle.
 
         Args:
@@ -90,7 +124,7 @@ class CarriedDesk:
         """
         async with self._one:
             arrival = await asyncio.to_thread(
-                receive,
+                verify_bundle,
                 file,
                 federation=self._config.federation.name,
                 direction="to-miner",
@@ -118,9 +152,9 @@ class CarriedDesk:
             arriving = folder / "arriving"
             remove_tree(arriving, ignore_errors=True)
             try:
-                cover = self._cover(party, plain=not arrival.statement.sealed)
-                pouch = await asyncio.to_thread(unpack, file, arriving, cover=cover)
-                refusals = await replay(self._as(arrival.maker), pouch)
+                encryption = self._encryption(party, plain=not arrival.statement.sealed)
+                entries = await asyncio.to_thread(unpack, file, arriving, encryption=encryption)
+                refusals = await replay(self._as(arrival.maker), entries)
             finally:
                 remove_tree(arriving, ignore_errors=True)
             last = journal.last_taken
@@ -141,7 +175,9 @@ class CarriedDesk:
                 studies=self._stages(party),
             )
 
-    async def hand_out(self, party: str, out: Path, *, releases: tuple[str, ...] = (), plain: bool = False) -> Exported:
+    async def export_bundle(
+        self, party: str, out: Path, *, releases: tuple[str, ...] = (), plain: bool = False
+    ) -> Exported:
         """Write what a party is to be told into a new file.
 
         Args:
@@ -158,16 +194,16 @@ class CarriedDesk:
         if not is_name(party):
             raise Misuse("USAGE", f"'{party[:80]}': not a party's name", hint="as in its certificate")
         async with self._one:
-            cover = self._cover(party, plain=plain)
+            encryption = self._encryption(party, plain=plain)
             folder = self._folder(party)
             journal = load_journal(folder)
-            pouch = Pouch(self._fresh(folder / "outgoing"))
+            entries = BundleEntries.anew(folder / "outgoing")
             identity = Identity(federation=self._config.federation.name, role=Role.PARTY, name=party)
             try:
                 for refusal in journal.refused:
-                    pouch.add(carried_pb2.CarriedEntry(refusal=carried_pb2.CarriedRefusal.FromString(refusal)))
+                    entries.add(carried_pb2.CarriedEntry(refusal=carried_pb2.CarriedRefusal.FromString(refusal)))
                 await fill(
-                    pouch,
+                    entries,
                     self._as(identity),
                     self._node.session,
                     party,
@@ -182,7 +218,7 @@ class CarriedDesk:
                     answers=journal.last_taken,
                     made_at=self._clock(),
                     protocol=PROTOCOL_VERSION,
-                    sealed=cover is not None,
+                    sealed=encryption is not None,
                     size=0,
                     pieces=(),
                 )
@@ -192,12 +228,12 @@ class CarriedDesk:
                     store_journal(folder, journal.with_made(made))
 
                 said = await asyncio.to_thread(
-                    pack, pouch, out, statement, sign=self._signer.sign, cover=cover, before=before
+                    pack, entries, out, statement, sign=self._signer.sign, encryption=encryption, before=before
                 )
             except OSError as error:
                 raise write_fault(error, folder) from None
             finally:
-                remove_tree(pouch.folder, ignore_errors=True)
+                remove_tree(entries.folder, ignore_errors=True)
             return Exported(
                 party=party,
                 file=str(out),
@@ -247,11 +283,6 @@ class CarriedDesk:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
 
-    def _fresh(self, folder: Path) -> Path:
-        remove_tree(folder, ignore_errors=True)
-        folder.mkdir(mode=0o700)
-        return folder
-
     def _digest(self, name: str) -> bytes:
         found = chosen(name, self._node.catalogue.submissions.names())
         if found is None:
@@ -270,17 +301,237 @@ class CarriedDesk:
             for record in found
         )
 
-    def _cover(self, party: str, *, plain: bool) -> Cover | None:
-        federation = self._config.federation
-        own, other = federation.miner_sealing, federation.sealing.get(party)
+    def _encryption(self, party: str, *, plain: bool) -> BundleEncryption | None:
         if plain:
             return None
-        if own is None or other is None:
-            missing = "miner.sealing_key" if own is None else f"sealing.{party}"
-            raise Misuse(
-                "CONFIG_INVALID",
-                f"federation.toml: {missing}: missing, so a bundle cannot be sealed",
-                hint="verticil pki seal NAME.crt shows a node's key; or --plain, and whoever finds the file can read it",
-            )
-        key = load_sealing_key(self._config.sealing_key, own)
-        return Cover(own=key, other=other, federation=federation.name, party=party)
+        return bundle_encryption(self._config.federation, self._config.sealing_key, party, at_miner=True)
+
+
+async def replay(coordinator: Coordinator, entries: BundleEntries) -> list[carried_pb2.CarriedRefusal]:
+    """Do everything that a bundle asks for.
+
+    Args:
+        coordinator: the service, under the party's identity.
+        entries: the bundle's content.
+
+    Returns:
+        What was refused.
+
+    Raises:
+        DataFault: DISK_FULL and others of this machine; it can be repeated.
+        PeerFault: RESOURCE_EXHAUSTED, a quota or the disk's reserve.
+    """
+    refusals: list[carried_pb2.CarriedRefusal] = []
+    for item in entries:
+        try:
+            await _ask(coordinator, item)
+        except VerticilError as error:
+            if error.code in _OF_THIS_MACHINE:
+                raise
+            what, digest = _about(item)
+            refusals.append(carried_pb2.CarriedRefusal(what=what, digest=digest, error=to_detail(error)))
+    return refusals
+
+
+def _about(item: Item) -> tuple[str, bytes]:
+    entry = item.entry
+    if item.what == "report":
+        return entry.report.WhichOneof("what") or "report", entry.report.study_digest
+    if item.what == "pseudonyms":
+        return item.what, entry.pseudonyms.study_digest
+    if item.what == "blinded":
+        return item.what, entry.blinded.study_digest
+    return item.what, entry.column.effective_digest
+
+
+async def _ask(coordinator: Coordinator, item: Item) -> None:
+    entry = item.entry
+    if item.what == "report":
+        await coordinator.report(entry.report)
+    elif item.what == "pseudonyms":
+        await _list(coordinator.put_pseudonyms, entry.pseudonyms, item.payload)
+    elif item.what == "blinded":
+        await _list(coordinator.put_blinded, entry.blinded, item.payload)
+    elif item.what == "column":
+        await _column(coordinator, entry.column, item.payload)
+    else:
+        raise PeerFault("MESSAGE_INVALID", f"a bundle's entry '{item.what}': is none that a party makes")
+
+
+def _chunks(payload: Path | None, size: int, offset: int, upload_id: str = "") -> Iterator[common_pb2.Chunk]:
+    held = 0 if payload is None else payload.stat().st_size
+    if held != size:
+        raise PeerFault("MESSAGE_INVALID", f"a bundle's entry has {held} bytes, expected {size}")
+    return make_chunks(payload if payload is not None else b"", offset=offset, upload_id=upload_id)
+
+
+async def _list(
+    put: Callable[[Iterable[L]], Awaitable[coordinator_pb2.PutPseudonymsReply | coordinator_pb2.PutBlindedReply]],
+    head: L,
+    payload: Path | None,
+) -> None:
+    head.ClearField("chunk")
+
+    def stream(offset: int) -> Iterator[L]:
+        yield head
+        for chunk in _chunks(payload, head.size, offset):
+            yield type(head)(chunk=chunk)
+
+    reply = await put([head])
+    while not reply.complete:
+        before = reply.committed_offset
+        reply = await put(stream(before))
+        _further(before, reply.committed_offset, done=reply.complete)
+
+
+async def _column(coordinator: Coordinator, begin: coordinator_pb2.BeginUploadRequest, payload: Path | None) -> None:
+    reply = await coordinator.begin_upload(begin)
+    if reply.HasField("receipt"):
+        return
+    offset = reply.committed_offset
+    while offset < begin.size:
+        chunks = _chunks(payload, begin.size, offset, reply.upload_id)
+        committed = (await coordinator.put_chunks(chunks)).committed_offset
+        _further(offset, committed, done=False)
+        offset = committed
+    await coordinator.finish_upload(coordinator_pb2.FinishUploadRequest(upload_id=reply.upload_id))
+
+
+def _further(before: int, after: int, *, done: bool) -> None:
+    if after <= before and not done:
+        raise PeerFault("OFFSET_MISMATCH", f"a bundle's entry stays at byte {after}")
+
+
+async def fill(
+    entries: BundleEntries,
+    coordinator: Coordinator,
+    session: Session,
+    party: str,
+    *,
+    deny_list: bytes,
+    releases: frozenset[bytes],
+) -> None:
+    """Put in all that the party would be told.
+
+    Args:
+        entries: to be filled.
+        coordinator: the service, under the party's identity.
+        session: the miner's facts.
+        party: its name.
+        deny_list: DER; empty: there is none.
+        releases: digests of the studies whose published release goes with it.
+
+    Raises:
+        PeerFault: NOT_READY, a release that is asked for is not published.
+        OSError: the disk.
+    """
+    if deny_list:
+        entries.add(carried_pb2.CarriedEntry(deny_list=deny_list))
+    for task in await _tasks(coordinator):
+        entries.add(carried_pb2.CarriedEntry(task=task))
+        if State(task.state) in _LINKED:
+            await _alignment(entries, coordinator, task.study_digest)
+            await _blinded_lists(entries, coordinator, session, task.study_digest, party)
+        await _receipts(entries, coordinator, session, task)
+        if task.review_manifest_sha256 and not is_final(State(task.state)):
+            await _release(entries, coordinator, task.study_digest, review=True)
+    for digest in sorted(releases):
+        await _release(entries, coordinator, digest, review=False)
+
+
+async def _tasks(coordinator: Coordinator) -> list[coordinator_pb2.StudyTask]:
+    known: list[coordinator_pb2.KnownStudy] = []
+    tasks: list[coordinator_pb2.StudyTask] = []
+    while found := (await coordinator.poll(coordinator_pb2.PollRequest(known=known))).tasks:
+        tasks.extend(found)
+        known = [coordinator_pb2.KnownStudy(study_digest=task.study_digest, version=task.version) for task in tasks]
+    return tasks
+
+
+async def _alignment(entries: BundleEntries, coordinator: Coordinator, digest: bytes) -> None:
+    facts: coordinator_pb2.AlignmentPart | None = None
+    path = entries.payload()
+    request = coordinator_pb2.GetAlignmentRequest(study_digest=digest)
+    with path.open("wb") as file, contextlib.suppress(_NotReadyError):
+        async with contextlib.aclosing(_ready(coordinator.get_alignment(request))) as parts:
+            async for part in parts:
+                if part.HasField("chunk"):
+                    file.write(plain_data(part.chunk))
+                if facts is None:
+                    part.ClearField("chunk")
+                    facts = part
+    if facts is not None:
+        alignment = carried_pb2.CarriedAlignment(study_digest=digest, facts=facts)
+        entries.add(carried_pb2.CarriedEntry(alignment=alignment), path)
+
+
+async def _blinded_lists(
+    entries: BundleEntries, coordinator: Coordinator, session: Session, digest: bytes, party: str
+) -> None:
+    study = session.proposal(session.record(digest))
+    if study.linkage.mode != "dh-psi":
+        return
+    for owner in range(len(study.parties)):
+        for hop in range(len(study.parties)):
+            if receiver(study.parties, owner, hop) == party:
+                request = coordinator_pb2.GetBlindedRequest(study_digest=digest, owner=owner, hop=hop)
+                await _one_list(entries, coordinator, request)
+
+
+async def _one_list(
+    entries: BundleEntries, coordinator: Coordinator, request: coordinator_pb2.GetBlindedRequest
+) -> None:
+    path, facts, size = entries.payload(), coordinator_pb2.BlindedPart(), 1
+    with path.open("wb") as file, contextlib.suppress(_NotReadyError):
+        while file.tell() < size:
+            asked = coordinator_pb2.GetBlindedRequest.FromString(request.SerializeToString())
+            asked.offset = file.tell()
+            async with contextlib.aclosing(_ready(coordinator.get_blinded(asked))) as parts:
+                async for part in parts:
+                    if part.part.HasField("chunk"):
+                        file.write(plain_data(part.part.chunk))
+                        part.part.ClearField("chunk")
+                    facts, size = part, part.part.size
+    if facts.HasField("part"):
+        entries.add(
+            carried_pb2.CarriedEntry(blinded_for_you=carried_pb2.CarriedBlinded(request=request, facts=facts)), path
+        )
+
+
+async def _receipts(
+    entries: BundleEntries, coordinator: Coordinator, session: Session, task: coordinator_pb2.StudyTask
+) -> None:
+    columns = session.record(task.study_digest).columns
+    for unit in task.units_received:
+        held = columns[unit]
+        upload = coordinator_pb2.BeginUploadRequest(
+            effective_digest=task.effective_digest, unit=unit, size=held.artifact_size, sha256=held.artifact_sha256
+        )
+        reply = await coordinator.begin_upload(upload)
+        if reply.HasField("receipt"):
+            receipt = carried_pb2.CarriedReceipt(upload=upload, receipt=reply.receipt)
+            entries.add(carried_pb2.CarriedEntry(receipt=receipt))
+
+
+async def _release(entries: BundleEntries, coordinator: Coordinator, digest: bytes, *, review: bool) -> None:
+    folder = await fetch_release(coordinator, digest, entries.folder / f"release-{digest.hex()[:16]}", review=review)
+    for path in sorted(folder.iterdir()):
+        request = common_pb2.GetReleaseRequest(study_digest=digest, path=path.name, review=review)
+        file = carried_pb2.CarriedFile(request=request, sha256=hashlib.sha256(path.read_bytes()).digest())
+        entries.add(carried_pb2.CarriedEntry(file=file), path)
+
+
+class _NotReadyError(Exception):
+    """The party would be asked to wait."""
+
+
+async def _ready(replies: AsyncGenerator[M, None]) -> AsyncGenerator[M, None]:
+    """What the service answers; `_NotReadyError` where it says that it is too early."""
+    async with contextlib.aclosing(replies) as answer:
+        try:
+            async for reply in answer:
+                yield reply
+        except PeerFault as error:
+            if error.code != "NOT_READY":
+                raise
+            raise _NotReadyError from None

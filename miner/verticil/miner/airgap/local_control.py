@@ -1,9 +1,12 @@
-"""How ``verticil miner import | export | close`` reach the desk: of the running daemon, or of a node opened for the moment.
+"""How ``verticil miner import | export | close`` reach the exchange: of the running daemon, or of a node opened for the moment.
 
 Only one process may work on a state directory. While the daemon runs, a command leaves a folder in ``state/carried/window`` with
 what it wants and, for an import, a copy of the bundle; the daemon looks there twice a second, does it, and leaves the reply (and
 the bundle that it made) in the same folder. So the daemon need not be able to read the stick, nor a sandbox be opened for it. Who
-may write into the state directory may use the window, as it may use the command.
+may write into the state directory may leave requests, as it may use the command.
+
+Where no daemon runs (`handle_offline`), the node is opened for the moment, and does not serve or learn. What a bundle brings
+waits on the disk until the daemon is started, as if it had been stopped in between.
 """
 
 from __future__ import annotations
@@ -16,22 +19,30 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 
-from verticil.miner.airgap.exchange import CarriedDesk
-from verticil.shared.airgap.outcome import Closed, Exported, Imported
+from verticil.miner.airgap.exchange import Exchange
+from verticil.miner.config import MinerConfig
+from verticil.miner.scheduler.learning import InlineLearning
+from verticil.miner.service.node import MinerNode
+from verticil.miner.storage.audit import MinerAudit
+from verticil.shared.airgap.exchange import Closed, Exported, Imported
 from verticil.shared.disk import replace_file, write_fault
 from verticil.shared.durable import remove_tree, rename, sync_directory
 from verticil.shared.errors import Misuse, PeerFault, VerticilError, from_code
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.pki import load_credentials, utc_now
+from verticil.shared.identity.signing import SigningKey
+from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.transport.errors_on_wire import without_text
 from verticil.shared.view import Json, document, viewed
 
 LOOK_SECONDS: Final = 0.5
 PATIENCE_SECONDS: Final = 5.0
-"""Within this time a daemon that lives takes a wish up."""
-_WISH: Final = "wish.json"
+"""Within this time a daemon that lives takes a request up."""
+_REQUEST: Final = "wish.json"
 _TAKEN: Final = "taken"
 _REPLY: Final = "reply.json"
 _BUNDLE: Final = "bundle"
@@ -40,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ControlRequest:
     """What a command wants.
 
     Attributes:
@@ -61,29 +72,29 @@ class Wish:
     reason: str = ""
 
 
-Granted = Exported | Imported | Closed
-_GRANTED: Final = {"export": Exported, "import": Imported, "close": Closed}
+Answer = Exported | Imported | Closed
+_ANSWERS: Final = {"export": Exported, "import": Imported, "close": Closed}
 
 
-async def grant(desk: CarriedDesk, wish: Wish) -> Granted:
-    """Do it; raises as `CarriedDesk`."""
-    if wish.verb == "close":
-        return await desk.close(wish.study, wish.reason)
-    if wish.verb == "import":
-        return await desk.take_in(wish.file, accept_older=wish.accept_older)
-    return await desk.hand_out(wish.party, wish.file, releases=wish.releases, plain=wish.plain)
+async def handle(exchange: Exchange, request: ControlRequest) -> Answer:
+    """Do it; raises as `Exchange`."""
+    if request.verb == "close":
+        return await exchange.close(request.study, request.reason)
+    if request.verb == "import":
+        return await exchange.import_bundle(request.file, accept_older=request.accept_older)
+    return await exchange.export_bundle(request.party, request.file, releases=request.releases, plain=request.plain)
 
 
-class Window:
+class LocalControl:
     """The daemon's side.
 
     Args:
-        desk: does the work.
+        exchange: does the work.
         state_directory: the miner's.
     """
 
-    def __init__(self, desk: CarriedDesk, state_directory: Path) -> None:
-        self._desk = desk
+    def __init__(self, exchange: Exchange, state_directory: Path) -> None:
+        self._exchange = exchange
         self._folder = state_directory / "carried" / "window"
 
     async def run(self) -> None:
@@ -101,67 +112,52 @@ class Window:
     def _waiting(self) -> list[Path]:
         with contextlib.suppress(OSError):
             return sorted(
-                place.parent for place in self._folder.glob(f"*/{_WISH}") if not (place.parent / _TAKEN).exists()
+                place.parent for place in self._folder.glob(f"*/{_REQUEST}") if not (place.parent / _TAKEN).exists()
             )
         return []
 
     async def _serve(self, folder: Path) -> None:
         try:
             (folder / _TAKEN).touch()
-            said = cast("dict[str, object]", json.loads((folder / _WISH).read_bytes()))
-            wish = Wish(
-                verb=cast("str", said["verb"]),
-                file=folder / _BUNDLE,
-                party=cast("str", said["party"]),
-                releases=tuple(cast("list[str]", said["releases"])),
-                plain=bool(said["plain"]),
-                accept_older=bool(said["accept_older"]),
-                study=cast("str", said.get("study", "")),
-                reason=cast("str", said.get("reason", "")),
-            )
-            reply = document(await grant(self._desk, wish))
+            said = cast("dict[str, Json]", json.loads((folder / _REQUEST).read_bytes()))
+            request = viewed(ControlRequest, {"file": "", "study": "", "reason": "", **said})
+            request = replace(request, file=folder / _BUNDLE)
+            reply = document(await handle(self._exchange, request))
         except VerticilError as error:
             reply = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
-        except Exception as error:  # noqa: BLE001 (one wish must not stop the daemon; the text may hold anything)
+        except Exception as error:  # noqa: BLE001 (one request must not stop the daemon; the text may hold anything)
             fault = without_text(error, method="window")
             reply = {"error": {"code": fault.code, "message": fault.message, "hint": fault.hint}}
         try:
             text = json.dumps(reply).encode("utf-8")
             await asyncio.to_thread(replace_file, folder / _REPLY, text, part=folder / ".reply.part")
         except OSError as error:
-            _log.warning("window: the reply cannot be written (%s)", error.strerror)
+            _log.warning("the reply to a command cannot be written (%s)", error.strerror)
 
 
-def ask_the_daemon(state_directory: Path, wish: Wish, *, sleep: Callable[[float], None] = time.sleep) -> Granted:
-    """The command's side: leave a wish, wait for the reply. Blocks.
+def ask_the_daemon(
+    state_directory: Path, request: ControlRequest, *, sleep: Callable[[float], None] = time.sleep
+) -> Answer:
+    """The command's side: leave a request, wait for the reply. Blocks.
 
     Args:
         state_directory: the miner's.
-        wish: what is wanted.
+        request: what is wanted.
         sleep: waits.
 
     Raises:
         PeerFault: NOT_READY, nobody takes it up.
         VerticilError: what the daemon met.
     """
-    target, window = wish.file, state_directory / "carried" / "window"
-    if wish.verb == "export" and target.exists():
+    target = request.file
+    if request.verb == "export" and target.exists():
         raise Misuse("FILE_EXISTS", f"{target}: exists already and is not overwritten", hint="name another file")
-    folder = window / secrets.token_hex(8)
+    folder = state_directory / "carried" / "window" / secrets.token_hex(8)
     try:
         folder.mkdir(mode=0o700, parents=True)
-        if wish.verb == "import":
+        if request.verb == "import":
             shutil.copyfile(target, folder / _BUNDLE)
-        said = {
-            "verb": wish.verb,
-            "party": wish.party,
-            "releases": list(wish.releases),
-            "plain": wish.plain,
-            "accept_older": wish.accept_older,
-            "study": wish.study,
-            "reason": wish.reason,
-        }
-        replace_file(folder / _WISH, json.dumps(said).encode("utf-8"), part=folder / ".wish.part")
+        replace_file(folder / _REQUEST, json.dumps(document(request)).encode("utf-8"), part=folder / ".wish.part")
         reply = _reply(folder, sleep)
         if "error" in reply:
             told = cast("dict[str, str]", reply["error"])
@@ -169,13 +165,13 @@ def ask_the_daemon(state_directory: Path, wish: Wish, *, sleep: Callable[[float]
                 told["message"].replace(str(folder / _BUNDLE), str(target)).replace(f"{_BUNDLE}:", f"{target.name}:")
             )
             raise from_code(told["code"], message, hint=told["hint"])
-        if wish.verb == "export":
+        if request.verb == "export":
             part = target.with_name(f".{target.name}.part")
             shutil.copyfile(folder / _BUNDLE, part)
             rename(part, target)
             sync_directory(target.parent)
             reply["file"] = str(target)
-        return viewed(_GRANTED[wish.verb], reply)
+        return viewed(_ANSWERS[request.verb], reply)
     except FileNotFoundError:
         raise Misuse(
             "FILE_MISSING", f"{target}: cannot be read or written", hint="name a file in a folder that exists"
@@ -198,3 +194,39 @@ def _reply(folder: Path, sleep: Callable[[float], None]) -> dict[str, Json]:
         sleep(0.1)
         waited += 0.1
     return cast("dict[str, Json]", json.loads((folder / _REPLY).read_bytes()))
+
+
+async def handle_offline(config: MinerConfig, request: ControlRequest) -> Answer:
+    """Do it.
+
+    Raises:
+        DataFault: STATE_LOCKED, another process works on the state directory.
+        VerticilError: as `Exchange`, and as `load_credentials`.
+    """
+    credentials = load_credentials(config.certificate, config.key, config.federation, role=Role.MINER, name=config.name)
+    signer = SigningKey.load(config.signing_key, config.certificate)
+    deny_list = config.federation.ca_certificate.with_name(FILE_NAME)
+    revocations = DenyList(credentials.ca_pem, [deny_list], kept=config.state_directory / FILE_NAME)
+    node = MinerNode(
+        config.state_directory,
+        identity=credentials.identity,
+        authority=credentials.ca_pem,
+        signer=signer,
+        executor=InlineLearning(clock=utc_now),
+        limits=config.limits,
+        randomized_days=config.randomized_days,
+        revocations=revocations,
+    )
+    try:
+        exchange = Exchange(
+            config,
+            node,
+            authority=credentials.ca_pem,
+            signer=signer,
+            revocations=revocations,
+            clock=utc_now,
+            audit=MinerAudit(config.state_directory),
+        )
+        return await handle(exchange, request)
+    finally:
+        node.close()

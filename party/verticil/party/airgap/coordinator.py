@@ -1,8 +1,8 @@
-"""`Coordinator` over files: requests go into a pouch, and what was told last is read from another.
+"""`Coordinator` over files: requests go into a entries, and what was told last is read from another.
 
 The party's steps run against it as against a connection (`protocol.central.study`). What they ask for is answered from
 the last bundle that was taken in; what that does not say is NOT_READY, as where the miner is asked too early. What they send is
-put into the outgoing pouch; where the miner would acknowledge something for good, `AnsweredLater` is raised, so that nothing
+put into the outgoing entries; where the miner would acknowledge something for good, `AnsweredLater` is raised, so that nothing
 counts as told before the miner's next bundle says so. An approval, a list or a column that was lost on its way is so sent again.
 
 Progress is not carried: it would be old when it arrives. Studies between peers are not carried.
@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 
-from verticil.shared.airgap.bundle_entries import Pouch
+from verticil.shared.airgap.bundle import BundleEntries
 from verticil.shared.disk import write_fault
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.transport.chunks import make_chunks, plain_data
@@ -32,7 +32,7 @@ _TELLS: Final = frozenset({"denial", "failure", "withdrawal", "countersign"})
 """Reports that this party remembers to have told."""
 
 
-class CarriedCoordinator(Coordinator):
+class OfflineCoordinator(Coordinator):
     """One export's, or one import's, `Coordinator`.
 
     Attributes:
@@ -43,7 +43,7 @@ class CarriedCoordinator(Coordinator):
         outgoing: where requests go; None: nothing is sent.
     """
 
-    def __init__(self, answers: Pouch, outgoing: Pouch | None) -> None:
+    def __init__(self, answers: BundleEntries, outgoing: BundleEntries | None) -> None:
         self.told: list[tuple[str, bytes]] = []
         self._answers = answers
         self._outgoing = outgoing
@@ -184,7 +184,7 @@ class CarriedCoordinator(Coordinator):
         """Refuse what is asked between peers."""
         raise _between_peers()
 
-    def receive(self, method: Download[Q, R], request: Q) -> AsyncGenerator[R, None]:
+    def verify_bundle(self, method: Download[Q, R], request: Q) -> AsyncGenerator[R, None]:
         """Refuse what is asked between peers."""
         raise _between_peers()
 
@@ -193,17 +193,17 @@ class CarriedCoordinator(Coordinator):
 
     # ---- pieces
 
-    def _pouch(self) -> Pouch:
+    def _pouch(self) -> BundleEntries:
         if self._outgoing is None:
             raise AnsweredLater("what is sent")
         return self._outgoing
 
     def _send(self, entry: carried_pb2.CarriedEntry, payload: Path | None = None) -> None:
-        pouch = self._pouch()
+        entries = self._pouch()
         try:
-            pouch.add(entry, payload)
+            entries.add(entry, payload)
         except OSError as error:
-            raise write_fault(error, pouch.folder) from None
+            raise write_fault(error, entries.folder) from None
 
     def _not_told(self, what: str) -> PeerFault:
         return PeerFault("NOT_READY", f"{what}: the miner's last bundle does not tell it", hint="import a newer one")

@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Final
 
-from verticil.party.airgap.coordinator import CarriedCoordinator
+from verticil.party.airgap.coordinator import OfflineCoordinator
 from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.policy.approval import parsed
@@ -35,15 +35,31 @@ from verticil.party.protocol.registry import study_of_miner
 from verticil.party.protocol.retry import TRIED_AGAIN
 from verticil.party.site import Site
 from verticil.party.storage.database import DaemonLock
-from verticil.shared.airgap.bundle import pack, unpack
-from verticil.shared.airgap.bundle_encryption import Cover
-from verticil.shared.airgap.bundle_entries import Pouch
-from verticil.shared.airgap.bundle_verification import Arrival, receive
-from verticil.shared.airgap.journal import CARRIED_FOLDER, Journal, check_arrival, load_journal, store_journal
-from verticil.shared.airgap.outcome import Exported, Held, Imported, Refused, StudyStage
-from verticil.shared.airgap.statement import Reference, Statement, digest_of
+from verticil.shared.airgap.bundle import (
+    BundleEncryption,
+    BundleEntries,
+    Reference,
+    Statement,
+    VerifiedBundle,
+    bundle_encryption,
+    digest_of,
+    pack,
+    unpack,
+    verify_bundle,
+)
+from verticil.shared.airgap.exchange import (
+    CARRIED_FOLDER,
+    Exported,
+    Held,
+    Imported,
+    Journal,
+    Refused,
+    StudyStage,
+    check_arrival,
+    load_journal,
+    store_journal,
+)
 from verticil.shared.audit import DAEMON
-from verticil.shared.disk import write_fault
 from verticil.shared.durable import remove_tree, rename, sync_directory
 from verticil.shared.errors import DataFault, Misuse, PeerFault, VerticilError
 from verticil.shared.identity.identity import Role
@@ -56,7 +72,6 @@ from verticil.shared.study.states import State
 from verticil.shared.transport.errors_on_wire import from_detail, to_detail
 from verticil.shared.transport.fetch import fetch_release
 from verticil.shared.transport.interface import AnsweredLater
-from verticil.shared.transport.sealing import load_sealing_key
 from verticil.shared.transport.version import PROTOCOL_VERSION
 from verticil.wire.v1 import carried_pb2, coordinator_pb2
 
@@ -84,12 +99,12 @@ async def export_bundle(config: PartyConfig, out: Path, *, plain: bool = False, 
     """
     if out.exists():
         raise Misuse("FILE_EXISTS", f"{out}: exists already and is not overwritten", hint="name another file")
-    cover = _cover(config, plain=plain)
+    encryption = _encryption(config, plain=plain)
     async with _opened(config, clock) as (node, folder):
         journal = load_journal(folder)
         answers = _answers(folder, journal)
-        outgoing = Pouch(_fresh(folder / "outgoing"))
-        coordinator = CarriedCoordinator(answers, outgoing)
+        outgoing = BundleEntries.anew(folder / "outgoing")
+        coordinator = OfflineCoordinator(answers, outgoing)
         for item in answers:
             if item.what == "task":
                 await _work(node, coordinator, item.entry.task)
@@ -101,20 +116,20 @@ async def export_bundle(config: PartyConfig, out: Path, *, plain: bool = False, 
             answers=journal.last_taken,
             made_at=clock(),
             protocol=PROTOCOL_VERSION,
-            sealed=cover is not None,
+            sealed=encryption is not None,
             size=0,
             pieces=(),
         )
 
         def before(body: bytes) -> None:
             sha256 = digest_of(body)
-            detail = f"bundle {statement.number}, {len(outgoing)} entries, {'sealed' if cover else 'plain'}"
+            detail = f"bundle {statement.number}, {len(outgoing)} entries, {'sealed' if encryption else 'plain'}"
             event = Event(what=What.CARRIED_OUT, who=DAEMON, sha256=sha256, recipient="miner", detail=detail)
             node.site.audit.record(event, clock())
             made = Reference(number=statement.number, sha256=sha256)
             store_journal(folder, journal.with_made(made, tuple(coordinator.told)))
 
-        said = pack(outgoing, out, statement, sign=node.signing_key.sign, cover=cover, before=before)
+        said = pack(outgoing, out, statement, sign=node.signing_key.sign, encryption=encryption, before=before)
         exported = _exported(out, said, outgoing, _stages(node))
         remove_tree(outgoing.folder, ignore_errors=True)
         return exported
@@ -139,7 +154,7 @@ async def import_bundle(
         DataFault: STATE_LOCKED, DISK_FULL and others of this machine.
     """
     async with _opened(config, clock, accept_older=accept_older) as (node, folder):
-        arrival = receive(
+        arrival = verify_bundle(
             file,
             federation=config.federation.name,
             direction="to-party",
@@ -152,18 +167,18 @@ async def import_bundle(
         number, sha256 = arrival.statement.number, arrival.sha256.hex()
         if journal is None:
             return Imported(bundle=number, sha256=sha256, repeated=True, refused=(), studies=_stages(node))
-        pouch = _unpacked(file, folder, arrival, _cover(config, plain=not arrival.statement.sealed))
-        refused = await _take_in(node, pouch, journal, arrival, accept_older=accept_older)
+        entries = _unpacked(file, folder, arrival, _encryption(config, plain=not arrival.statement.sealed))
+        refused = await _apply(node, entries, journal, arrival, accept_older=accept_older)
         event = Event(
             what=What.CARRIED_IN,
             who=arrival.maker.name,
             peer_event=arrival.sha256,
-            detail=f"bundle {arrival.statement.number}, {len(pouch)} entries",
+            detail=f"bundle {arrival.statement.number}, {len(entries)} entries",
         )
         node.site.audit.record(event, clock())
         store_journal(folder, journal.with_taken(arrival.reference))
         for other in folder.glob("answers-*"):
-            if other != pouch.folder:
+            if other != entries.folder:
                 remove_tree(other, ignore_errors=True)
         return Imported(bundle=number, sha256=sha256, repeated=False, refused=refused, studies=_stages(node))
 
@@ -185,7 +200,7 @@ async def take_releases(config: PartyConfig, folder: Path, *, clock: Clock = utc
                 "the miner's last bundle holds no published release",
                 hint="at the miner, when the study is published: verticil miner export PARTY --release STUDY --out FILE",
             )
-        coordinator = CarriedCoordinator(answers, None)
+        coordinator = OfflineCoordinator(answers, None)
         made: list[Path] = []
         for digest in digests:
             made.append(await fetch_release(coordinator, digest, folder / digest.hex()[:16]))
@@ -225,23 +240,11 @@ async def _opened(
         yield node, folder
 
 
-def _cover(config: PartyConfig, *, plain: bool) -> Cover | None:
-    federation = config.federation
-    pinned, other = federation.sealing.get(config.name), federation.miner_sealing
-    if plain:
-        return None
-    if pinned is None or other is None:
-        missing = f"sealing.{config.name}" if pinned is None else "miner.sealing_key"
-        raise Misuse(
-            "CONFIG_INVALID",
-            f"federation.toml: {missing}: missing, so a bundle cannot be sealed",
-            hint="verticil pki seal NAME.crt shows a node's key; or --plain, and whoever finds the file can read it",
-        )
-    own = load_sealing_key(config.sealing_key, pinned)
-    return Cover(own=own, other=other, federation=federation.name, party=config.name)
+def _encryption(config: PartyConfig, *, plain: bool) -> BundleEncryption | None:
+    return None if plain else bundle_encryption(config.federation, config.sealing_key, config.name, at_miner=False)
 
 
-def _answers(folder: Path, journal: Journal) -> Pouch:
+def _answers(folder: Path, journal: Journal) -> BundleEntries:
     last = journal.last_taken
     if last is None:
         raise PeerFault(
@@ -249,40 +252,31 @@ def _answers(folder: Path, journal: Journal) -> Pouch:
             "nothing of the miner's was imported here yet",
             hint="at the miner: verticil miner export PARTY --out FILE; here: verticil party import FILE",
         )
-    pouch = Pouch.read(folder / f"answers-{last.sha256.hex()[:16]}")
-    if pouch is None:
+    entries = BundleEntries.read(folder / f"answers-{last.sha256.hex()[:16]}")
+    if entries is None:
         raise DataFault(
             "STATE_CORRUPT", f"{folder}: the miner's bundle {last.number} is gone", hint="import a newer one"
         )
-    return pouch
+    return entries
 
 
-def _fresh(folder: Path) -> Path:
-    remove_tree(folder, ignore_errors=True)
-    try:
-        folder.mkdir(mode=0o700)
-    except OSError as error:
-        raise write_fault(error, folder) from None
-    return folder
-
-
-def _unpacked(file: Path, folder: Path, arrival: Arrival, cover: Cover | None) -> Pouch:
+def _unpacked(file: Path, folder: Path, arrival: VerifiedBundle, encryption: BundleEncryption | None) -> BundleEntries:
     arriving, target = folder / "arriving", folder / f"answers-{arrival.sha256.hex()[:16]}"
     for stale in (arriving, target):
         remove_tree(stale, ignore_errors=True)
     try:
-        unpack(file, arriving, cover=cover)
+        unpack(file, arriving, encryption=encryption)
         rename(arriving, target)
         sync_directory(folder)
     except BaseException:
         remove_tree(arriving, ignore_errors=True)
         raise
-    pouch = Pouch.read(target)
-    assert pouch is not None  # it was just written
-    return pouch
+    entries = BundleEntries.read(target)
+    assert entries is not None  # it was just written
+    return entries
 
 
-async def _work(node: Node, coordinator: CarriedCoordinator, task: coordinator_pb2.StudyTask) -> None:
+async def _work(node: Node, coordinator: OfflineCoordinator, task: coordinator_pb2.StudyTask) -> None:
     """The steps of one study, as far as they go without an answer."""
     try:
         study = _understood(node, task)
@@ -301,7 +295,7 @@ def _understood(node: Node, task: coordinator_pb2.StudyTask) -> Study:
     return understood(task, node.site.config.name, authority=node.authority, revoked=node.revocations.since())
 
 
-def _study(node: Node, coordinator: CarriedCoordinator, digest: bytes) -> CentralStudy:
+def _study(node: Node, coordinator: OfflineCoordinator, digest: bytes) -> CentralStudy:
     study = study_of_miner(node, digest)
     study.coordinator = coordinator
     return study
@@ -324,13 +318,13 @@ async def _steps(study: CentralStudy) -> None:
                     raise
 
 
-async def _take_in(
-    node: Node, pouch: Pouch, journal: Journal, arrival: Arrival, *, accept_older: bool
+async def _apply(
+    node: Node, entries: BundleEntries, journal: Journal, arrival: VerifiedBundle, *, accept_older: bool
 ) -> tuple[Refused, ...]:
-    coordinator = CarriedCoordinator(pouch, None)
-    refusals = [item.entry.refusal for item in pouch if item.what == "refusal"]
+    coordinator = OfflineCoordinator(entries, None)
+    refusals = [item.entry.refusal for item in entries if item.what == "refusal"]
     _arrived(node, journal, arrival)
-    for item in pouch:
+    for item in entries:
         if item.what == "deny_list":
             node.revocations.offer(item.entry.deny_list)
         elif item.what == "task":
@@ -340,7 +334,7 @@ async def _take_in(
                 remember(node, task, study, fresh=True, accept_older=accept_older)
     for refusal in refusals:
         _refused(node, refusal)
-    for item in pouch:
+    for item in entries:
         if item.what == "receipt":
             upload = item.entry.receipt.upload
             record = node.site.state.agreed(upload.effective_digest)
@@ -360,7 +354,7 @@ async def _take_in(
     )
 
 
-def _arrived(node: Node, journal: Journal, arrival: Arrival) -> None:
+def _arrived(node: Node, journal: Journal, arrival: VerifiedBundle) -> None:
     """What the miner has, counts as told."""
     answers = arrival.statement.answers
     site = node.site
@@ -370,7 +364,7 @@ def _arrived(node: Node, journal: Journal, arrival: Arrival) -> None:
         "withdrawal": site.revocations.told,
         "countersign": site.minutes.countersignature_told,
     }
-    for what, digest in journal.told.get(answers.number, ()) if answers is not None else ():
+    for what, digest in journal.told.get(str(answers.number), ()) if answers is not None else ():
         tell[what](digest)
 
 
@@ -388,9 +382,9 @@ def _refused(node: Node, refusal: carried_pb2.CarriedRefusal) -> None:
         node.fail(digest, error)
 
 
-def _exported(out: Path, said: Statement, pouch: Pouch, studies: tuple[StudyStage, ...]) -> Exported:
+def _exported(out: Path, said: Statement, entries: BundleEntries, studies: tuple[StudyStage, ...]) -> Exported:
     kinds: dict[str, list[int]] = {}
-    for item in pouch:
+    for item in entries:
         what = item.entry.report.WhichOneof("what") if item.what == "report" else item.what
         kinds.setdefault(what or "nothing", []).append(item.entry.payload_size)
     return Exported(

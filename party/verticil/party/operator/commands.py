@@ -45,7 +45,7 @@ from verticil.party.protocol.central import review
 from verticil.party.site import Site, Verdict, init_state
 from verticil.party.storage.database import holds_nothing
 from verticil.party.storage.studies import Heartbeat, StudyRecord, stamp
-from verticil.shared.airgap.journal import CARRIED_FOLDER, last_crossing
+from verticil.shared.airgap.exchange import CARRIED_FOLDER, last_crossing
 from verticil.shared.channels import privacy
 from verticil.shared.config import read_toml
 from verticil.shared.disk import create_file

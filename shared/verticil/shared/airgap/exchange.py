@@ -1,4 +1,6 @@
-"""What one side remembers of the bundles that it made for the other, and took in from it. A JSON file, replaced as a whole.
+"""What an offline exchange remembers and answers, at a party and at the miner: the journal of bundles, and the outcome.
+
+The journal says which bundles one side made for the other, and took in from it: a JSON file, replaced as a whole.
 
 Rules for a bundle that arrives
 1. One that was taken in before is *repeated*: nothing happens, however often.
@@ -17,17 +19,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, cast
+from typing import ClassVar, Final
 
-from verticil.shared.airgap.statement import Reference, Statement
+from verticil.shared.airgap.bundle import Reference, Statement
 from verticil.shared.disk import replace_file, write_fault
-from verticil.shared.errors import DataFault, GateFailed
+from verticil.shared.errors import DataFault, GateFailed, Misuse
+from verticil.shared.record import parse, read, write
+from verticil.shared.view import left_out
 
 CARRIED_FOLDER: Final = "carried"
 """Where a site keeps its journal, in its state directory."""
 
 _FILE: Final = "journal.json"
-_FORM: Final = "verticil/carried-journal/v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +39,15 @@ class Journal:
 
     Attributes:
         made, taken: by this side, from the other side.
-        told: of each made bundle, what it tells that must be known to have arrived: kind and digest of a study.
+        told: of each made bundle, by its number, what it tells that must be known to have arrived: kind and digest of a study.
         refused: serialized `CarriedRefusal` for the last bundle that was taken in.
     """
 
+    MARK: ClassVar = {"form": "verticil/carried-journal/v1"}
+
     made: tuple[Reference, ...] = ()
     taken: tuple[Reference, ...] = ()
-    told: Mapping[int, tuple[tuple[str, bytes], ...]]
+    told: Mapping[str, tuple[tuple[str, bytes], ...]]
     refused: tuple[bytes, ...] = ()
 
     @property
@@ -57,7 +62,7 @@ class Journal:
 
     def with_made(self, reference: Reference, told: tuple[tuple[str, bytes], ...] = ()) -> Journal:
         """After another bundle was made."""
-        return replace(self, made=(*self.made, reference), told={**self.told, reference.number: told})
+        return replace(self, made=(*self.made, reference), told={**self.told, str(reference.number): told})
 
     def with_taken(self, reference: Reference, refused: tuple[bytes, ...] = ()) -> Journal:
         """After another bundle was taken in."""
@@ -113,19 +118,10 @@ def load_journal(folder: Path) -> Journal:
     """
     path = folder / _FILE
     try:
-        said = cast("dict[str, object]", json.loads(path.read_bytes()))
-        if said["form"] != _FORM:
-            raise ValueError(_FORM)
-        told = cast("dict[str, list[list[str]]]", said["told"])
-        return Journal(
-            made=_references(said["made"]),
-            taken=_references(said["taken"]),
-            told={int(n): tuple((kind, bytes.fromhex(digest)) for kind, digest in of) for n, of in told.items()},
-            refused=tuple(bytes.fromhex(refusal) for refusal in cast("list[str]", said["refused"])),
-        )
+        return read(Journal, parse(path.read_bytes(), source=str(path)))
     except FileNotFoundError:
         return Journal(told={})
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except Misuse:
         raise DataFault("STATE_CORRUPT", f"{path}: cannot be read", hint="restore the newest backup") from None
 
 
@@ -148,27 +144,91 @@ def store_journal(folder: Path, journal: Journal) -> None:
     Raises:
         DataFault: DISK_FULL.
     """
-    said = {
-        "form": _FORM,
-        "made": [_reference(reference) for reference in journal.made],
-        "taken": [_reference(reference) for reference in journal.taken],
-        "told": {str(n): [[kind, digest.hex()] for kind, digest in of] for n, of in journal.told.items()},
-        "refused": [refusal.hex() for refusal in journal.refused],
-    }
     path = folder / _FILE
     try:
-        replace_file(path, json.dumps(said, indent=1).encode("ascii"), part=folder / f".{_FILE}.part")
+        replace_file(path, json.dumps(write(journal), indent=1).encode("ascii"), part=folder / f".{_FILE}.part")
     except OSError as error:
         raise write_fault(error, path) from None
 
 
-def _reference(reference: Reference) -> dict[str, object]:
-    return {"number": reference.number, "sha256": reference.sha256.hex()}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyStage:
+    """Where a study stands; `stage`: what the party does about it."""
+
+    study: str
+    digest: str
+    state: str
+    stage: str | None = left_out()
 
 
-def _references(value: object) -> tuple[Reference, ...]:
-    items = cast("list[dict[str, object]]", value)
-    return tuple(
-        Reference(number=cast("int", item["number"]), sha256=bytes.fromhex(cast("str", item["sha256"])))
-        for item in items
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Entries of one kind in a bundle, and their bytes."""
+
+    number: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A bundle that was written.
+
+    Attributes:
+        party: for whom; None: for the miner.
+        file, bundle, bytes: where, its number, and how large.
+        answers: number of the last bundle of the other side; None: there is none.
+        sealed: only the other side can read it.
+        holds: of each kind.
+    """
+
+    party: str | None = left_out()
+    file: str
+    bundle: int
+    answers: int | None
+    sealed: bool
+    bytes: int
+    holds: Mapping[str, Held] | None = left_out()
+    studies: tuple[StudyStage, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """What the other side did not accept, and why."""
+
+    what: str
+    code: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """A bundle that was taken in.
+
+    Attributes:
+        party: whose; None: the miner's.
+        bundle, sha256: which.
+        repeated: it had been taken in before.
+        skipped: numbers of bundles that never arrived.
+        releases: folders that were written.
+    """
+
+    party: str | None = left_out()
+    bundle: int
+    sha256: str
+    repeated: bool
+    skipped: tuple[int, ...] | None = left_out()
+    refused: tuple[Refused, ...]
+    studies: tuple[StudyStage, ...]
+    releases: tuple[str, ...] | None = left_out()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """A study that the miner's operator has ended."""
+
+    study: str
+    digest: str
+    submitter: str
+    state: str
+    reason: str
