@@ -139,7 +139,7 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "no day": (lambda d: d.update(day="2030-02-30"), "day: expected a date, YYYY-MM-DD"),
     "no time": (lambda d: d.update(at="2030-02-03"), "at: expected a UTC time such as"),
     "short digest": (lambda d: d["sums"][0].update(sha256="00"), "sums[1].sha256: expected 64 lower-case hexadecimal"),
-    "digest in capitals": (lambda d: d["sums"][0].update(sha256="AB" * 32), "expected lower-case hexadecimal digits"),
+    "digest in capitals": (lambda d: d["sums"][0].update(sha256="AB" * 32), "expected 64 lower-case hexadecimal digits"),
     "a row of three": (
         lambda d: d.update(edges=[["a", "b", "c"]]),
         'edges[1]: a list of 3, expected one of 2 (expected [["parent", "child"], ..])',

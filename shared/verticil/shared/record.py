@@ -366,10 +366,10 @@ def time_text(at: dt.datetime) -> str:
     return at.astimezone(dt.UTC).strftime(_TIME)
 
 
-def _bytes(raw: object, table: Table, name: str) -> bytes:
+def _bytes(raw: object, table: Table, name: str, *, size: int | None = None) -> bytes:
     text = table.typed(str, raw, name)
-    if not _HEX.fullmatch(text):
-        table.fail(name, "expected lower-case hexadecimal digits")
+    if not _HEX.fullmatch(text) or (size is not None and len(text) != 2 * size):
+        table.fail(name, f"expected {'' if size is None else f'{2 * size} '}lower-case hexadecimal digits")
     return bytes.fromhex(text)
 
 
@@ -403,14 +403,14 @@ def _formed(plain: Read, form: str) -> Read:
 
 
 def _limited(plain: Read, limit: Any) -> Read:
+    if plain is _bytes:
+        return functools.partial(_bytes, size=limit)
+
     def read_limited(raw: object, table: Table, name: str) -> object:
         value = plain(raw, table, name)
         if isinstance(limit, Within):
             if not limit.least <= value <= limit.most:  # also for NaN
                 table.fail(name, f"got {value:.17g}, expected {limit.least:g} to {limit.most:.17g}")
-        elif isinstance(value, bytes):
-            if len(value) != limit:
-                table.fail(name, f"expected {2 * limit} lower-case hexadecimal digits")
         elif len(value) > limit:
             table.fail(name, f"{len(value)} letters, expected at most {limit}")
         return value

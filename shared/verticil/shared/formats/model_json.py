@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import rfc8785
@@ -172,10 +172,10 @@ def _pair(pair: PairAccuracy, names: tuple[str, ...]) -> Json:
     return {
         "variables": [names[pair.first], names[pair.second]],
         "verdict": pair.verdict,
-        "estimate": _numbers(pair.estimate),
+        "estimate": numbers(pair.estimate),
         "interval": _intervals(pair.low, pair.high),
-        "network": _numbers(pair.network),
-        "synthetic": _numbers(pair.synthetic),
+        "network": numbers(pair.network),
+        "synthetic": numbers(pair.synthetic),
     }
 
 
@@ -244,10 +244,10 @@ def _read_variable(node: Node) -> Variable:
     )
 
 
-def _numbers(array: NDArray[np.float64]) -> list[Json]:
-    """Nested lists; NaN becomes null."""
+def numbers(array: NDArray[np.float64]) -> Any:
+    """A table of numbers for a JSON document: nested lists; NaN becomes null."""
     if array.ndim > 1:
-        return [_numbers(row) for row in array]
+        return [numbers(row) for row in array]
     return [None if math.isnan(value) else value for value in cast("list[float]", array.tolist())]
 
 
@@ -263,9 +263,9 @@ def _family(family: Family, names: tuple[str, ...]) -> dict[str, Json]:
     return {
         "child": names[family.child],
         "parents": [names[parent] for parent in family.parents],
-        "probability": _numbers(family.probability),
-        "estimate": _numbers(family.estimate),
-        "standard_error": _numbers(family.standard_error),
+        "probability": numbers(family.probability),
+        "estimate": numbers(family.estimate),
+        "standard_error": numbers(family.standard_error),
         "interval": _intervals(family.interval_low, family.interval_high),
         "unstable": unstable,
         # Only studies between peers can ask for it.
@@ -279,10 +279,10 @@ def _family(family: Family, names: tuple[str, ...]) -> dict[str, Json]:
 def _marginal(marginal: Marginal, names: tuple[str, ...]) -> Json:
     return {
         "variable": names[marginal.variable],
-        "estimate": _numbers(marginal.estimate),
-        "standard_error": _numbers(marginal.standard_error),
+        "estimate": numbers(marginal.estimate),
+        "standard_error": numbers(marginal.standard_error),
         "interval": _intervals(marginal.interval_low, marginal.interval_high),
-        "model": _numbers(marginal.model),
+        "model": numbers(marginal.model),
     }
 
 

@@ -11,11 +11,12 @@ whatever is wrong is one clean error.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import importlib.metadata
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NoReturn, cast
+from typing import Annotated, Any, ClassVar, Final, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,21 +24,76 @@ from numpy.typing import NDArray
 from verticil.shared.arrays import Floats
 from verticil.shared.config import Table
 from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.model.network import Family, Marginal, Projection
-from verticil.shared.record import Json, canonical_json, parse, peer_fault
+from verticil.shared.formats.model_json import numbers
+from verticil.shared.model.network import Family, Marginal
+from verticil.shared.record import Count, Json, Key, Sha256, decode, describe, encode, peer_fault, read, write
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 
 MAX_STATEMENT_BYTES: Final = 32 * 2**20
 """About 250,000 parameters."""
 
-_FORM: Final = "verticil/parameters/v1"
 _WHOLE: Final = 10**21  # where canonical JSON begins to write an exponent
 _SOFTWARE_LETTERS: Final = 500
-_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
-_HEX: Final = frozenset("0123456789abcdef")
 _FAMILY_TABLES: Final = ("probability", "estimate", "standard_error", "interval_low", "interval_high")
 _MARGINAL_TABLES: Final = ("estimate", "standard_error", "interval_low", "interval_high")
+
+
+# ---- tables of numbers
+
+
+def _array(
+    raw: object, table: Table, name: str, cell: Callable[[object, Table, str], object], kind: type
+) -> NDArray[Any]:
+    """A table as written, or one row of one: equally long lists of cells."""
+    if not isinstance(raw, list):
+        table.fail(name, "expected rows of cells")
+    items = cast("list[object]", raw)
+    if not (items and all(isinstance(row, list) for row in items)):
+        return np.array([cell(item, table, name) for item in items], dtype=kind)
+    rows = [[cell(item, table, name) for item in row] for row in cast("list[list[object]]", items)]
+    if len({len(row) for row in rows}) != 1:
+        table.fail(name, "expected rows that are equally long")
+    return np.array(rows, dtype=kind)
+
+
+def _number(cell: object, table: Table, name: str) -> float:
+    if cell is None:
+        return math.nan
+    if type(cell) is float and math.isfinite(cell):
+        return cell
+    if type(cell) is int and abs(cell) < _WHOLE:  # canonical JSON writes whole doubles without a point
+        return float(cell)
+    return table.fail(name, "expected numbers that a double can hold, or null")
+
+
+def _flag(cell: object, table: Table, name: str) -> bool:
+    return cell if isinstance(cell, bool) else table.fail(name, "expected true or false in every cell")
+
+
+def _read_flags(raw: object, table: Table, name: str) -> NDArray[np.bool_] | None:
+    if raw is None and name == "replaced":
+        return None
+    flags = _array(raw, table, name, _flag, np.bool_)
+    flags.setflags(write=False)
+    return flags
+
+
+_NUMBERS: Final = Key(read=functools.partial(_array, cell=_number, kind=np.float64), write=numbers)
+_FLAGS: Final = Key(read=_read_flags, write=lambda flags: None if flags is None else flags.tolist())
+describe(Family, **dict.fromkeys(_FAMILY_TABLES, _NUMBERS), unstable=_FLAGS, replaced=_FLAGS)
+describe(Marginal, **dict.fromkeys((*_MARGINAL_TABLES, "model"), _NUMBERS))
+
+
+def _read_marginals(_: object, table: Table, name: str) -> tuple[Marginal, ...]:
+    return tuple(read(Marginal, item, given={"model": np.empty(0)}) for item in table.tables(name))
+
+
+def _write_marginals(marginals: tuple[Marginal, ...]) -> Json:
+    return [{key: said for key, said in write(marginal).items() if key != "model"} for marginal in marginals]
+
+
+# ---- the statement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +107,10 @@ class Received:
         n_records: in it.
     """
 
-    unit: int
+    unit: Count
     owner: str
-    artifact_sha256: bytes
-    n_records: int
+    artifact_sha256: Annotated[Sha256, Key(name="sha256")]
+    n_records: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,16 +129,18 @@ class PartyStatement:
         exact: the numbers are exact functions of raw data; else share noise covers them.
     """
 
+    MARK: ClassVar = {"form": "verticil/parameters/v1"}
+
     party: str
-    effective_digest: bytes
-    n_common: int
-    common_sha256: bytes
-    structure_sha256: bytes
+    effective_digest: Annotated[Sha256, Key(name="effective_sha256")]
+    n_common: Count
+    common_sha256: Sha256
+    structure_sha256: Sha256
     computed_at: dt.datetime
-    software: str
+    software: Annotated[str, _SOFTWARE_LETTERS]
     received: tuple[Received, ...]
     families: tuple[Family, ...]
-    marginals: tuple[Marginal, ...]
+    marginals: Annotated[tuple[Marginal, ...], Key(read=_read_marginals, write=_write_marginals)]
     exact: bool
 
 
@@ -102,28 +160,7 @@ def statement_body(statement: PartyStatement, study: Study) -> bytes:
     Raises:
         DataFault: LEARNING_FAILED, the statement is larger than `MAX_STATEMENT_BYTES`.
     """
-    body = canonical_json(
-        {
-            "form": _FORM,
-            "party": statement.party,
-            "effective_sha256": statement.effective_digest.hex(),
-            "n_common": statement.n_common,
-            "common_sha256": statement.common_sha256.hex(),
-            "structure_sha256": statement.structure_sha256.hex(),
-            "computed_at": statement.computed_at.strftime(_TIME),
-            "software": statement.software,
-            "received": [
-                {"unit": r.unit, "owner": r.owner, "sha256": r.artifact_sha256.hex(), "n_records": r.n_records}
-                for r in statement.received
-            ],
-            "families": [_family_document(family) for family in statement.families],
-            "marginals": [
-                {"variable": m.variable, **{name: _numbers(getattr(m, name)) for name in _MARGINAL_TABLES}}
-                for m in statement.marginals
-            ],
-            "exact": statement.exact,
-        }
-    )
+    body = encode(statement)
     if len(body) > MAX_STATEMENT_BYTES:
         raise DataFault(
             "LEARNING_FAILED",
@@ -143,210 +180,88 @@ def parse_statement(body: bytes, study: Study) -> PartyStatement:
     Raises:
         PeerFault: MESSAGE_INVALID.
     """
+    statement = decode(PartyStatement, body, source="statement of parameters", limit=MAX_STATEMENT_BYTES)
     try:
-        table = parse(body, source="statement of parameters", limit=MAX_STATEMENT_BYTES)
-        statement = _statement(table, study)
-        if statement_body(statement, study) != body:
-            raise Misuse("STUDY_INVALID", "statement of parameters: not in canonical form")
+        _check(statement, study)
     except Misuse as error:
         raise peer_fault(error) from None
     return statement
 
 
-# ---- writing ----------------------------------------------------------------------------------------------------------
+def _fail(where: str, problem: str) -> NoReturn:
+    raise Misuse("STUDY_INVALID", f"statement of parameters: {where}: {problem}")
 
 
-def _family_document(family: Family) -> dict[str, Json]:
-    projection, replaced = family.projection, family.replaced
-    return {
-        "child": family.child,
-        "parents": list(family.parents),
-        **{name: _numbers(getattr(family, name)) for name in _FAMILY_TABLES},
-        "unstable": family.unstable.tolist(),
-        "replaced": None if replaced is None else replaced.tolist(),
-        "projection": None
-        if projection is None
-        else {"mass_moved": projection.mass_moved, "negative_cells": projection.negative_cells},
-    }
-
-
-def _numbers(array: Floats) -> list[Json]:
-    if array.ndim > 1:
-        return [_numbers(row) for row in array]
-    return [None if math.isnan(value) else value for value in cast("list[float]", array.tolist())]
-
-
-# ---- reading ----------------------------------------------------------------------------------------------------------
-
-
-def _statement(table: Table, study: Study) -> PartyStatement:
-    table.choice("form", [_FORM])
-    party = table.choice("party", study.parties)
-    table.choice("effective_sha256", [canonical.digest(study).hex()])
-    n_common = _whole(table, "n_common", least=max(1, study.linkage.minimum_common_records), most=2**40)
-    owned = study.schema.owned_by(party)
+def _check(statement: PartyStatement, study: Study) -> None:
+    party = statement.party
+    if party not in study.parties:
+        _fail("party", f"got '{party}', expected one of {', '.join(study.parties)}")
+    if statement.effective_digest != canonical.digest(study):
+        _fail("effective_sha256", "of another study")
+    least = max(1, study.linkage.minimum_common_records)
+    if not least <= statement.n_common <= 2**40:
+        _fail("n_common", f"got {statement.n_common}, expected {least} to {2**40}")
     noisy = study.share is not None and study.share.epsilon is not None
-    if (exact := table.value(bool, "exact")) == noisy:
-        table.fail("exact", f"got {str(exact).lower()}, the study says {str(not noisy).lower()}")
-    software = table.value(str, "software")
-    if not 0 < len(software) <= _SOFTWARE_LETTERS or not software.isprintable():
-        table.fail("software", f"expected 1 to {_SOFTWARE_LETTERS} printable characters")
-    families = table.tables("families")
-    marginals = table.tables("marginals")
-    for key, items, name in (("families", families, "child"), ("marginals", marginals, "variable")):
-        if tuple(item.value(int, name) for item in items) != owned:
-            table.fail(key, f"expected one for each of the {len(owned)} variables of '{party}', in the study's order")
-    statement = PartyStatement(
-        party=party,
-        effective_digest=_digest(table, "effective_sha256"),
-        n_common=n_common,
-        common_sha256=_digest(table, "common_sha256"),
-        structure_sha256=_digest(table, "structure_sha256"),
-        computed_at=_time(table, "computed_at"),
-        software=software,
-        received=tuple(_received(item, study, party, n_common) for item in table.tables("received")),
-        families=tuple(_family(item, study) for item in families),
-        marginals=tuple(_marginal(item, study) for item in marginals),
-        exact=exact,
-    )
-    units = [received.unit for received in statement.received]
+    if statement.exact == noisy:
+        _fail("exact", f"got {str(statement.exact).lower()}, the study says {str(not noisy).lower()}")
+    if not statement.software or not statement.software.isprintable():
+        _fail("software", f"expected 1 to {_SOFTWARE_LETTERS} printable characters")
+    owned = study.schema.owned_by(party)
+    for key, positions in (
+        ("families", tuple(family.child for family in statement.families)),
+        ("marginals", tuple(marginal.variable for marginal in statement.marginals)),
+    ):
+        if positions != owned:
+            _fail(key, f"expected one for each of the {len(owned)} variables of '{party}', in the study's order")
+    for number, item in enumerate(statement.received, 1):
+        _check_received(item, study, statement, f"received[{number}]")
+    units = [item.unit for item in statement.received]
     if units != sorted(set(units)):
-        table.fail("received", "expected each unit once, ascending")
-    table.finish()
-    return statement
+        _fail("received", "expected each unit once, ascending")
+    for number, family in enumerate(statement.families, 1):
+        _check_family(family, study, f"families[{number}]")
+    for number, marginal in enumerate(statement.marginals, 1):
+        where = f"marginals[{number}]"
+        _check_shapes(marginal, _MARGINAL_TABLES, (study.schema[marginal.variable].n_states,), where)
+        _check_uncertainty(marginal, where)
 
 
-def _received(table: Table, study: Study, party: str, n_common: int) -> Received:
-    unit = _whole(table, "unit", least=0, most=len(study.units) - 1)
-    owner = table.choice("owner", [study.units[unit].owner])
-    if owner == party:
-        table.fail("owner", f"'{party}' received its own column")
-    received = Received(
-        unit=unit,
-        owner=owner,
-        artifact_sha256=_digest(table, "sha256"),
-        n_records=_whole(table, "n_records", least=n_common, most=n_common),
-    )
-    table.finish()
-    return received
+def _check_received(item: Received, study: Study, statement: PartyStatement, where: str) -> None:
+    if item.unit >= len(study.units):
+        _fail(f"{where}.unit", f"got {item.unit}, expected 0 to {len(study.units) - 1}")
+    if item.owner != (owner := study.units[item.unit].owner):
+        _fail(f"{where}.owner", f"got '{item.owner}', expected '{owner}'")
+    if item.owner == statement.party:
+        _fail(f"{where}.owner", f"'{statement.party}' received its own column")
+    if item.n_records != statement.n_common:
+        _fail(f"{where}.n_records", f"got {item.n_records}, expected {statement.n_common}")
 
 
-def _family(table: Table, study: Study) -> Family:
+def _check_family(family: Family, study: Study, where: str) -> None:
     n_states = study.schema.n_states
-    child = table.value(int, "child")
-    (parents,) = _integers(table, "parents", [table.raw("parents")])
-    if list(parents) != sorted(set(parents) - {child}) or any(not 0 <= p < len(n_states) for p in parents):
-        table.fail("parents", "expected ascending positions of other variables")
-    shape = (math.prod(n_states[p] for p in parents), n_states[child])
-    tables = {name: _table(table, name, shape) for name in _FAMILY_TABLES}
-    _check_uncertainty(table, tables["standard_error"], tables["interval_low"], tables["interval_high"])
-    try:
-        family = Family(
-            child=child,
-            parents=parents,
-            **tables,
-            unstable=_flags(table, "unstable", shape),
-            replaced=None if table.raw("replaced") is None else _flags(table, "replaced", shape),
-            projection=None if table.raw("projection") is None else _projection(table.table("projection")),
-        )
-    except ValueError as error:
-        table.fail("probability", str(error))
-    table.finish()
-    return family
+    parents = family.parents
+    if list(parents) != sorted(set(parents) - {family.child}) or any(not 0 <= p < len(n_states) for p in parents):
+        _fail(f"{where}.parents", "expected ascending positions of other variables")
+    shape = (math.prod(n_states[p] for p in parents), n_states[family.child])
+    _check_shapes(family, (*_FAMILY_TABLES, "unstable"), shape, where)
+    _check_uncertainty(family, where)
+    if (projection := family.projection) is not None:
+        if not 0 <= projection.mass_moved < math.inf:
+            _fail(f"{where}.projection.mass_moved", "expected a finite number, not negative")
+        if not 0 <= (cells := projection.negative_cells) <= 2**40:
+            _fail(f"{where}.projection.negative_cells", f"got {cells}, expected 0 to {2**40}")
 
 
-def _projection(table: Table) -> Projection:
-    mass = table.value(float, "mass_moved")
-    if not 0 <= mass < math.inf:
-        table.fail("mass_moved", "expected a finite number, not negative")
-    projection = Projection(mass_moved=mass, negative_cells=_whole(table, "negative_cells", least=0, most=2**40))
-    table.finish()
-    return projection
+def _check_shapes(tables: Family | Marginal, names: tuple[str, ...], shape: tuple[int, ...], where: str) -> None:
+    for name in names:
+        if cast("Floats", getattr(tables, name)).shape != shape:
+            rows = shape[0] if len(shape) == 2 else 1
+            _fail(f"{where}.{name}", f"expected {rows} rows of {shape[-1]}")
 
 
-def _marginal(table: Table, study: Study) -> Marginal:
-    variable = table.value(int, "variable")
-    n_states = study.schema[variable].n_states
-    rows = {name: _table(table, name, (n_states,)) for name in _MARGINAL_TABLES}
-    _check_uncertainty(table, rows["standard_error"], rows["interval_low"], rows["interval_high"])
-    table.finish()
-    return Marginal(variable=variable, model=np.full(n_states, np.nan), **rows)
-
-
-def _check_uncertainty(table: Table, error: Floats, low: Floats, high: Floats) -> None:
-    if (error < 0).any():
-        table.fail("standard_error", "a number is negative")
+def _check_uncertainty(tables: Family | Marginal, where: str) -> None:
+    low, high = tables.interval_low, tables.interval_high
+    if (tables.standard_error < 0).any():
+        _fail(f"{where}.standard_error", "a number is negative")
     if not np.array_equal(np.isnan(low), np.isnan(high)) or (low < 0).any() or (high > 1).any() or (low > high).any():
-        table.fail("interval_low", "expected intervals within 0 to 1, low end first")
-
-
-def _table(table: Table, key: str, shape: tuple[int, ...]) -> Floats:
-    """A table of numbers of exactly this shape; null is NaN."""
-    rows = _grid(table, key, shape)
-    cells: list[float] = []
-    for row in rows:
-        for cell in row:
-            if cell is None:
-                cells.append(math.nan)
-            elif type(cell) is float and math.isfinite(cell):
-                cells.append(cell)
-            elif type(cell) is int and abs(cell) < _WHOLE:  # canonical JSON writes whole doubles without a point
-                cells.append(float(cell))
-            else:
-                table.fail(key, "expected numbers that a double can hold, or null")
-    return np.array(cells, dtype=np.float64).reshape(shape)
-
-
-def _flags(table: Table, key: str, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    rows = _grid(table, key, shape)
-    if any(type(cell) is not bool for row in rows for cell in row):
-        table.fail(key, "expected true or false in every cell")
-    flags = np.array(rows, dtype=np.bool_).reshape(shape)
-    flags.setflags(write=False)
-    return flags
-
-
-def _grid(table: Table, key: str, shape: tuple[int, ...]) -> Sequence[Sequence[object]]:
-    """The rows of a table as written; one row for one axis."""
-    raw = table.raw(key)
-    rows = [raw] if len(shape) == 1 else raw
-    n_rows = shape[0] if len(shape) == 2 else 1
-    if not isinstance(rows, list) or len(cast("list[object]", rows)) != n_rows:
-        table.fail(key, f"expected {n_rows} rows of {shape[-1]}")
-    grid = cast("list[object]", rows)
-    if any(not isinstance(row, list) or len(cast("list[object]", row)) != shape[-1] for row in grid):
-        table.fail(key, f"expected {n_rows} rows of {shape[-1]}")
-    return cast("list[list[object]]", grid)
-
-
-def _integers(table: Table, key: str, rows: Sequence[object]) -> tuple[tuple[int, ...], ...]:
-    result: list[tuple[int, ...]] = []
-    for row in rows:
-        if not isinstance(row, list) or any(type(cell) is not int for cell in cast("list[object]", row)):
-            table.fail(key, "expected a list of whole numbers")
-        result.append(tuple(cast("list[int]", row)))
-    return tuple(result)
-
-
-def _whole(table: Table, key: str, *, least: int, most: int) -> int:
-    if not least <= (value := table.value(int, key)) <= most:
-        table.fail(key, f"got {value}, expected {least}" + (f" to {most}" if most != least else ""))
-    return value
-
-
-def _digest(table: Table, key: str) -> bytes:
-    text = table.value(str, key)
-    if len(text) != 64 or set(text) - _HEX:
-        table.fail(key, "expected 64 lower-case hexadecimal digits")
-    return bytes.fromhex(text)
-
-
-def _time(table: Table, key: str) -> dt.datetime:
-    try:
-        return dt.datetime.strptime(table.value(str, key), _TIME).replace(tzinfo=dt.UTC)
-    except ValueError:
-        return _refuse_time(table, key)
-
-
-def _refuse_time(table: Table, key: str) -> NoReturn:
-    table.fail(key, "expected a UTC time such as 2026-11-21T10:00:00Z")
+        _fail(f"{where}.interval_low", "expected intervals within 0 to 1, low end first")

@@ -6,18 +6,16 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Annotated, ClassVar, Final, cast
 
-from verticil.shared.config import Table
-from verticil.shared.errors import Misuse
+from verticil.shared.errors import PeerFault
 from verticil.shared.model.graph import Dag
-from verticil.shared.record import Json, canonical_json, parse, peer_fault
+from verticil.shared.record import Json, Key, Sha256, decode, encode, tame
 from verticil.shared.study.document import Study
 
 NANONATS: Final = 10**9
 """Scores travel as whole numbers of 1e-9 nats."""
 
-_FORM: Final = "verticil/structure/v1"
 _LIMIT: Final = 4 * 2**20
 
 
@@ -41,6 +39,17 @@ class Structure:
         return hashlib.sha256(self.body).digest()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Said:
+    """What the document says."""
+
+    MARK: ClassVar = {"form": "verticil/structure/v1"}
+
+    effective_digest: Annotated[Sha256, Key(name="effective_sha256")]
+    parents: tuple[tuple[int, ...], ...]
+    search: Mapping[str, object]
+
+
 def given_structure(study: Study, effective_digest: bytes) -> Structure | None:
     """The structure that the study gives; None where it is to be learned."""
     dag = study.given_dag
@@ -58,14 +67,7 @@ def structure_body(effective_digest: bytes, parents: Sequence[Sequence[int]], se
         parents: of each variable, ascending positions.
         search: JSON values that the release shows.
     """
-    return canonical_json(
-        {
-            "form": _FORM,
-            "effective_sha256": effective_digest.hex(),
-            "parents": [list(of_child) for of_child in parents],
-            "search": dict(search),
-        }
-    )
+    return encode(_Said(effective_digest=effective_digest, parents=tuple(map(tuple, parents)), search=search))
 
 
 def parse_structure(body: bytes, study: Study, effective_digest: bytes) -> Structure:
@@ -74,40 +76,34 @@ def parse_structure(body: bytes, study: Study, effective_digest: bytes) -> Struc
     Raises:
         PeerFault: MESSAGE_INVALID.
     """
+    said = decode(_Said, body, source="structure", limit=_LIMIT)
+    if said.effective_digest != effective_digest:
+        raise PeerFault("MESSAGE_INVALID", "structure: effective_sha256: of another study")
+    if (n_lists := len(said.parents)) != (d := len(study.schema)):
+        raise PeerFault(
+            "MESSAGE_INVALID", f"structure: parents: {n_lists} lists, expected one for each of {d} variables"
+        )
     try:
-        table = parse(body, source="structure", limit=_LIMIT)
-        table.choice("form", [_FORM])
-        table.choice("effective_sha256", [effective_digest.hex()])
-        rows = table.rows("parents")
-        search = cast("Json", table.raw("search"))
-        table.only("form", "effective_sha256", "parents", "search")
-        if not isinstance(search, dict):
-            table.fail("search", "expected an object")
-        dag = _dag(table, rows, study)
-    except Misuse as error:
-        raise peer_fault(error) from None
-    return Structure(dag=dag, search=search, body=body)
-
-
-def _dag(table: Table, rows: Sequence[Sequence[object]], study: Study) -> Dag:
-    if len(rows) != len(study.schema):
-        table.fail("parents", f"{len(rows)} lists, expected one for each of {len(study.schema)} variables")
-    for row in rows:
-        if any(type(parent) is not int or not 0 <= parent < len(rows) for parent in row):
-            table.fail("parents", "expected positions of variables")
-    try:
-        dag = Dag(parents=tuple(tuple(cast("Sequence[int]", row)) for row in rows))
+        dag = Dag(parents=said.parents)
+        problem = _problem(dag, study)
     except ValueError as error:
-        table.fail("parents", str(error))
+        problem = str(error)
+    if problem:
+        raise PeerFault("MESSAGE_INVALID", tame(f"structure: parents: {problem}"))
+    return Structure(dag=dag, search=cast("Mapping[str, Json]", said.search), body=body)
+
+
+def _problem(dag: Dag, study: Study) -> str:
+    """Why a graph is no structure of the study; empty: it is one."""
     rule = study.structure
     if any(len(parents) > rule.max_parents for parents in dag.parents):
-        table.fail("parents", f"a variable has more than {rule.max_parents} parents")
+        return f"a variable has more than {rule.max_parents} parents"
     if rule.parents is None and (broken := study.constraints().violations(dag)):
-        table.fail("parents", "; ".join(broken))
+        return "; ".join(broken)
     sizes = study.schema.n_states
     if any(
         math.prod(sizes[v] for v in (child, *parents)) > rule.max_family_cells
         for child, parents in enumerate(dag.parents)
     ):
-        table.fail("parents", f"a variable and its parents have more than {rule.max_family_cells} cells")
-    return dag
+        return f"a variable and its parents have more than {rule.max_family_cells} cells"
+    return ""
