@@ -101,7 +101,7 @@ async def test_what_is_no_release_of_the_study_is_not_fetched(
 
         await nodes.until(lambda: rogue.told > 0 and said(), north)
         with Site.open(federation.config("north")) as site:
-            review = site.minutes.review(digest)
+            review = site.decisions.review(digest)
             assert review is None or review.countersignature is None
         assert not list((tmp_path / "north" / "state" / "review").glob("[0-9a-f]*"))
         monkeypatch.undo()
@@ -167,7 +167,7 @@ async def test_what_the_network_did_not_draw_is_countersigned_by_no_rule(
     said = []
     for party in made.wires:
         with Site.open(made.config(party)) as site:
-            record, review = site.state.study(digest), site.minutes.review(digest)
+            record, review = site.state.study(digest), site.decisions.review(digest)
             said.append(record.failure.message if record.failure is not None else "")
             assert review is None or review.countersignature is None
     assert any(says in message for message in said)

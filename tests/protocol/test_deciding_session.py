@@ -386,7 +386,7 @@ async def test_a_changed_release_is_not_countersigned(publishing):
     assert caught.value.code == "RELEASE_INVALID"
     with Site.open(publishing.config("north")) as site:
         (record,) = site.state.studies()
-        assert site.minutes.review(record.digest).countersignature is None
+        assert site.decisions.review(record.digest).countersignature is None
 
 
 async def test_a_release_with_reversed_probabilities_is_signed_by_no_rule_and_by_nobody(tmp_path, pki, monkeypatch):
@@ -424,7 +424,7 @@ async def test_a_release_with_reversed_probabilities_is_signed_by_no_rule_and_by
         (record,) = site.state.studies()
         assert record.failure.code == "RELEASE_INVALID"
         assert "not those of what this party sent" in record.failure.message
-        review = site.minutes.review(record.digest)
+        review = site.decisions.review(record.digest)
         assert review is None or review.countersignature is None
     await made.stop()
     await made.stop_miner()
@@ -455,7 +455,7 @@ async def test_columns_that_the_disk_lost_are_made_again_to_compare_the_release_
 def _is_here(config) -> bool:
     with Site.open(config) as site:
         (record,) = site.state.studies()
-        return site.minutes.review(record.digest).fetched
+        return site.decisions.review(record.digest).fetched
 
 
 # ---- what people see

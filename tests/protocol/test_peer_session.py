@@ -478,7 +478,7 @@ async def test_a_denial_stops_the_next_answer(make):
     def deny(caller: str, name: str, rpc: str) -> None:
         if rpc == "get_column" and name == "north":
             with Site.open(federation.config("north")) as site:
-                site.deny(site.state.find("peers"), "officer", "changed our mind", NOW)
+                site.voting.deny(site.state.find("peers"), "officer", "changed our mind", NOW)
 
     federation.before = deny
     await federation.run()

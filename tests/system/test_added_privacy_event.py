@@ -130,7 +130,7 @@ def test_an_added_event_is_worded_for_approval_reserved_charged_and_listed(
         digest = offered(site, study)
         page = render("study", view.study(site, site.state.study(digest), NOW), root="./", shown_at="")
         assert WORDS in page
-        assert site.approve(site.state.study(digest), "officer", NOW).complete
+        assert site.voting.approve(site.state.study(digest), "officer", NOW).complete
     facts = show(config, "counted", at=NOW)
     (event,) = facts.further_events or ()
     assert (event.words, event.recipients, event.epsilon, event.delta) == (WORDS, ("registry",), 0.75, 1e-7)
@@ -168,13 +168,13 @@ def test_an_added_event_is_held_against_every_limit(folder: Path, release_study:
     with Site.open(config) as site:
         beyond = counted(release_study, epsilon=1.2)  # 2.4 by columns alone, of 3
         with pytest.raises(Refusal, match=r"columns and shared parameters sums to 3\.15, expected at most 3"):
-            site.approve(site.state.study(offered(site, beyond)), "officer", NOW)
+            site.voting.approve(site.state.study(offered(site, beyond)), "officer", NOW)
         for number in range(2):
             study = counted(release_study, f"counted-{number}", epsilon=0.1)
             assert told(site, offered(site, study), study) == Cost(epsilon=0.75, delta=1e-7)
         third = counted(release_study, "counted-2", epsilon=0.1)
         with pytest.raises(Refusal, match=r"data set 'people': delta 1e-07 on top of what was charged before"):
-            site.approve(site.state.study(offered(site, third)), "officer", NOW)
+            site.voting.approve(site.state.study(offered(site, third)), "officer", NOW)
         with pytest.raises(Refusal, match="max_delta_lifetime"):
             told(site, canonical.digest(third), third)
         assert len(site.ledger.rows()) == 2

@@ -231,8 +231,8 @@ def altered_release() -> None:
     heard(State.REVIEW)
     with Site.open(load_party(Path("clinic/party.toml"))) as site:
         record = site.state.find("hearts")
-        site.minutes.ask_for_review(record.digest, b"m" * 32)
-        site.minutes.fetched(record.digest, here=True)
+        site.decisions.ask_for_review(record.digest, b"m" * 32)
+        site.decisions.fetched(record.digest, here=True)
         folder = folder_of(site, record.digest)
         folder.mkdir(parents=True)
         (folder / "manifest.json").write_text("{}")

@@ -75,10 +75,10 @@ def test_two_named_approvers_sign_and_the_approval_names_both(folder):
     with Site.open(config) as site:
         record = site.state.find("heart")
         assert parse_approval(record.approval).approver == "officer@clinic, it@clinic"
-        for vote in site.minutes.votes(record.digest):
+        for vote in site.decisions.votes(record.digest):
             body = vote_body(party="clinic", study_id="heart", content=vote.content, approver=vote.approver, at=vote.at)
             assert check_vote(body, vote.signature, config.approver_keys[vote.approver])
-        site.check_binding(record, NOW.date())
+        site.voting.check_binding(record, NOW.date())
 
 
 def test_one_approver_cannot_vote_for_the_other(folder):
@@ -120,16 +120,16 @@ def test_a_row_in_the_database_is_not_a_vote(folder):
         database.execute("INSERT INTO vote VALUES (?, 'it', ?, ?, ?)", (digest, content, at, signature))
     with Site.open(load_party(folder / "party.toml")) as site:
         record = site.state.find("heart")
-        found = site.review(record, NOW)
+        found = site.voting.review(record, NOW)
         from verticil.party.policy import approval
 
         site.state.approve(record.digest, approval.body_of(found, "clinic", "officer, it", NOW), NOW)
         with pytest.raises(Refusal, match="1 of 2 approvers have signed it") as caught:
-            site.check_binding(site.state.find("heart"), NOW.date())
+            site.voting.check_binding(site.state.find("heart"), NOW.date())
         assert caught.value.code == "APPROVAL_VOID"
     assert approve(folder, "it").approved  # the right key mends it
     with Site.open(load_party(folder / "party.toml")) as site:
-        site.check_binding(site.state.find("heart"), NOW.date())
+        site.voting.check_binding(site.state.find("heart"), NOW.date())
 
 
 def test_a_key_that_is_taken_away_takes_its_votes_along(folder):
@@ -140,7 +140,7 @@ def test_a_key_that_is_taken_away_takes_its_votes_along(folder):
     other = ApproverKey.create(folder / "new.key").public
     changed = dataclasses.replace(config, approver_keys={**config.approver_keys, "it": other})
     with Site.open(changed) as site, pytest.raises(Refusal, match="1 of 2"):
-        site.check_binding(site.state.find("heart"), NOW.date())
+        site.voting.check_binding(site.state.find("heart"), NOW.date())
 
 
 def test_whoever_is_added_or_removed_counts_or_not_at_once_in_a_site_that_is_open(folder, caplog):
@@ -150,19 +150,19 @@ def test_whoever_is_added_or_removed_counts_or_not_at_once_in_a_site_that_is_ope
     approve(folder, "it")
     with Site.open(load_party(path)) as site:  # as a running daemon has it
         record, today = site.state.find("heart"), NOW.date()
-        site.check_binding(record, today)
+        site.voting.check_binding(record, today)
         name(folder, "deputy")
-        assert site.people.now().names == ("officer", "it", "deputy")
+        assert site.approvers.now().names == ("officer", "it", "deputy")
         remove_approver(path, "it")
         with pytest.raises(Refusal, match="1 of 2 approvers have signed it with a present key") as caught:
-            site.check_binding(record, today)
+            site.voting.check_binding(record, today)
         assert caught.value.code == "APPROVAL_VOID"
         whole = path.read_bytes()
         path.write_bytes(whole[: len(whole) // 2])  # half saved: the former people stay in force
-        assert site.people.now().names == ("officer", "deputy")
+        assert site.approvers.now().names == ("officer", "deputy")
         assert "the former ones stay" in caplog.text
         path.write_bytes(whole)
-        assert site.people.now().names == ("officer", "deputy")
+        assert site.approvers.now().names == ("officer", "deputy")
 
 
 def test_removing_takes_out_one_table_and_nothing_else(folder, capsys):

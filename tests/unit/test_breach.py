@@ -212,7 +212,7 @@ def test_a_policy_refuses_to_approve_what_allows_a_breach(folder, release_study)
     with Site.open(config) as site:
         remember(site, release_study)
         with pytest.raises(Refusal) as caught:
-            site.approve(site.state.find("heart"), "officer", NOW)
+            site.voting.approve(site.state.find("heart"), "officer", NOW)
         assert (caught.value.code, caught.value.exit_code) == ("POLICY_REFUSED", 3)
         assert "column 'age': gamma 7.38906, expected below 6" in caught.value.message
         assert "column 'smoker': gamma 7.5, expected below 6" in caught.value.message
@@ -222,14 +222,14 @@ def test_a_policy_refuses_to_approve_what_allows_a_breach(folder, release_study)
     (facts,) = commands.status(config, at=NOW).studies
     assert len(facts.objections) == 2
     with Site.open(with_rule(folder, "{ prior = 0.1, posterior = 0.5 }")) as site:
-        assert site.approve(site.state.find("heart"), "officer", NOW).complete
+        assert site.voting.approve(site.state.find("heart"), "officer", NOW).complete
 
 
 def test_a_policy_that_became_stricter_refuses_what_was_approved(folder, release_study):
     """The check before pseudonyms or columns are made: the policy of that moment counts."""
     with Site.open(load_party(folder / "party.toml")) as site:
         remember(site, release_study)
-        site.approve(site.state.find("heart"), "officer", NOW)
+        site.voting.approve(site.state.find("heart"), "officer", NOW)
         given = parse_approval(site.state.find("heart").approval)
     config = with_rule(folder, "{ prior = 0.1, posterior = 0.4 }")
     with pytest.raises(Refusal) as caught:
@@ -241,7 +241,7 @@ def test_a_stronger_declaration_of_its_own_satisfies_the_policy(folder, release_
     own = '[[randomization]]\nvariables = ["age", "smoker"]\nscheme = "symmetric"\nepsilon = 1.5\n'
     with Site.open(with_rule(folder, "{ prior = 0.1, posterior = 0.4 }", more=own)) as site:
         remember(site, release_study)
-        assert site.approve(site.state.find("heart"), "officer", NOW).complete
+        assert site.voting.approve(site.state.find("heart"), "officer", NOW).complete
 
 
 def found(folder: Path, study, columns=("age", "smoker"), sources=("age", "smoker"), **change) -> list[str]:

@@ -88,7 +88,7 @@ def approved(site: Site, study: Study) -> bytes:
         failure="",
     )  # fmt: skip
     site.state.remember(task, study.id, NOW)
-    assert site.approve(site.state.study(digest), "officer", NOW).complete
+    assert site.voting.approve(site.state.study(digest), "officer", NOW).complete
     return digest
 
 

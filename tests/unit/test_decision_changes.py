@@ -13,10 +13,9 @@ import pytest
 from support.documents import FEDERATION, party_toml
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.operator.comparison import changes
 from verticil.party.operator.pending_studies import in_words, inbox, show
 from verticil.party.operator.view_model import COUNTS_TELL
-from verticil.party.policy.questions import variable_words
+from verticil.party.policy.comparison import changes, variable_words
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import binary, quantize, symmetric
@@ -222,12 +221,12 @@ def test_a_study_of_the_same_id_is_not_approved_by_the_earlier_approval(folder, 
     change, named = OF_STUDY[what]
     with Site.open(config_of(folder)) as site:
         digest = offer(site, release_study)
-        site.approve(site.state.study(digest), "officer", NOW)
+        site.voting.approve(site.state.study(digest), "officer", NOW)
         again = offer(site, change(release_study))
         assert site.state.study(again).approval is None
         given = parse_approval(site.state.study(digest).approval)
         with pytest.raises(Refusal) as caught:
-            site.check_binding(
+            site.voting.check_binding(
                 dataclasses.replace(site.state.study(again), approval=site.state.study(digest).approval), NOW.date()
             )
         assert caught.value.code == "APPROVAL_VOID"
@@ -254,7 +253,7 @@ def test_an_expired_study_says_so_where_it_waits_and_when_it_is_decided(folder, 
     with Site.open(config_of(folder)) as site:
         site.state.move(digest, State.EXPIRED)
         with pytest.raises(Refusal, match=said) as caught:
-            site.approve(site.state.study(digest), "officer", NOW)
+            site.voting.approve(site.state.study(digest), "officer", NOW)
     assert caught.value.code == "STUDY_EXPIRED"
 
 
@@ -304,20 +303,22 @@ def test_feature_4_a_change_at_the_site_voids_the_approval_and_is_named(folder, 
     change, named = OF_SITE[what]
     with Site.open(config_of(folder)) as site:
         digest = offer(site, release_study)
-        site.approve(site.state.study(digest), "officer", NOW)
+        site.voting.approve(site.state.study(digest), "officer", NOW)
     change(folder)
     with Site.open(config_of(folder)) as site:
         record = site.state.study(digest)
 
         def use() -> None:
-            study = site.check_binding(record, NOW.date())
-            site.check_data(record, parse_approval(record.approval), study, site.read(record))
+            study = site.voting.check_binding(record, NOW.date())
+            site.voting.check_data(record, parse_approval(record.approval), study, site.read(record))
 
         with pytest.raises(Refusal) as caught:
             use()
         assert (caught.value.code, caught.value.exit_code) == ("APPROVAL_VOID", 4)
         assert named in caught.value.message
-        verdict = site.approve(record, "officer", NOW)  # not sent yet: it is approved anew, and told what changed
+        verdict = site.voting.approve(
+            record, "officer", NOW
+        )  # not sent yet: it is approved anew, and told what changed
         if what != "declaration":
             assert any(text in named for text in verdict.changed)
             assert verdict.void == ("officer",)
@@ -328,10 +329,10 @@ def test_feature_4_a_change_at_the_site_voids_the_approval_and_is_named(folder, 
 def test_a_change_of_one_value_is_blamed_on_its_column_only(folder, release_study):
     with Site.open(config_of(folder)) as site:
         digest = offer(site, release_study)
-        site.approve(site.state.study(digest), "officer", NOW)
+        site.voting.approve(site.state.study(digest), "officer", NOW)
     change_a_value(folder)
     with Site.open(config_of(folder)) as site:
-        verdict = site.approve(site.state.study(digest), "officer", NOW)
+        verdict = site.voting.approve(site.state.study(digest), "officer", NOW)
     assert verdict.changed == ("column 'smoker': the data of data set 'people' changed",)
 
 

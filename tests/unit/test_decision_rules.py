@@ -14,6 +14,7 @@ from verticil.party.backup.purge import purge
 from verticil.party.config import load_party
 from verticil.party.policy.by_rule import approve_by_rule, ruling
 from verticil.party.policy.rules import Rule, against
+from verticil.party.policy.voting import Voting
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import identity, quantize, symmetric
@@ -109,28 +110,28 @@ def offered(folder: Path, rules: str, study, *, codebook: str = CODEBOOK, party:
 def test_without_a_rule_that_holds_nothing_is_approved(folder, release_study):
     for rules in ("", REPEATS, USUAL.replace("5.0", "1.0"), USUAL.replace('"age", ', "")):
         with offered(folder, rules, release_study) as site:
-            assert approve_by_rule(site, site.state.find("heart"), NOW) is None
+            assert approve_by_rule(site.voting, site.state.find("heart"), NOW) is None
             assert site.state.find("heart").approval is None
 
 
 def test_the_approval_names_its_rule_and_ends_with_it(folder, release_study, caplog):
     with offered(folder, REPEATS + USUAL, release_study) as site:
-        rule = approve_by_rule(site, site.state.find("heart"), NOW)
+        rule = approve_by_rule(site.voting, site.state.find("heart"), NOW)
         assert rule is not None
         record = site.state.find("heart")
         assert parse_approval(record.approval).approver == "by rule 2 'usual'"
-        site.check_binding(record, NOW.date())
+        site.voting.check_binding(record, NOW.date())
     assert "study 'heart' was approved by rule 2 'usual'" in caplog.text
     with (
         offered(folder, REPEATS, release_study) as site,
         pytest.raises(Refusal, match="not a rule of the policy any more"),
     ):
-        site.check_binding(site.state.find("heart"), NOW.date())
+        site.voting.check_binding(site.state.find("heart"), NOW.date())
 
 
 def sent(site: Site, record, *, name: str = "earlier") -> None:
     """The columns of a study were sent in an earlier one."""
-    for index, release in site.review(record, NOW).releases.items():
+    for index, release in site.voting.review(record, NOW).releases.items():
         site.ledger.record(
             release, version_tag=b"", policy=site.config.policy, study_digest=b"e" * 32, study_id=name, unit=index,
             recipient="miner", artifact_sha256=b"a" * 32, size=1, at=NOW,
@@ -142,13 +143,13 @@ def test_only_repeats_approves_the_same_draw_whatever_the_table_says_now(folder,
     roomy = PARTY.replace("max_epsilon_lifetime = 8.0", "max_epsilon_lifetime = 9.0")
     with offered(folder, 'on_data_change = "sticky"\n' + REPEATS, release_study, party=roomy) as site:
         record = site.state.find("heart")
-        assert ruling(site, record, NOW).why == ("rule 'repeats': it sends what was not sent before",)
+        assert ruling(site.voting, record, NOW).why == ("rule 'repeats': it sends what was not sent before",)
         sent(site, record)
         people = (folder / "people.csv").read_text()
         for text in (people, people.replace("p7,7,yes", "p7,7,no")):
             (folder / "people.csv").write_text(text)
-            assert ruling(site, record, NOW).rule is not None
-        assert approve_by_rule(site, record, NOW) is not None
+            assert ruling(site.voting, record, NOW).rule is not None
+        assert approve_by_rule(site.voting, record, NOW) is not None
 
 
 def test_room_in_the_budget_is_reckoned_without_the_table(folder, release_study):
@@ -157,7 +158,7 @@ def test_room_in_the_budget_is_reckoned_without_the_table(folder, release_study)
         with offered(folder, policy + USUAL, release_study) as site:
             if policy.endswith('"refuse"\n'):
                 sent(site, site.state.find("heart"))  # 4.01 of 8.00
-            found = ruling(site, site.state.find("heart"), NOW)
+            found = ruling(site.voting, site.state.find("heart"), NOW)
             assert (found.rule is not None) is room
             assert room or "BUDGET_EXCEEDED" in found.why[0]
 
@@ -165,9 +166,9 @@ def test_room_in_the_budget_is_reckoned_without_the_table(folder, release_study)
 def test_a_broken_table_waits_for_people_and_a_person_cannot_pose_as_a_rule(folder, release_study):
     with offered(folder, USUAL, release_study) as site:
         (folder / "people.csv").unlink()
-        assert approve_by_rule(site, site.state.find("heart"), NOW) is None
+        assert approve_by_rule(site.voting, site.state.find("heart"), NOW) is None
         with pytest.raises(Misuse, match="reserved"):
-            site.approve(site.state.find("heart"), "by rule 1 'usual'", NOW)
+            site.voting.approve(site.state.find("heart"), "by rule 1 'usual'", NOW)
 
 
 # ---- codebooks
@@ -208,9 +209,9 @@ def test_a_rule_approves_no_codebook_that_the_site_did_not_write_down(folder, re
     change, named = ASKED[what]
     with offered(folder, USUAL, change(release_study)) as site:
         record = site.state.find("heart")
-        assert approve_by_rule(site, record, NOW) is None
+        assert approve_by_rule(site.voting, record, NOW) is None
         assert site.state.find("heart").approval is None
-        (why,) = ruling(site, record, NOW).why
+        (why,) = ruling(site.voting, record, NOW).why
         assert why.startswith(named)
         assert "in no [codebook] of party.toml and in no study that a person approved here" in why
 
@@ -220,7 +221,7 @@ def test_a_codebook_is_of_a_local_column_and_not_of_a_name(folder, release_study
     moved = '[dataset.people.columns.smoker]\nsource = "SMOKES"\n'
     rule = USUAL.replace('"smoker"', '"smoker", "SMOKES"')
     with offered(folder, rule, release_study, codebook=CODEBOOK + moved) as site:
-        (why,) = ruling(site, site.state.find("heart"), NOW).why
+        (why,) = ruling(site.voting, site.state.find("heart"), NOW).why
         assert "column 'smoker': its categories of the local column 'SMOKES'" in why
 
 
@@ -241,7 +242,7 @@ def test_a_rule_approves_the_impossible_combinations_that_the_site_wrote_down_an
         with offered(folder, USUAL, study) as site:
             pass
         with offered(folder, USUAL, study, codebook=codebook) as site:
-            found = ruling(site, site.state.studies()[-1], NOW)
+            found = ruling(site.voting, site.state.studies()[-1], NOW)
         assert (found.rule is not None) is covered, impossible
         assert covered or found.why[0].startswith(
             "columns 'age, smoker': the list of their impossible combinations stands"
@@ -257,20 +258,20 @@ def test_a_rule_approves_what_a_person_approved_here_before_also_after_purge(fol
     asking = with_normalise(with_variable(release_study, other="no"), "nfkc", "trim", "casefold")
     with offered(folder, USUAL, renamed(asking, "first"), codebook="") as site:
         first = site.state.find("first")
-        assert len(ruling(site, first, NOW).why) == 3  # both columns and normalise
-        site.approve(first, "officer", NOW)
+        assert len(ruling(site.voting, first, NOW).why) == 3  # both columns and normalise
+        site.voting.approve(first, "officer", NOW)
         site.state.move(first.digest, State.PUBLISHED)
     purge(load_party(folder / "party.toml"), "first", older_than_days=None, at=NOW)
     with offered(folder, USUAL, renamed(asking, "second"), codebook="") as site:
-        assert approve_by_rule(site, site.state.find("second"), NOW) is not None
+        assert approve_by_rule(site.voting, site.state.find("second"), NOW) is not None
     with offered(folder, USUAL, renamed(with_age(asking, (0, 19, 65, 120)), "third"), codebook="") as site:
-        assert [why[:12] for why in ruling(site, site.state.find("third"), NOW).why] == ["column 'age'"]
+        assert [why[:12] for why in ruling(site.voting, site.state.find("third"), NOW).why] == ["column 'age'"]
     moved = '[dataset.people.columns.smoker]\nsource = "SMOKES"\n'
     with offered(folder, USUAL.replace("smoker", "SMOKES"), renamed(asking, "fourth"), codebook=moved) as site:
-        assert len(ruling(site, site.state.find("fourth"), NOW).why) == 1  # approved of another local column
+        assert len(ruling(site.voting, site.state.find("fourth"), NOW).why) == 1  # approved of another local column
     with offered(folder, USUAL, renamed(asking, "fifth"), codebook="") as site:
-        site.revoke(site.state.find("first"), "officer", "a mistake", NOW)
-        assert len(ruling(site, site.state.find("fifth"), NOW).why) == 3  # the second was approved by a rule
+        site.voting.revoke(site.state.find("first"), "officer", "a mistake", NOW)
+        assert len(ruling(site.voting, site.state.find("fifth"), NOW).why) == 3  # the second was approved by a rule
 
 
 # ---- what is written down, and how often
@@ -283,10 +284,10 @@ def reviews(site: Site) -> list[tuple[object, object]]:
 def test_each_review_by_rule_is_a_line_of_the_audit_log(folder, release_study):
     asking = renamed(with_normalise(release_study, "nfkc", "trim", "casefold"), "asking")
     with offered(folder, USUAL, release_study) as site:
-        approve_by_rule(site, site.state.find("heart"), NOW)
-        approve_by_rule(site, site.state.find("heart"), NOW)  # it is approved: no review
+        approve_by_rule(site.voting, site.state.find("heart"), NOW)
+        approve_by_rule(site.voting, site.state.find("heart"), NOW)  # it is approved: no review
     with offered(folder, USUAL, asking) as site:
-        approve_by_rule(site, site.state.find("asking"), NOW)
+        approve_by_rule(site.voting, site.state.find("asking"), NOW)
         (first, second) = reviews(site)
         assert first == ("heart", "by rule 1 'usual'")
         assert second[0] == "asking"
@@ -295,16 +296,16 @@ def test_each_review_by_rule_is_a_line_of_the_audit_log(folder, release_study):
 
 
 def test_a_person_who_denies_while_the_rules_decide_is_heard(folder, release_study, monkeypatch):
-    whole = Site.review
+    whole = Voting.review
 
-    def review(site: Site, record, at, **rest):
-        found = whole(site, record, at, **rest)
-        site.deny(record, "officer", "not this one", at)
+    def review(voting: Voting, record, at, **rest):
+        found = whole(voting, record, at, **rest)
+        voting.deny(record, "officer", "not this one", at)
         return found
 
-    monkeypatch.setattr(Site, "review", review)
+    monkeypatch.setattr(Voting, "review", review)
     with offered(folder, USUAL, release_study) as site:
-        assert approve_by_rule(site, site.state.find("heart"), NOW) is None
+        assert approve_by_rule(site.voting, site.state.find("heart"), NOW) is None
         record = site.state.find("heart")
         assert (record.approval, record.denial_sent, record.failure) == (None, False, None)
         assert reviews(site) == [("heart", "none: STUDY_DENIED")]
@@ -320,20 +321,22 @@ def test_rules_approve_so_many_studies_a_day_also_over_restarts(folder, release_
         with offered(folder, limit + USUAL, renamed(release_study, f"study-{number}")) as site:
             sent_before = site.ledger.rows()
             assert sent_before == ()
-            assert (approve_by_rule(site, site.state.find(f"study-{number}"), at) is not None) is approved
+            assert (approve_by_rule(site.voting, site.state.find(f"study-{number}"), at) is not None) is approved
             if not approved:
                 assert "the most of policy.max_rule_approvals_per_day" in str(reviews(site)[-1])
-                assert site.approve(site.state.find(f"study-{number}"), "officer", at).complete  # people still may
+                assert site.voting.approve(
+                    site.state.find(f"study-{number}"), "officer", at
+                ).complete  # people still may
 
 
 def test_the_review_by_rule_reads_the_table_only_for_what_it_approves(folder, release_study):
     """So nothing in it, and not how long it takes to read, has a part in the answer."""
     (folder / "people.csv").unlink()
     with offered(folder, USUAL, release_study) as site:
-        assert ruling(site, site.state.find("heart"), NOW).rule is not None
-        assert approve_by_rule(site, site.state.find("heart"), NOW) is None  # nothing to seal an approval with
+        assert ruling(site.voting, site.state.find("heart"), NOW).rule is not None
+        assert approve_by_rule(site.voting, site.state.find("heart"), NOW) is None  # nothing to seal an approval with
     with offered(folder, USUAL, renamed(with_age(release_study, (0, 19, 65, 120)), "asking")) as site:
-        approve_by_rule(site, site.state.find("asking"), NOW)
+        approve_by_rule(site.voting, site.state.find("asking"), NOW)
         assert [said.split(":")[1].strip().split(" ")[0] for _, said in reviews(site)] == [
             "DATA_FILE_MISSING",
             "column",

@@ -72,7 +72,7 @@ def send(site: Site, study: Study) -> bytes:
     """Approve a study and send its first column, of which the receipt comes."""
     digest = offer(site, study)
     record = site.state.study(digest)
-    verdict = site.approve(record, "officer", NOW)
+    verdict = site.voting.approve(record, "officer", NOW)
     release = verdict.review.releases[0]
     tag = verdict.review.assessments[0].version_tag
     sha256 = hashlib.sha256(b"column").digest()
@@ -199,7 +199,7 @@ def test_feature_39_every_state_of_a_study_is_told(folder: Path, visitor: Visito
         offer(site, named(release_study, "running"), State.UPLOADING)
         site.state.show(sent, "uploading", 63, at=NOW)
         denied = offer(site, named(release_study, "denied"))
-        site.deny(site.state.study(denied), "officer", "too much", NOW)
+        site.voting.deny(site.state.study(denied), "officer", "too much", NOW)
         failed = offer(site, named(release_study, "failed"), State.ALIGNING)
         site.state.fail(failed, PeerFault("ALIGNMENT_MISMATCH", "the lists differ", hint="ask the others"), NOW)
         published = offer(site, named(release_study, "published"), State.PUBLISHED)
@@ -222,7 +222,7 @@ def test_feature_39_every_state_of_a_study_is_told(folder: Path, visitor: Visito
     assert "running age miner 2.00 2.00 12.1 KiB 1" in visitor.page("ledger").text
     assert "ε 2.00 spent, 6.00 left" in visitor.page("ledger").text
     with opened(folder) as site:
-        site.revoke(site.state.study(sent), "officer", "consent withdrawn", NOW)
+        site.voting.revoke(site.state.study(sent), "officer", "consent withdrawn", NOW)
     page = visitor.page(f"study/{sent.hex()}")
     assert "revoked officer 2026-11-21 10:00:00 consent withdrawn" in page.text
     assert "verticil party revoke" not in page.text
@@ -234,7 +234,7 @@ def test_feature_39_the_audit_log_is_verified_and_its_first_bad_line_named(
     with opened(folder) as site:
         send(site, release_study)
         denied = offer(site, named(release_study, "denied"))
-        site.deny(site.state.study(denied), "officer", "too much", NOW)
+        site.voting.deny(site.state.study(denied), "officer", "too much", NOW)
     page = visitor.page("audit")
     n_lines = int(re.findall(r"The log holds\. (\d+) lines", page.text)[0])
     assert n_lines >= 2
@@ -270,7 +270,7 @@ def test_feature_39_markup_in_any_text_stays_text(folder: Path, visitor: Visitor
     with opened(folder) as site:
         digest = offer(site, study)
         pages = [visitor.page(), visitor.page(f"study/{digest.hex()}")]
-        site.deny(site.state.study(digest), MARKUP, MARKUP, NOW)
+        site.voting.deny(site.state.study(digest), MARKUP, MARKUP, NOW)
         failed = offer(site, dataclasses.replace(study, id="failed"))
         site.state.fail(failed, DataFault("DATA_UNREADABLE", MARKUP, hint=MARKUP), NOW)
     pages += [visitor.page(path) for path in ("", f"study/{digest.hex()}", f"study/{failed.hex()}", "ledger", "audit")]

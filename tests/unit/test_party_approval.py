@@ -13,7 +13,8 @@ from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.local_dataset import origins
 from verticil.party.dataset.releases import Release
 from verticil.party.policy import approval
-from verticil.party.site import AUTOMATIC, Site, init_state
+from verticil.party.policy.voting import AUTOMATIC
+from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import Misuse, PeerFault, Refusal
@@ -75,7 +76,7 @@ def site(folder, release_study):
 
 def test_the_body_says_what_was_approved(site, release_study):
     record = site.state.find("heart")
-    verdict = site.approve(record, "officer", NOW)
+    verdict = site.voting.approve(record, "officer", NOW)
     assert verdict.complete
     body = site.state.find("heart").approval
     given = parse_approval(body)
@@ -86,14 +87,14 @@ def test_the_body_says_what_was_approved(site, release_study):
     assert (given.approver, given.approved_at) == ("officer", NOW)
     approved = approval.check_binding(site.config, release_study, given, record.digest, NOW.date())
     assert approved == release_study
-    site.check_data(record, given, release_study, verdict.review.holding)
+    site.voting.check_data(record, given, release_study, verdict.review.holding)
 
 
 def test_approving_twice_is_approving_once(site):
     record = site.state.find("heart")
-    site.approve(record, "officer", NOW)
+    site.voting.approve(record, "officer", NOW)
     body = site.state.find("heart").approval
-    site.approve(site.state.find("heart"), "officer", NOW + dt.timedelta(hours=1))
+    site.voting.approve(site.state.find("heart"), "officer", NOW + dt.timedelta(hours=1))
     assert site.state.find("heart").approval == body
 
 
@@ -101,13 +102,13 @@ def test_an_approval_that_was_sent_can_be_given_for_other_data_but_for_no_other_
     site, folder, release_study
 ):
     record = site.state.find("heart")
-    site.approve(record, "officer", NOW)
+    site.voting.approve(record, "officer", NOW)
     (folder / "people.csv").write_text(people().replace("yes", "no", 1))
-    site.approve(site.state.find("heart"), "officer", NOW)  # not sent yet: it takes the earlier one's place
+    site.voting.approve(site.state.find("heart"), "officer", NOW)  # not sent yet: it takes the earlier one's place
     site.state.remember(told(release_study, approved=True), release_study.id, NOW)
-    site.approve(site.state.find("heart"), "officer", NOW)
+    site.voting.approve(site.state.find("heart"), "officer", NOW)
     (folder / "people.csv").write_text(people())
-    site.approve(
+    site.voting.approve(
         site.state.find("heart"), "officer", NOW
     )  # of the data others know nothing: it takes the earlier one's place
     held = site.state.find("heart").approval
@@ -116,13 +117,13 @@ def test_an_approval_that_was_sent_can_be_given_for_other_data_but_for_no_other_
     toml.write_text(toml.read_text() + more)
     site = dataclasses.replace(site, config=config_of(folder))
     with pytest.raises(Refusal, match="others have the approval") as caught:
-        site.approve(site.state.find("heart"), "officer", NOW)
+        site.voting.approve(site.state.find("heart"), "officer", NOW)
     assert (caught.value.code, caught.value.exit_code) == ("APPROVAL_VOID", 4)
     assert site.state.find("heart").approval == held
 
 
 def given_by(site):
-    site.approve(site.state.find("heart"), "officer", NOW)
+    site.voting.approve(site.state.find("heart"), "officer", NOW)
     return parse_approval(site.state.find("heart").approval)
 
 
@@ -153,7 +154,7 @@ def test_the_last_day_counts_and_the_next_does_not(site, release_study):
         approval.check_binding(site.config, release_study, given, digest, dt.date(2100, 1, 1))
     assert (caught.value.code, caught.value.exit_code) == ("STUDY_EXPIRED", 4)
     with pytest.raises(Refusal):
-        site.review(site.state.find("heart"), dt.datetime(2100, 1, 1, tzinfo=dt.UTC))
+        site.voting.review(site.state.find("heart"), dt.datetime(2100, 1, 1, tzinfo=dt.UTC))
 
 
 def test_a_stricter_policy_after_the_approval_counts(site, release_study):
@@ -179,7 +180,7 @@ def test_row_order_and_blanks_around_ids_are_not_data(site, folder, release_stud
     header, *rows = people().splitlines()
     (folder / "people.csv").write_text("\n".join([header, *(f" {row}" for row in reversed(rows))]) + "\n")
     record = site.state.find("heart")
-    site.check_data(record, given, release_study, site.read(record))
+    site.voting.check_data(record, given, release_study, site.read(record))
 
 
 def test_a_told_digest_is_not_believed(site, release_study):
@@ -195,14 +196,14 @@ def test_a_told_digest_is_not_believed(site, release_study):
 def test_a_denied_failed_or_ended_study_is_not_approved(site, release_study):
     record = site.state.find("heart")
     with pytest.raises(Misuse, match="reason"):
-        site.deny(record, "officer", "  ", NOW)
-    site.deny(record, "officer", "too much", NOW)
+        site.voting.deny(record, "officer", "  ", NOW)
+    site.voting.deny(record, "officer", "too much", NOW)
     with pytest.raises(Refusal, match="denied"):
-        site.approve(site.state.find("heart"), "officer", NOW)
+        site.voting.approve(site.state.find("heart"), "officer", NOW)
     other = dataclasses.replace(release_study, id="ended")
     site.state.remember(told(other, State.WITHDRAWN), other.id, NOW)
     with pytest.raises(Refusal) as caught:
-        site.approve(site.state.find("ended"), "officer", NOW)
+        site.voting.approve(site.state.find("ended"), "officer", NOW)
     assert (caught.value.code, caught.value.exit_code) == ("STUDY_WITHDRAWN", 4)
     with pytest.raises(Misuse) as caught:
         site.state.find("unknown")
@@ -211,7 +212,7 @@ def test_a_denied_failed_or_ended_study_is_not_approved(site, release_study):
 
 def test_nobody_can_pose_as_the_automatic_approver(site):
     with pytest.raises(Misuse, match="reserved"):
-        site.approve(site.state.find("heart"), AUTOMATIC, NOW)
+        site.voting.approve(site.state.find("heart"), AUTOMATIC, NOW)
 
 
 def test_two_data_sets_are_joined_by_id_and_charged_apart(folder, release_study):
@@ -230,7 +231,7 @@ def test_two_data_sets_are_joined_by_id_and_charged_apart(folder, release_study)
     }
     with Site.open(config) as site:
         site.state.remember(told(release_study), release_study.id, NOW)
-        review = site.review(site.state.find("heart"), NOW)
+        review = site.voting.review(site.state.find("heart"), NOW)
         holding = review.holding
         assert holding.n_records == N - 10
         assert [release.dataset for release in review.releases.values()] == ["people", "habits"]

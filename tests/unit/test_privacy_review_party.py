@@ -93,7 +93,7 @@ THREE = quantize(symmetric(3, epsilon=2.0))
 
 def sealed(site: Site, study: Study) -> dict[str, str]:
     digest = offer(site, study)
-    site.approve(site.state.study(digest), "officer", NOW)
+    site.voting.approve(site.state.study(digest), "officer", NOW)
     given = parse_approval(site.state.study(digest).approval or b"")
     return {unit.unit.variables[0]: unit.fingerprint for unit in given.units}
 
@@ -142,12 +142,12 @@ def test_an_approval_binds_to_where_the_column_comes_from(folder, release_study,
     path.write_text("\n".join([f"{header},habit", *(f"{row},{row.split(',')[2]}" for row in rows)]) + "\n")
     with Site.open(config_of(folder)) as site:
         digest = offer(site, release_study)
-        site.approve(site.state.study(digest), "officer", NOW)
+        site.voting.approve(site.state.study(digest), "officer", NOW)
     with Site.open(config_of(folder, columns)) as site:
         record = site.state.study(digest)
         given = parse_approval(record.approval or b"")
         with pytest.raises(Refusal, match="smoker") as caught:
-            site.check_data(record, given, release_study, site.read(record))
+            site.voting.check_data(record, given, release_study, site.read(record))
     assert caught.value.code == "APPROVAL_VOID"
 
 
@@ -231,9 +231,9 @@ def test_one_column_under_two_names_keeps_to_the_limit_of_a_column(folder, relea
         with pytest.raises(
             Refusal, match=r"'smoker' stands behind 2 variables: epsilon sums to 3\.5, expected at most 3"
         ):
-            site.approve(site.state.study(digest), "officer", NOW)
+            site.voting.approve(site.state.study(digest), "officer", NOW)
         weaker = with_variables(release_study, twice, TWO, quantize(symmetric(2, epsilon=1)), name="weaker")
-        verdict = site.approve(site.state.study(offer(site, weaker)), "officer", NOW)
+        verdict = site.voting.approve(site.state.study(offer(site, weaker)), "officer", NOW)
     assert [item.charge.epsilon for item in verdict.review.assessments.values()] == pytest.approx([2.0, 1.0])
 
 
@@ -246,7 +246,7 @@ def test_equal_columns_of_two_data_sets_are_two_columns(folder, release_study):
     twice = (SMOKER, dataclasses.replace(SMOKER, name="habit"))
     study = with_variables(release_study, twice, TWO, TWO, name="apart")
     with Site.open(config_of(folder, columns)) as site:
-        assert site.approve(site.state.study(offer(site, study)), "officer", NOW).complete
+        assert site.voting.approve(site.state.study(offer(site, study)), "officer", NOW).complete
 
 
 def test_the_same_values_twice_in_a_study_are_assessed_as_they_are_charged(folder, release_study):
@@ -255,7 +255,7 @@ def test_the_same_values_twice_in_a_study_are_assessed_as_they_are_charged(folde
     twice = (SMOKER, dataclasses.replace(SMOKER, name="habit"))
     study = with_variables(release_study, twice, one, one, name="twice")
     with Site.open(config_of(folder, columns, max_epsilon_lifetime=1.25)) as site:
-        verdict = site.approve(site.state.study(offer(site, study)), "officer", NOW)
+        verdict = site.voting.approve(site.state.study(offer(site, study)), "officer", NOW)
     assert [item.charge.epsilon for item in verdict.review.assessments.values()] == pytest.approx([1.25, 0.0])
 
 
@@ -302,7 +302,7 @@ def test_the_id_column_is_never_released(folder, release_study):
         with Site.open(config_of(folder, columns)) as site:
             digest = offer(site, study)
             with pytest.raises(Refusal, match="its column is the id of data set 'people'") as caught:
-                site.approve(site.state.study(digest), "officer", NOW)
+                site.voting.approve(site.state.study(digest), "officer", NOW)
         assert caught.value.code == "POLICY_REFUSED"
 
 
@@ -348,11 +348,11 @@ def test_a_vote_of_somebody_who_is_no_approver_any_more_does_not_count(folder, r
 
     with site_of("left", "officer", "deputy") as site:
         digest = offer(site, release_study)
-        assert not site.approve(site.state.study(digest), "left", NOW, key=keys["left"]).complete
+        assert not site.voting.approve(site.state.study(digest), "left", NOW, key=keys["left"]).complete
     with site_of("officer", "deputy") as site:
-        verdict = site.approve(site.state.study(digest), "officer", NOW, key=keys["officer"])
+        verdict = site.voting.approve(site.state.study(digest), "officer", NOW, key=keys["officer"])
         assert (verdict.complete, verdict.approvers) == (False, ("officer",))
-        assert site.approve(site.state.study(digest), "deputy", NOW, key=keys["deputy"]).complete
+        assert site.voting.approve(site.state.study(digest), "deputy", NOW, key=keys["deputy"]).complete
 
 
 # ---- texts
@@ -388,7 +388,7 @@ def test_how_many_records_there_are_has_no_part_in_an_approval(folder, release_s
     """That too few are common shows when the parties find the common ones."""
     with Site.open(config_of(folder, minimum_common_records=1000)) as site:
         digest = offer(site, release_study)
-        assert site.approve(site.state.study(digest), "officer", NOW).complete
+        assert site.voting.approve(site.state.study(digest), "officer", NOW).complete
 
 
 def test_minimum_rows_counts_the_rows_of_the_file_whatever_is_in_them(folder, release_study):
@@ -397,10 +397,10 @@ def test_minimum_rows_counts_the_rows_of_the_file_whatever_is_in_them(folder, re
         with Site.open(config_of(folder, minimum_rows=minimum)) as site:
             record = site.state.study(offer(site, release_study))
             if fits:
-                assert site.review(record, NOW).holding.n_records == 0
+                assert site.voting.review(record, NOW).holding.n_records == 0
                 continue
             with pytest.raises(Refusal, match=f"fewer than the {N + 1} rows") as caught:
-                site.review(record, NOW)
+                site.voting.review(record, NOW)
             assert caught.value.code == "POLICY_REFUSED"
 
 
@@ -408,7 +408,7 @@ def test_secrets_and_records_are_not_in_any_repr(folder, release_study):
     with Site.open(config_of(folder)) as site:
         digest = offer(site, release_study)
         holding = site.read(site.state.study(digest))
-        verdict = site.approve(site.state.study(digest), "officer", NOW)
+        verdict = site.voting.approve(site.state.study(digest), "officer", NOW)
         shown = repr(site) + repr(holding) + repr(verdict)
     tag = repr(holding.tags[0].tolist())[1:12]
     for secret in (repr(SECRET)[2:-1], SECRET.hex(), repr(bytes.fromhex("ab" * 32))[2:-1], tag, "array("):

@@ -22,7 +22,7 @@ from typing import TypeVar, cast
 
 from verticil.party.dataset.releases import Column
 from verticil.party.dataset.table import DatasetRule
-from verticil.party.operator.codebooks import ColumnCodebook, Combinations, Known, codebook_of
+from verticil.party.policy.rules import ColumnCodebook, Combinations, Known, codebook_of
 from verticil.shared.config import Table
 from verticil.shared.errors import Misuse
 from verticil.shared.study.codebook import CODEBOOK_KEYS, codebook_from

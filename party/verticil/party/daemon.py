@@ -8,7 +8,7 @@ Promises
   a party of it dials none.
 - What people of the site write into the database (`party approve`, `party deny`, `party revoke`) is noticed within a third of a
   second, and breaks off a transfer that must not go on.
-- Who may approve is followed in party.toml (`verticil.party.policy.approvers`); the rest of it is read at the start.
+- Who may approve is followed in party.toml (`verticil.party.policy.voting`); the rest of it is read at the start.
 - Renewed certificates and a new deny-list are taken up while it runs. The audit log says which certificate is shown, that it ends
   soon, and whom the party refused.
 - A lost connection is dialled again with exponential backoff and full jitter, at first within half a second, at most 30
@@ -32,7 +32,7 @@ import os
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from verticil.party.audit.log import Event, What
+from verticil.party.audit.log import Event, What, note_configuration
 from verticil.party.backup.backup import BETWEEN_PEERS, is_just_restored
 from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.metrics import party_gauges
@@ -191,7 +191,7 @@ async def run_party(
             site.audit.record(Event(what=What.REFUSED, who=line.who, detail=line.detail), at)
 
         def look() -> None:
-            site.note_configuration(clock())
+            note_configuration(site.audit, site.config.path, clock())
             note_certificate(site, followed, clock())
 
         async with contextlib.AsyncExitStack() as ending:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from verticil.party.airgap.coordinator import OfflineCoordinator
-from verticil.party.audit.log import Event, What
+from verticil.party.audit.log import Event, What, note_configuration
 from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.policy.approval import parsed
 from verticil.party.protocol.central.plan import Step
@@ -224,7 +224,7 @@ async def _opened(
     ):
         folder = config.state_directory / CARRIED_FOLDER
         folder.mkdir(mode=0o700, exist_ok=True)
-        site.note_configuration(clock())
+        note_configuration(site.audit, site.config.path, clock())
         node = Node(
             site=site,
             spool=Spool(config.state_directory / "spool"),
@@ -362,7 +362,7 @@ def _arrived(node: Node, journal: Journal, arrival: VerifiedBundle) -> None:
         "denial": site.state.denial_told,
         "failure": site.state.failure_told,
         "withdrawal": site.revocations.told,
-        "countersign": site.minutes.countersignature_told,
+        "countersign": site.decisions.countersignature_told,
     }
     for what, digest in journal.told.get(str(answers.number), ()) if answers is not None else ():
         tell[what](digest)
@@ -377,7 +377,7 @@ def _refused(node: Node, refusal: carried_pb2.CarriedRefusal) -> None:
         return  # it is sent again, if it is still to be sent
     if refusal.what == "countersign":
         if error.code in _FORGOTTEN:
-            node.site.minutes.forget_countersignature(digest)
+            node.site.decisions.forget_countersignature(digest)
     elif state.study(digest).failure is None and refusal.what not in {"denial", "withdrawal", "failure"}:
         node.fail(digest, error)
 

@@ -23,9 +23,10 @@ import logging
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, Protocol, cast
 
@@ -294,3 +295,9 @@ class AuditLog:
     def entries(self) -> Iterator[Mapping[str, object]]:
         """All whole lines, oldest first, unverified."""
         return self._log.entries()
+
+
+def note_configuration(audit: Audit, path: Path, at: dt.datetime, *, who: str = DAEMON) -> None:
+    """Write down that party.toml is another than before, if it is."""
+    with suppress(OSError):  # a configuration that was read a moment ago
+        audit.note(What.CONFIGURATION, sha256(path.read_bytes()).digest(), at, who=who)

@@ -41,8 +41,9 @@ from verticil.party.operator.view_model import (
 )
 from verticil.party.policy import approval, policy
 from verticil.party.policy.ledger_recovery import OLDER_HINT
+from verticil.party.policy.voting import Verdict
 from verticil.party.protocol.central import review
-from verticil.party.site import Site, Verdict, init_state
+from verticil.party.site import Site, init_state
 from verticil.party.storage.database import holds_nothing
 from verticil.party.storage.studies import Heartbeat, StudyRecord, stamp
 from verticil.shared.airgap.exchange import CARRIED_FOLDER, last_crossing
@@ -204,7 +205,7 @@ def approve(
     with Site.open(config) as site:
         record = site.state.find(study)
         own = approver_key(config, approver, key)
-        verdict = site.approve(record, approver, at if at is not None else utc_now(), key=own)
+        verdict = site.voting.approve(record, approver, at if at is not None else utc_now(), key=own)
         return _approved(config, record, verdict)
 
 
@@ -229,7 +230,7 @@ def deny(config: PartyConfig, study: str, approver: str, reason: str, *, at: dt.
     """
     with Site.open(config) as site:
         record = site.state.find(study)
-        site.deny(record, approver, reason, at if at is not None else utc_now())
+        site.voting.deny(record, approver, reason, at if at is not None else utc_now())
         return Denied(**named(record), reason=reason)
 
 
@@ -245,7 +246,7 @@ def look(config: PartyConfig, study: str) -> PendingRelease:
     with Site.open(config) as site:
         record = site.state.find(study)
         folder, manifest_sha256, verified = review.check(site, record)
-        found = site.minutes.review(record.digest)
+        found = site.decisions.review(record.digest)
     return PendingRelease(
         **named(record),
         release=str(folder),
@@ -277,7 +278,7 @@ def countersign(
     now = at if at is not None else utc_now()
     with Site.open(config) as site:
         record = site.state.find(study)
-        site.require_approver(record, approver, approver_key(config, approver, key))
+        site.voting.require_approver(record, approver, approver_key(config, approver, key))
         signing_key = SigningKey.load(config.signing_key, config.certificate)
         review.countersign(site, record, signing_key, approver, now)
     return replace(look(config, study), approver=approver)

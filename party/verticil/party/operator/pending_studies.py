@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.local_dataset import columns_of
-from verticil.party.operator.comparison import labels_of
 from verticil.party.operator.missing_parties import quorum_words
 from verticil.party.operator.plain_language import PRIOR, belief_words, column_words, ratio_of, total_words
 from verticil.party.operator.view_model import (
@@ -34,6 +33,7 @@ from verticil.party.operator.view_model import (
 )
 from verticil.party.policy import approval, policy
 from verticil.party.policy.by_rule import ruling
+from verticil.party.policy.comparison import labels_of
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.channels import privacy
@@ -172,7 +172,7 @@ def show(config: PartyConfig, study: str, *, diff: bool = False, at: dt.datetime
         found = in_words(site, record, now)
         if not diff:
             return found
-        earlier, changed = site.changes(record)
+        earlier, changed = site.voting.changes(record)
     comparison = Comparison(
         compared_with=None if earlier is None else earlier.digest.hex(),
         compared_with_approved=earlier is not None and earlier.approval is not None,
@@ -194,7 +194,7 @@ def _waits_for(site: Site, record: StudyRecord) -> str:
         return ""
     if record.approval is None and (state in _UNDECIDED or record.task.approved):
         return "approval"
-    review = site.minutes.review(record.digest)
+    review = site.decisions.review(record.digest)
     waits = state is State.REVIEW and review is not None and review.countersignature is None
     return "countersignature" if waits else ""
 
@@ -218,7 +218,7 @@ def _pending(config: PartyConfig, site: Site, record: StudyRecord, now: dt.datet
             cost=cost(config, site, study),
         )
         objections = _objections(config, study, now)
-        changed = tuple(site.changes(record)[1])
+        changed = tuple(site.voting.changes(record)[1])
     except VerticilError as error:  # one study's declaration must not hide the others
         objections = (f"{error.code}: {error.message}",)
     return PendingStudy(
@@ -281,7 +281,7 @@ def _by_rule(site: Site, record: StudyRecord, now: dt.datetime) -> RuleWords | N
     """Whether a rule approves it, and why none does; None: rules have no say."""
     if site.config.policy.approval != "rules" or _waits_for(site, record) != "approval":
         return None
-    found = ruling(site, record, now)
+    found = ruling(site.voting, record, now)
     return RuleWords(rule=None if found.rule is None else found.rule.name, why=tuple(found.why))
 
 

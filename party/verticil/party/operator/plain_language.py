@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
+from verticil.party.policy.comparison import percent
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.channels.transition import SCALE, Transition
@@ -28,27 +29,6 @@ from verticil.shared.channels.transition import SCALE, Transition
 PRIOR: Final = Fraction(15, 100)
 """The belief that is raised in the examples."""
 _SAME: Final = Fraction(1, 10**9)
-
-
-def percent(share: Fraction, *, up: bool = False) -> str:
-    """A share as a percentage.
-
-    Args:
-        share: 0 to 1.
-        up: round up, for a bound.
-
-    >>> percent(Fraction(85, 100)), percent(Fraction(1, 3)), percent(Fraction(1, 3), up=True), percent(Fraction(1, 10**6))
-    ('85 %', '33.33 %', '33.34 %', 'less than 0.01 %')
-    """
-    hundredths = share * 10_000
-    nearest = round(hundredths)
-    if abs(hundredths - nearest) > _SAME * 10_000 and up:
-        nearest = math.ceil(hundredths)
-    if nearest == 0 and share > 0:
-        return "less than 0.01 %"
-    if nearest == 10_000 and share < 1 - _SAME:
-        return "more than 99.99 %"
-    return f"{nearest / 100:.10g} %"
 
 
 def belief_words(ratio: Fraction | None, *, what: str = "it", prior: Fraction = PRIOR) -> str:

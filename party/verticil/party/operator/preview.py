@@ -27,9 +27,9 @@ import numpy as np
 
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.local_dataset import randomize, unit_codes
-from verticil.party.operator.comparison import labels_of
 from verticil.party.operator.view_model import StudyName, named, number, total
 from verticil.party.policy.approval import Review, parsed
+from verticil.party.policy.comparison import labels_of
 from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact, StudyRecord
 from verticil.shared.arrays import Codes
@@ -122,7 +122,7 @@ def preview(config: PartyConfig, study: str, out: Path, *, at: dt.datetime | Non
         raise Misuse("FILE_EXISTS", f"{out}: exists already", hint="name another folder")
     with Site.open(config) as site:
         record = site.state.find(study)
-        review = site.review(record, at if at is not None else utc_now())
+        review = site.voting.review(record, at if at is not None else utc_now())
         files, columns = _contents(config, site, record, review)
     found = Preview(
         **named(record),

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import cast
 
-from verticil.party.audit.confirmations import Awaited
 from verticil.party.audit.log import AuditLog
 from verticil.party.config import PartyConfig
 from verticil.party.operator.view_model import Confirmation, DeletedColumn, SignedDeletion
 from verticil.party.policy.ledger import LedgerRow
+from verticil.party.policy.revocation import Awaited
 from verticil.party.site import Site
 from verticil.shared.formats.peer_deletion import PeerDeletion
 from verticil.shared.identity.pki import utc_now
@@ -326,7 +326,7 @@ def revoke(config: PartyConfig, study: str, approver: str, reason: str, *, at: d
     """
     with Site.open(config) as site:
         record = site.state.find(study)
-        found = site.revoke(record, approver, reason, at if at is not None else utc_now())
+        found = site.voting.revoke(record, approver, reason, at if at is not None else utc_now())
         state = State(record.task.state)
         sends = [row for row in site.ledger.rows() if row.study_digest == record.digest.hex()]
         awaited = site.confirmations.of(record.digest)

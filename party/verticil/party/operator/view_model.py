@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.local_dataset import origins
 from verticil.party.policy import approval
-from verticil.party.policy.questions import impossible_words, normalise_words, variable_words
+from verticil.party.policy.comparison import impossible_words, normalise_words, variable_words
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.channels import privacy

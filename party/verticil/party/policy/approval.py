@@ -34,8 +34,8 @@ from verticil.party.dataset.local_dataset import (
     statistics_of,
 )
 from verticil.party.dataset.releases import Release
-from verticil.party.operator.comparison import Origins, data_changes, labels_of, unit_changes
 from verticil.party.policy import policy
+from verticil.party.policy.comparison import Origins, data_changes, labels_of, unit_changes
 from verticil.party.policy.ledger import Assessment, Ledger
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.errors import Misuse, PeerFault, Refusal

@@ -4,7 +4,7 @@ Promises
 - Whether a rule approves is decided from the study, party.toml, the ledger and what people approved here before. The tables are
   read afterwards, for the approval itself; no value in them has a part in the answer.
 - A rule approves nothing that was not foreseen: codebooks, impossible combinations and ways of writing ids stand in party.toml or
-  were in a study that a person approved here (`verticil.party.operator.codebooks`).
+  were in a study that a person approved here (`verticil.party.policy.rules`).
 - What it may cost at most has room in the lifetime budget, so that the table cannot show by what is left of it.
 - At most `max_rule_approvals_per_day` studies are approved so within any 24 hours, also over restarts.
 - Each review is a line of the audit log: which rule approved, or why none did.
@@ -21,12 +21,11 @@ from typing import Final, cast
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.local_dataset import columns_of, origins, release_of, statistics_of
 from verticil.party.dataset.releases import Column, Release
-from verticil.party.operator.codebooks import Known, asked, codebook_of, uncovered
-from verticil.party.operator.comparison import Origins
 from verticil.party.policy import approval, policy
+from verticil.party.policy.comparison import Origins
 from verticil.party.policy.policy import Objection
-from verticil.party.policy.rules import RULE_PREFIX, Rule, against, approver_name
-from verticil.party.site import AUTOMATIC, Site
+from verticil.party.policy.rules import RULE_PREFIX, Known, Rule, against, approver_name, asked, codebook_of, uncovered
+from verticil.party.policy.voting import AUTOMATIC, Voting
 from verticil.party.storage.studies import StudyRecord, stamp
 from verticil.shared.audit import DAEMON
 from verticil.shared.errors import Refusal, VerticilError
@@ -55,11 +54,11 @@ class Ruling:
     why: tuple[str, ...] = ()
 
 
-def approve_by_rule(site: Site, record: StudyRecord, at: datetime) -> Rule | None:
+def approve_by_rule(voting: Voting, record: StudyRecord, at: datetime) -> Rule | None:
     """Let the rules of the policy decide, and write down what they said.
 
     Args:
-        site: this party.
+        voting: of this party.
         record: the study.
         at: now, UTC.
 
@@ -69,17 +68,19 @@ def approve_by_rule(site: Site, record: StudyRecord, at: datetime) -> Rule | Non
     Raises:
         DataFault: DISK_FULL, STATE_CORRUPT, STATE_LOCKED; nothing was decided.
     """
-    if site.config.policy.approval != "rules" or record.approval is not None:
+    if voting.config.policy.approval != "rules" or record.approval is not None:
         return None
-    found = ruling(site, record, at)
+    found = ruling(voting, record, at)
     if found.rule is not None:
-        approver = approver_name(site.config.policy.rules, found.rule)
+        approver = approver_name(voting.config.policy.rules, found.rule)
         try:
-            review = site.review(record, at)
-            with site.database.transaction():
-                site.approve_unasked(record, approver, at, review)
-                site.database.write("INSERT INTO rule_approval (digest, at) VALUES (?, ?)", (record.digest, stamp(at)))
-                _write_down(site, record, approver, at)
+            review = voting.review(record, at)
+            with voting.database.transaction():
+                voting.approve_unasked(record, approver, at, review)
+                voting.database.write(
+                    "INSERT INTO rule_approval (digest, at) VALUES (?, ?)", (record.digest, stamp(at))
+                )
+                _write_down(voting, record, approver, at)
         except VerticilError as error:  # for people to read, or one of them was faster; the study waits for them
             found = Ruling(rule=None, why=(error.code,))
         else:
@@ -87,32 +88,32 @@ def approve_by_rule(site: Site, record: StudyRecord, at: datetime) -> Rule | Non
             return found.rule
     said = found.why[:_MOST_REASONS]
     more = [f"and {len(found.why) - len(said)} more"] if len(found.why) > len(said) else []
-    _write_down(site, record, f"none: {'; '.join([*said, *more])}", at)
+    _write_down(voting, record, f"none: {'; '.join([*said, *more])}", at)
     _log.info("no rule approves study '%s': %s", record.study_id, "; ".join(said))
     return None
 
 
-def ruling(site: Site, record: StudyRecord, at: datetime) -> Ruling:
+def ruling(voting: Voting, record: StudyRecord, at: datetime) -> Ruling:
     """What the rules say of a study now. Reads no table but the headers of several; writes nothing.
 
     Args:
-        site: this party; where its secret was not opened, what was sent before is not judged.
+        voting: of this party; where its secret was not opened, what was sent before is not judged.
         record: the study.
         at: now, UTC.
     """
-    config, today = site.config, at.date()
+    config, today = voting.config, at.date()
     try:
         study = approval.declared(config, approval.parsed(record.task.proposal))
         approval.check_expiry(study, today)
         columns = columns_of(config, study)
         policy.refuse(policy.objections(config.policy, study, config.name, columns, today=today), study.id)
-        before = _drawn(site, study) if site.site_secret else None
+        before = _drawn(voting, study) if voting.secret.value else None
         if before is not None:
-            _check_room(site, study, before)
+            _check_room(voting, study, before)
     except VerticilError as error:
         return Ruling(rule=None, why=(f"{error.code}: {error.message}",))
-    why = list(uncovered(study, config.name, columns, Known.all_of([config.codebook, *_approved_by_people(site)])))
-    if (limit := config.policy.max_rule_approvals_per_day) <= _approvals_since(site, at - _DAY):
+    why = list(uncovered(study, config.name, columns, Known.all_of([config.codebook, *_approved_by_people(voting)])))
+    if (limit := config.policy.max_rule_approvals_per_day) <= _approvals_since(voting, at - _DAY):
         why.append(
             f"rules have approved {limit} studies within 24 hours, the most of policy.max_rule_approvals_per_day"
         )
@@ -130,14 +131,14 @@ def ruling(site: Site, record: StudyRecord, at: datetime) -> Ruling:
     return Ruling(rule=None, why=tuple(why)) if why else Ruling(rule=fitting)
 
 
-def objections(site: Site, record: StudyRecord, at: datetime) -> tuple[Objection, ...]:
+def objections(voting: Voting, record: StudyRecord, at: datetime) -> tuple[Objection, ...]:
     """What keeps a study from being approved here, before anybody looks at it: policy, codebooks, lifetime budget.
 
     It rests on the study, party.toml and the ledger. The budget is judged only where the ledger cannot tell whether the table has
     changed. Codebooks count where rules approve: what they do not have waits for people.
 
     Args:
-        site: this party.
+        voting: of this party.
         record: the study.
         at: now, UTC.
 
@@ -146,7 +147,7 @@ def objections(site: Site, record: StudyRecord, at: datetime) -> tuple[Objection
         Misuse: party.toml does not serve the study.
         DataFault: as `columns_of`.
     """
-    config = site.config
+    config = voting.config
     study = approval.declared(config, approval.parsed(record.task.proposal))
     columns = columns_of(config, study)
     found = list(policy.objections(config.policy, study, config.name, columns, today=at.date()))
@@ -161,47 +162,47 @@ def objections(site: Site, record: StudyRecord, at: datetime) -> tuple[Objection
             )
             for name in unknown
         ]
-    if config.policy.on_data_change == "refuse" and site.site_secret:
+    if config.policy.on_data_change == "refuse" and voting.secret.value:
         try:
-            _check_room(site, study, _drawn(site, study))
+            _check_room(voting, study, _drawn(voting, study))
         except Refusal as error:
             told = "what is left of a lifetime budget has no room for it (policy.max_epsilon_lifetime or max_delta_lifetime)"
             found.append(Objection(code=error.code, message=error.message, hint=error.hint, told=told))
     return tuple(found)
 
 
-def _drawn(site: Site, study: Study) -> list[tuple[Release, bool]]:
+def _drawn(voting: Voting, study: Study) -> list[tuple[Release, bool]]:
     """Each unit that is sent, as far as it is known without the data, and whether the same draw was sent before."""
-    places = origins(site.config, study)
+    places = origins(voting.config, study)
     found: list[tuple[Release, bool]] = []
-    for index in study.units_of(site.config.name):
+    for index in study.units_of(voting.config.name):
         if index in sent_units(study):
-            release = release_of(study, index, places=places, fingerprint=b"", site_secret=site.site_secret)
-            found.append((release, site.ledger.drawn_before(release)))
+            release = release_of(study, index, places=places, fingerprint=b"", site_secret=voting.secret.value)
+            found.append((release, voting.ledger.drawn_before(release)))
     return found
 
 
-def _check_room(site: Site, study: Study, before: Iterable[tuple[Release, bool]]) -> None:
+def _check_room(voting: Voting, study: Study, before: Iterable[tuple[Release, bool]]) -> None:
     """Refuse what may not fit: a draw that was sent before costs nothing only where changed data are refused.
 
     Raises:
         Refusal: BUDGET_EXCEEDED.
     """
-    free = site.config.policy.on_data_change == "refuse"
-    places = {name: place.dataset for name, place in origins(site.config, study).items()}
-    drawn = {name: list(events) for name, events in statistics_of(study, site.config.name, places).items()}
+    free = voting.config.policy.on_data_change == "refuse"
+    places = {name: place.dataset for name, place in origins(voting.config, study).items()}
+    drawn = {name: list(events) for name, events in statistics_of(study, voting.config.name, places).items()}
     for release, again in before:
         if not (again and free):
             drawn.setdefault(release.dataset, []).append(release.event)
-    kept = site.ledger.kept()
+    kept = voting.ledger.kept()
     for dataset, events in drawn.items():
         cost = finite(map(cost_of, events))
-        site.ledger.check_room(dataset, cost, site.config.policy, kept=kept.get(dataset, NOTHING))
+        voting.ledger.check_room(dataset, cost, voting.config.policy, kept=kept.get(dataset, NOTHING))
 
 
-def _approved_by_people(site: Site) -> Iterable[Known]:
+def _approved_by_people(voting: Voting) -> Iterable[Known]:
     """What the studies asked that people approved here, and did not take back."""
-    for record in site.state.studies():
+    for record in voting.state.studies():
         if record.approval is None or record.revocation_sent is not None or record.denial_sent is not None:
             continue
         try:
@@ -211,8 +212,8 @@ def _approved_by_people(site: Site) -> Iterable[Known]:
             study = approval.parsed(record.task.proposal)
         except VerticilError:  # of a version that this one does not read: it covers nothing
             continue
-        noted = site.minutes.noted(record.digest, approval.content_of(record.approval))
-        yield asked(study, site.config.name, _columns(noted or {}))
+        noted = voting.decisions.noted(record.digest, approval.content_of(record.approval))
+        yield asked(study, voting.config.name, _columns(noted or {}))
 
 
 def _columns(noted: Mapping[int, Origins]) -> dict[str, Column]:
@@ -224,11 +225,11 @@ def _columns(noted: Mapping[int, Origins]) -> dict[str, Column]:
     }
 
 
-def _approvals_since(site: Site, since: datetime) -> int:
-    rows = site.database.rows("SELECT COUNT(*) FROM rule_approval WHERE at > ?", (stamp(since),))
+def _approvals_since(voting: Voting, since: datetime) -> int:
+    rows = voting.database.rows("SELECT COUNT(*) FROM rule_approval WHERE at > ?", (stamp(since),))
     return cast("int", rows[0][0])
 
 
-def _write_down(site: Site, record: StudyRecord, outcome: str, at: datetime) -> None:
+def _write_down(voting: Voting, record: StudyRecord, outcome: str, at: datetime) -> None:
     event = Event(what=What.RULE_REVIEW, who=DAEMON, study=record.digest, study_id=record.study_id, detail=outcome)
-    site.audit.record(event, at)
+    voting.audit.record(event, at)

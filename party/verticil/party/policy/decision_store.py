@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
-from verticil.party.operator.comparison import Origins
+from verticil.party.policy.comparison import Origins
 from verticil.party.storage.database import Database
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -53,7 +53,7 @@ class Review:
     sent: bool
 
 
-class Minutes:
+class DecisionStore:
     """The decisions in a party's database."""
 
     def __init__(self, database: Database) -> None:

@@ -141,7 +141,7 @@ def agreement(site: Site, record: StudyRecord, today: dt.date) -> Agreed:
         PeerFault: STUDY_MISMATCH.
     """
     given = parse_approval(record.approval or b"")
-    approved = site.check_binding(record, today)
+    approved = site.voting.check_binding(record, today)
     task = record.task
     effective = approval.check_effective(approved, task.effective, task.effective_digest, site.config.name)
     if effective.left_out:  # fewer parties are another study for the policy
@@ -209,7 +209,7 @@ class DatasetCache:
         def check() -> None:
             site = self._node.site
             try:
-                site.check_data(record, agreed.approval, agreed.study, holding)
+                site.voting.check_data(record, agreed.approval, agreed.study, holding)
             except Refusal as changed:
                 if changed.code != "APPROVAL_VOID" or site.ledger.has_drawn(record.digest):
                     raise

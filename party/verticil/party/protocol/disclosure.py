@@ -57,7 +57,7 @@ def told_objections(site: Site, record: StudyRecord, at: dt.datetime) -> common_
         None: it cannot be said without the table, or its machine; then nothing is told.
     """
     try:
-        found = objections(site, record, at)
+        found = objections(site.voting, record, at)
     except DataFault:
         return None
     except VerticilError as error:

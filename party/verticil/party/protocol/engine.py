@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from verticil.party.audit.log import Event, What
 from verticil.party.policy.by_rule import approve_by_rule
+from verticil.party.policy.voting import AUTOMATIC
 from verticil.party.protocol.context import DatasetCache, Node
 from verticil.party.protocol.planning import (
     REST,
@@ -39,7 +40,6 @@ from verticil.party.protocol.planning import (
 )
 from verticil.party.protocol.psi.blinding import Workshop
 from verticil.party.protocol.retry import TRIED_AGAIN, Backoff, ends_the_daemon, is_waited_out
-from verticil.party.site import AUTOMATIC
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared import logs
 from verticil.shared.audit import DAEMON
@@ -264,10 +264,10 @@ class StudyRun(ABC):
         """Approve in the name of a rule, or of the demonstration; where no rule does, people are waited for."""
         at = self.node.clock()
         if self.site.config.policy.approval == "rules":
-            self._for_people = await self.node.heavily(lambda: approve_by_rule(self.site, record, at)) is None
+            self._for_people = await self.node.heavily(lambda: approve_by_rule(self.site.voting, record, at)) is None
             return
         holding = await self.data.read(record)
-        await self.node.heavily(lambda: self.site.approve(record, AUTOMATIC, at, holding=holding))
+        await self.node.heavily(lambda: self.site.voting.approve(record, AUTOMATIC, at, holding=holding))
 
     def drop_data(self) -> None:
         """Drop the people's data, and what is on the disk of their linkage. Blocks."""

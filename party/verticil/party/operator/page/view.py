@@ -206,7 +206,7 @@ def study(site: Site, record: StudyRecord, now: dt.datetime) -> StudyPage:
     try:
         words = in_words(site, record, now)
         objections = words.objections
-        earlier, changed = site.changes(record)
+        earlier, changed = site.voting.changes(record)
     except VerticilError as error:  # it stands among the objections of `study_status` already, or belongs there
         before = status.objections if words is None else words.objections
         objections = tuple(dict.fromkeys([*before, f"{error.code}: {error.message}"]))
@@ -355,7 +355,7 @@ def _decisions(site: Site, record: StudyRecord) -> tuple[Decision, ...]:
     def decided(what: str, who: str, at: str, note: str = "") -> None:
         found.append(Decision(what=what, who=who, at=at, note=note))
 
-    for vote in site.minutes.votes(record.digest):
+    for vote in site.decisions.votes(record.digest):
         signed = "signed with the approver's key" if vote.signature else "for the site, without a key of their own"
         decided("yes", vote.approver, f"{vote.at:%Y-%m-%dT%H:%M:%SZ}", signed)
     if record.approval is not None:
@@ -364,7 +364,7 @@ def _decisions(site: Site, record: StudyRecord) -> tuple[Decision, ...]:
         decided("approved", given.approver, f"{given.approved_at:%Y-%m-%dT%H:%M:%SZ}", note)
     if (denial := site.state.denial(record.digest)) is not None:
         decided("denied", denial[0], denial[2], denial[1])
-    review = site.minutes.review(record.digest)
+    review = site.decisions.review(record.digest)
     if review is not None:
         note = f"release with manifest {review.manifest_sha256.hex()[:16]}"
         what = "asked to countersign" if review.countersignature is None else "countersigned"
@@ -404,7 +404,7 @@ def _commands(site: Site, record: StudyRecord, waits: str) -> tuple[tuple[str, s
     if waits == "approval":
         offer("Hold the table against it; counts only, nothing leaves", "check")
         offer("Write what would leave into a folder, and look at it", "preview", "--out", "preview")
-        voted = {vote.approver for vote in site.minutes.votes(record.digest)}
+        voted = {vote.approver for vote in site.decisions.votes(record.digest)}
         for approver in [who for who in site.config.policy.approvers if who not in voted] or [""]:
             offer("Approve", "approve", *(("--as", approver) if approver else ()))
         offer("Refuse, for good; the analyst reads the reason", "deny", "--reason", "WHY")

@@ -119,11 +119,11 @@ async def fetch(coordinator: Coordinator, site: Site, record: StudyRecord) -> No
 
 
 def _accept(site: Site, record: StudyRecord, folder: Path) -> None:
-    found = site.minutes.review(record.digest)
+    found = site.decisions.review(record.digest)
     if found is None or _manifest_sha256(folder) != found.manifest_sha256:
         drop(site, record.digest)
         raise PeerFault("NOT_READY", f"study '{record.study_id}': another release waits than the one that was told")
-    site.minutes.fetched(record.digest)
+    site.decisions.fetched(record.digest)
 
 
 def check(site: Site, record: StudyRecord) -> tuple[Path, bytes, VerifiedRelease]:
@@ -137,12 +137,12 @@ def check(site: Site, record: StudyRecord) -> tuple[Path, bytes, VerifiedRelease
         GateFailed: RELEASE_INVALID, RELEASE_UNTRUSTED.
         PeerFault: NOT_READY also when the columns that were sent are not on this disk; the daemon makes them again.
     """
-    found = site.minutes.review(record.digest)
+    found = site.decisions.review(record.digest)
     folder = folder_of(site, record.digest)
     if found is None or record.task.state != State.REVIEW:
         raise PeerFault("NOT_READY", f"study '{record.study_id}': no release waits for a countersignature", hint=_HINT)
     if not found.fetched or not folder.is_dir():
-        site.minutes.fetched(record.digest, here=False)
+        site.decisions.fetched(record.digest, here=False)
         raise PeerFault("NOT_READY", f"study '{record.study_id}': the release is not here yet", hint=_HINT)
     authority = site.config.federation.ca_certificate.read_bytes()
     verified = verify_release(folder, ca_certificate=authority, before_publication=True)
@@ -190,7 +190,7 @@ def countersign(site: Site, record: StudyRecord, key: SigningKey, approver: str,
     )
     with site.database.transaction():
         site.audit.record(event, at)
-        there = site.minutes.countersign(
+        there = site.decisions.countersign(
             record.digest, manifest_sha256, (signed.body, signed.signature, signed.certificate)
         )
     if not there:
@@ -224,7 +224,7 @@ def _sent(site: Site, record: StudyRecord, study: Study) -> dict[int, Codes]:
         path = site.config.state_directory / "spool" / item.sha256.hex()
         packed = path.read_bytes() if path.is_file() else b""
         if hashlib.sha256(packed).digest() != item.sha256:
-            site.minutes.fetched(record.digest, here=False)
+            site.decisions.fetched(record.digest, here=False)
             raise PeerFault(
                 "NOT_READY",
                 f"study '{record.study_id}': a column that was sent is no longer on this disk, so the release cannot be compared",

@@ -22,6 +22,7 @@ from typing import ClassVar, Final, cast
 from verticil.party.audit.log import What
 from verticil.party.dataset.linkage import check_own_size
 from verticil.party.policy import approval
+from verticil.party.policy.voting import AUTOMATIC
 from verticil.party.protocol.central import review
 from verticil.party.protocol.central.alignment import CentralContext, Linker, Pseudonyms, Ring, RowOrder
 from verticil.party.protocol.central.plan import Step, plan
@@ -33,7 +34,6 @@ from verticil.party.protocol.ledger_reconciliation import claim_words, unknown_u
 from verticil.party.protocol.planning import Plan
 from verticil.party.protocol.randomization import enter_in_ledger, fill_spool, refill_spool, unit_event
 from verticil.party.protocol.retry import TOWARDS_THE_MINER
-from verticil.party.site import AUTOMATIC
 from verticil.party.storage.studies import Artifact, StudyRecord
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.identity.identity import Role
@@ -85,7 +85,7 @@ class CentralStudy(StudyRun):
             own_units=frozenset(study.units_of(self.node.me)),
             spooled=frozenset(spooled),
             receipted=frozenset(unit for unit, item in spooled.items() if item.receipt is not None) | self._on_its_way,
-            review=site.minutes.review(self.digest),
+            review=site.decisions.review(self.digest),
             countersigns=site.config.policy.approval == "auto",
             unproven=claim_words(unknown) if unknown else "",
         )
@@ -130,7 +130,7 @@ class CentralStudy(StudyRun):
         """
         if record.approval is not None or record.denial_sent is not None or record.failure is not None:
             return
-        needed = self.site.people.now().needed
+        needed = self.site.approvers.now().needed
         progress = coordinator_pb2.Progress(stage="approving")
         if needed > 1 or record.task.approved:
             progress.approvers, progress.approvers_needed = record.n_votes, needed
@@ -176,7 +176,7 @@ class CentralStudy(StudyRun):
 
     async def _tell_approval(self, record: StudyRecord) -> None:
         try:
-            await asyncio.to_thread(self.site.check_binding, record, self.node.clock().date())
+            await asyncio.to_thread(self.site.voting.check_binding, record, self.node.clock().date())
         except Refusal as error:
             if error.code != "APPROVAL_VOID":
                 raise
@@ -318,7 +318,7 @@ class CentralStudy(StudyRun):
         await self.node.heavily(lambda: review.countersign(self.site, record, self.node.signing_key, AUTOMATIC, at))
 
     async def _tell_countersignature(self, record: StudyRecord) -> None:
-        found = await asyncio.to_thread(self.site.minutes.review, record.digest)
+        found = await asyncio.to_thread(self.site.decisions.review, record.digest)
         if found is not None and found.countersignature is not None:
             body, signature, certificate = found.countersignature
             signed = common_pb2.Signed(body=body, signature=signature, certificate=certificate)
@@ -330,9 +330,9 @@ class CentralStudy(StudyRun):
                 if error.code not in {"STUDY_MISMATCH", "CERTIFICATE_INVALID"}:
                     raise
                 # Another release waits by now, or the certificate it was signed with has ended: people are asked again.
-                await asyncio.to_thread(self.site.minutes.forget_countersignature, record.digest)
+                await asyncio.to_thread(self.site.decisions.forget_countersignature, record.digest)
                 raise PeerFault("NOT_READY", error.message) from None
-        await asyncio.to_thread(self.site.minutes.countersignature_told, record.digest)
+        await asyncio.to_thread(self.site.decisions.countersignature_told, record.digest)
 
     # ---- telling
 

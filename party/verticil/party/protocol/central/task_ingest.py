@@ -172,7 +172,7 @@ def remember(
                 _log.warning("the miner asks for the approval of study '%s' again, as when a key was revoked", study.id)
         site.state.remember(task, study.id, at)
         if study.publish is not None and len(told.review_manifest_sha256) == 32:
-            site.minutes.ask_for_review(task.digest, told.review_manifest_sha256)
+            site.decisions.ask_for_review(task.digest, told.review_manifest_sha256)
         if fresh:
             site.state.reconcile(task.digest, task.units_received)
         elif told.units_damaged:

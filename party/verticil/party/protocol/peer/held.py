@@ -8,7 +8,7 @@ A statement counts with the approval that this party itself had signed for the s
 lies can make a party charge what it had approved to send, once, and nothing else.
 
 After a revocation here: asks every peer for its signed statement that it deleted what it had
-(`verticil.party.audit.confirmations`).
+(`verticil.party.policy.revocation`).
 
 A peer answers when the study has ended there and everything is gone; until then, and while it is away, it is asked again. What
 one peer says, or does not say, holds up no other, and nothing that a peer says ends this daemon.
@@ -22,11 +22,11 @@ import hashlib
 import logging
 from collections.abc import Collection, Iterator
 
-from verticil.party.audit.confirmations import Awaited
 from verticil.party.dataset.local_dataset import origins, release_of
 from verticil.party.dataset.releases import Release
 from verticil.party.policy import approval
 from verticil.party.policy.ledger_recovery import NO_DATA
+from verticil.party.policy.revocation import Awaited
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.ledger_reconciliation import mend
 from verticil.party.protocol.peer.artifact_store import Item, Kind, Shelf

@@ -183,7 +183,7 @@ class Answers:
         return peer_pb2.GetSignatureReply(manifest=common_pb2.Signed.FromString(body))
 
     async def GetDeletion(self, identity: Identity, request: peer_pb2.GetDeletionRequest) -> peer_pb2.GetDeletionReply:
-        """Sign what this party has deleted of the caller's; see `verticil.party.audit.confirmations`. Or what it has: `held`.
+        """Sign what this party has deleted of the caller's; see `verticil.party.policy.revocation`. Or what it has: `held`.
 
         Raises:
             PeerFault: NOT_READY, the study goes on here, or not everything is deleted yet; PARTY_UNKNOWN.
@@ -216,7 +216,7 @@ class Answers:
             today = self._node.clock().date()
             # What does not bind is not told; this party's own work on the study ends for it, and that is told.
             with suppress(Refusal):
-                self._site.check_binding(record, today)
+                self._site.voting.check_binding(record, today)
                 if not record.task.approved:
                     self._site.state.told(record.digest, "remote_approved")  # from now on it cannot be replaced
                 reply.approval.CopyFrom(self._node.signing_key.sign(record.approval))

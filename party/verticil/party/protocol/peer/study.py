@@ -217,7 +217,7 @@ class PeerStudy(StudyRun):
         """Compare digests with peers and take their approvals in."""
         proposal = approval.parsed(record.task.proposal)
         if record.approval is not None:
-            await asyncio.to_thread(self.site.check_binding, record, self.node.clock().date())
+            await asyncio.to_thread(self.site.voting.check_binding, record, self.node.clock().date())
         waiting = await all_of(self._ask_one(record, proposal, name) for name in self.facts.peers)
         if record.approval is None:
             return self.next_step(self.facts).stage  # what this party's own people have to do comes first
