@@ -41,7 +41,7 @@ from verticil.shared.formats.peer_deletion import Deleted, PeerHolding, parse_pe
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.privacy.accountant import cost_of
-from verticil.shared.privacy.events import NOTHING, Cost, PrivacyEvent, share_event
+from verticil.shared.privacy.events import NOTHING, Cost, PrivacyEvent, planned
 from verticil.shared.record import encode
 from verticil.shared.study.approval import check_approval, parse_approval
 from verticil.shared.study.document import Study
@@ -154,10 +154,10 @@ def _charge(node: Node, peer: str, held: peer_pb2.Held) -> None:
                 sent = release.variables in site.ledger.columns_sent(said.study_digest)
                 charged = NOTHING if sent else cost_of(release.event)
                 _mend(node, study, said, release, unit=unit, item=item, charged=charged)
-        shared = share_event(study, site.config.name)
-        if said.parameters is not None and not site.ledger.has_statistics(said.study_digest, shared):
-            for release in _shared(site, study, shared):
-                _mend(node, study, said, release, unit=None, item=said.parameters, charged=cost_of(shared))
+        for shared in [item.event for item in planned(study, site.config.name) if item.unit is None]:
+            if said.parameters is not None and not site.ledger.has_statistics(said.study_digest, shared):
+                for release in _shared(site, study, shared):
+                    _mend(node, study, said, release, unit=None, item=said.parameters, charged=cost_of(shared))
 
 
 def _checked(node: Node, peer: str, held: peer_pb2.Held) -> tuple[PeerHolding, Study]:

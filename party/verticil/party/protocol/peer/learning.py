@@ -30,7 +30,7 @@ from verticil.shared.audit import DAEMON
 from verticil.shared.channels.gaussian import ShareNoise, share_key
 from verticil.shared.errors import PeerFault, VerticilError, from_code
 from verticil.shared.identity.identity import Role
-from verticil.shared.privacy.events import share_event
+from verticil.shared.privacy.events import PrivacyEvent, share_event
 from verticil.shared.release.peer_assembly import expected_reads
 from verticil.shared.release.statement import (
     MAX_STATEMENT_BYTES,
@@ -199,7 +199,7 @@ async def _told_before(context: PeerStudyContext) -> bytes:
     return b""
 
 
-def _data_fingerprint(holding: Holding) -> bytes:
+def data_fingerprint(holding: Holding) -> bytes:
     """Of all own units: other values get other noise."""
     return hashlib.sha256(b"".join(value for _, value in sorted(holding.fingerprints.items()))).digest()
 
@@ -210,7 +210,7 @@ def _noise(context: PeerStudyContext, holding: Holding, structure_sha256: bytes)
         effective_digest=context.effective_digest,
         structure_sha256=structure_sha256,
         common_sha256=context.common[1],
-        data_fingerprint=_data_fingerprint(holding),
+        data_fingerprint=data_fingerprint(holding),
     )
     return share_noise(key, context.study, context.me)
 
@@ -224,13 +224,20 @@ def _basis(context: PeerStudyContext, units: Collection[int], structure_sha256: 
     ).digest()
 
 
-def _shared(context: PeerStudyContext, holding: Holding, basis: bytes) -> list[Release]:
-    """What sharing statistics means for the ledger: one entry for each data set that they come from."""
+def statistics(
+    context: PeerStudyContext, holding: Holding, event: PrivacyEvent, *, basis: bytes, noise: bytes
+) -> list[Release]:
+    """What sharing statistics means for the ledger: one entry for each data set that they come from.
+
+    Args:
+        context: the study.
+        holding: the own data.
+        event: what is drawn.
+        basis: SHA-256 of what they are computed from besides the own data.
+        noise: SHA-256 of what names the noise.
+    """
     study, site = context.study, context.node.site
-    rule, event = study.share, share_event(study, context.me)
     places = origins(site.config, study)
-    named = ["share", None, None] if rule is None else ["share", rule.epsilon, rule.delta]
-    noise = hashlib.sha256(json.dumps(named).encode()).digest()
     releases: list[Release] = []
     for dataset in dict.fromkeys(place.dataset for place in places.values()):
         variables = tuple(
@@ -246,7 +253,7 @@ def _shared(context: PeerStudyContext, holding: Holding, basis: bytes) -> list[R
                 codebook_digest=basis,
                 transition_digest=noise,
                 secret_id=secret_id(site.site_secret),
-                fingerprint=_data_fingerprint(holding),
+                fingerprint=data_fingerprint(holding),
                 event=event,
             )
         )
@@ -256,8 +263,7 @@ def _shared(context: PeerStudyContext, holding: Holding, basis: bytes) -> list[R
 def _store_shared(
     context: PeerStudyContext, holding: Holding, *, kind: Kind, name: str, content: bytes, recipient: str
 ) -> None:
-    """Put what is shared on the shelf together with its row in the ledger: both or none."""
-    site, study = context.node.site, context.study
+    study, rule = context.study, context.study.share
     scored = _basis(context, wanted_units(study, context.me, None))
     learned = scored_pairs(study, context.me) if study.structure.parents is None else ()
     if kind is Kind.SCORES:
@@ -266,8 +272,39 @@ def _store_shared(
         known = context.structure
         basis, empty = _basis(context, wanted_units(study, context.me, known), known.sha256), False
         along_with = scored if learned else None
+    named = ["share", None, None] if rule is None else ["share", rule.epsilon, rule.delta]
+    noise, event = hashlib.sha256(json.dumps(named).encode()).digest(), share_event(study, context.me)
+    releases = [] if empty else statistics(context, holding, event, basis=basis, noise=noise)
+    store_shared(context, releases, kind=kind, name=name, content=content, recipient=recipient, along_with=along_with)
+
+
+def store_shared(
+    context: PeerStudyContext,
+    releases: Sequence[Release],
+    *,
+    kind: Kind,
+    name: str,
+    content: bytes,
+    recipient: str,
+    along_with: bytes | None = None,
+) -> None:
+    """Put what is shared on the shelf together with its rows in the ledger and the audit log: all or none.
+
+    Args:
+        context: the study.
+        releases: what is drawn of each data set, see `statistics`; none: nothing of a table is in it.
+        kind, name: of the item on the shelf.
+        content: the item.
+        recipient: who gets it.
+        along_with: see `Ledger.record_shared`.
+
+    Raises:
+        Refusal: APPROVAL_VOID, EPSILON_INFINITE, BUDGET_EXCEEDED.
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+    site = context.node.site
     with site.database.transaction():
-        for release in () if empty else _shared(context, holding, basis):
+        for release in releases:
             charged = site.ledger.record_shared(
                 release,
                 policy=site.config.policy,

@@ -20,6 +20,7 @@ from verticil.shared.durable import remove, remove_tree
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.release.bundle import MANIFEST, SIGNATURE, write_release, write_signatures
+from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.peer_assembly import assemble
 from verticil.shared.storage.database import disk_fault
 from verticil.wire.v1 import common_pb2, peer_pb2
@@ -66,6 +67,11 @@ def _assemble(context: PeerStudyContext) -> None:
         if learned
         else None,
     )
+    write_and_sign(context, content)
+
+
+def write_and_sign(context: PeerStudyContext, content: ReleaseContent) -> None:
+    """Write what was assembled, and sign its manifest; blocks, raises as `assemble_release`."""
     folder = release_folder(context.node.site, context.digest)
     try:
         folder.parent.mkdir(mode=0o700, exist_ok=True)
