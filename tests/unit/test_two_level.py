@@ -226,11 +226,11 @@ def with_zeros(unit):
         (lambda unit: unit["two_level"].update(epsilon_within=1.4), "not one of the scheme 'two-level'"),
         (lambda unit: unit["two_level"].update(groups=[[0, 1], [2, 3]]), "not one of the scheme 'two-level'"),
         (lambda unit: unit["two_level"].update(groups=[[0, 2, 3], [9]]), "not a partition"),
-        (lambda unit: unit["two_level"].update(groups=[[0, 2, 3], [True]]), "expected lists of positions"),
+        (lambda unit: unit["two_level"].update(groups=[[0, 2, 3], [True]]), "expected a list of whole numbers"),
         (lambda unit: unit["two_level"].update(note="x"), "unknown key"),
         (lambda unit: unit.pop("two_level"), "goes with the scheme 'two-level'"),
         (lambda unit: unit.update(scheme="matrix"), "goes with the scheme 'two-level'"),
-        (lambda unit: unit.update(two_level=None), "expected a table"),
+        (lambda unit: unit.update(two_level=None), "null, expected a value"),
     ],
 )
 def test_bytes_whose_numbers_are_not_the_matrix_are_refused(tmp_path, edit, words):

@@ -215,6 +215,8 @@ def _values(kind: type, table: Table, known: Collection[str] = ()) -> dict[str, 
         if field.inline:
             values[field.name] = field.read(None, table, "")
         elif table.has(field.key):
+            if field.said.later and field.default is None and table.raw(field.key) is None:
+                table.fail(field.key, "null, expected a value", hint="where there is none, the key is left out")
             values[field.name] = field.read(table.raw(field.key), table, field.key)
         elif (table.file or field.said.later) and field.default is not MISSING:
             values[field.name] = field.default
