@@ -99,7 +99,7 @@ def test_a_study_with_a_miner_goes_on_and_every_column_is_that_of_the_program_be
     opened(made, version, "central", capsys)
     shutil.rmtree(made.parties["clinic"])
     restored = restore(DATA / version / "clinic.backup", made.parties["clinic"], PASSPHRASE)
-    assert (restored.problem, restored.ledger_rows) == ("", recorded.stopped.ledger["clinic"][0])
+    assert (restored.problem, restored.ledger_rows) == ("", recorded["stopped"]["ledger"]["clinic"][0])
     assert ledger(made) == recorded["stopped"]["ledger"]
     nodes = take_over(made)
     nodes.point_to(nodes.start_miner())
