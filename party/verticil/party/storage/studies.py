@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, Literal, cast
+from typing import Final, Literal, NamedTuple
 
 from verticil.party.storage.database import Database
 from verticil.shared.errors import Misuse, VerticilError, from_code
-from verticil.shared.storage.rows import Row
+from verticil.shared.storage.rows import Cell
 from verticil.shared.study.names import Named, ambiguous, fits
 from verticil.shared.study.states import State, is_final
 
@@ -27,11 +27,9 @@ WAITS_AGAIN: Final = f"{WAITS} again"
 """The stage of a study whose approval was void; it goes on with the reason."""
 
 _STUDY = (
-    "s.digest, s.study_id, s.proposal, s.seen_at, s.version, s.remote_state, s.effective, s.effective_digest,"
-    " s.remote_approved, s.pseudonyms_complete, s.alignment_confirmed, s.units_received, s.remote_failure,"
-    " s.stage, s.percent, s.stage_at, s.n_common, s.common_sha256,"
-    " a.body, d.sent, f.code, f.message, f.hint, f.sent,"
-    " (SELECT COUNT(*) FROM vote v WHERE v.digest = s.digest), r.sent, s.rowid, s.submitter, s.ended_words, s.forgotten"
+    "s.*, s.remote_state AS state, s.remote_approved AS approved, s.remote_failure AS failure, s.rowid AS number,"
+    " a.body AS approval, d.sent AS denial_sent, COALESCE(f.sent, 0) AS failure_sent, r.sent AS revocation_sent,"
+    " (SELECT COUNT(*) FROM vote v WHERE v.digest = s.digest) AS n_votes"
 )
 _FINAL = ", ".join(str(int(state)) for state in State if is_final(state))
 _JOINED = (
@@ -150,6 +148,25 @@ class Heartbeat:
     problem: str
 
 
+class Denial(NamedTuple):
+    """Who denied, why, and when."""
+
+    approver: str
+    reason: str
+    denied_at: str
+
+
+class _Failure(NamedTuple):
+    code: str
+    message: str
+    hint: str
+
+
+class _Pair(NamedTuple):
+    first: int
+    second: int
+
+
 class PartyState:
     """The studies in a party's database."""
 
@@ -196,33 +213,42 @@ class PartyState:
         Raises:
             Misuse: STUDY_UNKNOWN.
         """
-        rows = self._database.rows(f"SELECT {_STUDY} {_JOINED} WHERE s.digest = ?", (digest,))
-        if not rows:
+        found = self._found("s.digest = ?", digest)
+        if not found:
             raise _unknown(digest.hex())
-        return _study(rows[0])
+        return found[0]
+
+    def _found(self, which: str, value: Cell) -> tuple[StudyRecord, ...]:
+        query = f"SELECT {_STUDY} {_JOINED} WHERE {which} ORDER BY s.rowid"
+        with self._database.view():
+            found = self._database.read(StudyRecord, query, (value,), failure=None)
+            ended = self._database.by(bytes, _Failure, "SELECT digest, * FROM failure")
+        return tuple(
+            replace(study, failure=from_code(end.code, end.message, hint=end.hint))
+            if (end := ended.get(study.digest))
+            else study
+            for study in found
+        )
 
     def knows(self, digest: bytes) -> bool:
         """Whether this party has heard of the study before."""
-        return bool(self._database.rows("SELECT 1 FROM study WHERE digest = ?", (digest,)))
+        return self._database.has("SELECT 1 FROM study WHERE digest = ?", (digest,))
 
     def studies(self, study_id: str | None = None) -> tuple[StudyRecord, ...]:
         """All studies, or those with this id, oldest first."""
-        rows = self._database.rows(
-            f"SELECT {_STUDY} {_JOINED} WHERE ?1 IS NULL OR s.study_id = ?1 ORDER BY s.rowid", (study_id,)
-        )
-        return tuple(_study(row) for row in rows)
+        return self._found("?1 IS NULL OR s.study_id = ?1", study_id)
 
     def undecided(self, since: datetime) -> tuple[int, int]:
         """Studies that the miner told and nobody here has decided: how many go on, and how many seen `since` have ended."""
         ended = f"(f.code IS NOT NULL OR s.remote_state IN ({_FINAL}))"
-        (row,) = self._database.rows(
-            f"SELECT COALESCE(SUM(NOT {ended}), 0), COALESCE(SUM({ended} AND s.seen_at > ?), 0)"  # noqa: S608 (whole numbers)
+        return self._database.only(
+            _Pair,
+            f"SELECT COALESCE(SUM(NOT {ended}), 0) AS first, COALESCE(SUM({ended} AND s.seen_at > ?), 0) AS second"  # noqa: S608
             " FROM study s LEFT JOIN failure f USING (digest)"
             " WHERE s.version > 0 AND NOT EXISTS (SELECT 1 FROM approval a WHERE a.digest = s.digest)"
             " AND NOT EXISTS (SELECT 1 FROM denial d WHERE d.digest = s.digest)",
             (stamp(since),),
         )
-        return cast("tuple[int, int]", row)
 
     def miss(self, told: Collection[bytes]) -> tuple[StudyRecord, ...]:
         """Note which studies of the miner's it does not know any more.
@@ -301,10 +327,7 @@ class PartyState:
 
     def agreed(self, effective_digest: bytes) -> StudyRecord | None:
         """The study that is carried out under this effective digest."""
-        rows = self._database.rows(
-            f"SELECT {_STUDY} {_JOINED} WHERE s.effective_digest = ? AND length(s.effective) > 0", (effective_digest,)
-        )
-        return _study(rows[0]) if rows else None
+        return next(iter(self._found("length(s.effective) > 0 AND s.effective_digest = ?", effective_digest)), None)
 
     # ---- the people's decisions
 
@@ -330,13 +353,11 @@ class PartyState:
 
     def denial_reason(self, digest: bytes) -> str:
         """What the person who denied wrote."""
-        (row,) = self._database.rows("SELECT reason FROM denial WHERE digest = ?", (digest,))
-        return cast("str", row[0])
+        return self._database.only(str, "SELECT reason FROM denial WHERE digest = ?", (digest,))
 
-    def denial(self, digest: bytes) -> tuple[str, str, str] | None:
-        """Who denied, why, and when; None: nobody did."""
-        rows = self._database.rows("SELECT approver, reason, denied_at FROM denial WHERE digest = ?", (digest,))
-        return cast("tuple[str, str, str]", rows[0]) if rows else None
+    def denial(self, digest: bytes) -> Denial | None:
+        """The denial; None: nobody denied."""
+        return self._database.first(Denial, "SELECT * FROM denial WHERE digest = ?", (digest,))
 
     def denial_told(self, digest: bytes) -> None:
         """The miner knows of the denial."""
@@ -365,30 +386,24 @@ class PartyState:
         """Randomized units are in the spool; those of an earlier effective study are forgotten."""
         with self._database.transaction():
             for item in artifacts:
-                self._database.write(
-                    "INSERT OR REPLACE INTO artifact (digest, unit, effective_digest, sha256, size, facts, version_tag)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (digest, item.unit, item.effective_digest, item.sha256, item.size, item.facts, item.version_tag),
-                )
+                self._database.insert("artifact", item, digest=digest, conflict="REPLACE")
 
     def artifacts(self, digest: bytes, effective_digest: bytes) -> dict[int, Artifact]:
         """The randomized units of a study, by unit."""
-        rows = self._database.rows(
-            "SELECT unit, effective_digest, sha256, size, facts, version_tag, receipt FROM artifact"
-            " WHERE digest = ? AND effective_digest = ? AND NOT cleared ORDER BY unit",
-            (digest, effective_digest),
-        )
-        return {cast("int", row[0]): _artifact(row) for row in rows}
+        query = "SELECT unit, * FROM artifact WHERE digest = ? AND effective_digest = ? AND NOT cleared ORDER BY unit"
+        return self._database.by(int, Artifact, query, (digest, effective_digest))
 
     def receipts(self, digest: bytes) -> dict[str, bool]:
         """SHA-256 (hexadecimal) of every randomized unit of a study, also of those that were cleared: whether it is receipted."""
-        rows = self._database.rows("SELECT sha256, receipt IS NOT NULL FROM artifact WHERE digest = ?", (digest,))
-        return {cast("bytes", sha256).hex(): bool(receipted) for sha256, receipted in rows}
+        query = "SELECT sha256, receipt IS NOT NULL FROM artifact WHERE digest = ?"
+        return {
+            sha256.hex(): receipted for sha256, receipted in self._database.by(bytes, bool, query, (digest,)).items()
+        }
 
     def spooled(self) -> tuple[int, int]:
         """Randomized units of studies that have not ended: how many wait to be sent, and how many are receipted."""
-        query = "SELECT COUNT(*) - COUNT(receipt), COUNT(receipt) FROM artifact WHERE NOT cleared"
-        return cast("tuple[int, int]", self._database.rows(query)[0])
+        query = "SELECT COUNT(*) - COUNT(receipt) AS first, COUNT(receipt) AS second FROM artifact WHERE NOT cleared"
+        return self._database.only(_Pair, query)
 
     def forget_artifact(self, digest: bytes, unit: int) -> None:
         """The spool does not hold this unit any more."""
@@ -401,13 +416,14 @@ class PartyState:
             Digests of the artifacts that no other study waits to send.
         """
         with self._database.transaction():
-            rows = self._database.rows(
+            dropped = self._database.read(
+                bytes,
                 "SELECT sha256 FROM artifact WHERE digest = ? AND NOT cleared"
                 " EXCEPT SELECT sha256 FROM artifact WHERE digest <> ? AND NOT cleared",
                 (digest, digest),
             )
             self._database.write("UPDATE artifact SET cleared = 1 WHERE digest = ? AND NOT cleared", (digest,))
-        return tuple(cast("bytes", sha256) for (sha256,) in rows)
+        return tuple(dropped)
 
     def reconcile(self, digest: bytes, units_received: Sequence[int]) -> None:
         """Forget receipts of units that the miner, on a new connection, says it does not have, or to have damaged."""
@@ -423,71 +439,13 @@ class PartyState:
 
     def beat(self, heartbeat: Heartbeat) -> None:
         """The daemon lives."""
-        self._database.write(
-            "INSERT OR REPLACE INTO heartbeat VALUES (1, ?, ?, ?, ?)",
-            (heartbeat.pid, heartbeat.at, heartbeat.connected, heartbeat.problem),
-        )
+        self._database.insert("heartbeat", heartbeat, one=1, conflict="REPLACE")
 
     def heartbeat(self) -> Heartbeat | None:
         """The daemon's last sign of life; None when it never ran."""
-        rows = self._database.rows("SELECT pid, at, connected, problem FROM heartbeat")
-        if not rows:
-            return None
-        pid, at, connected, problem = rows[0]
-        return Heartbeat(
-            pid=cast("int", pid), at=cast("str", at), connected=bool(connected), problem=cast("str", problem)
-        )
+        return self._database.first(Heartbeat, "SELECT * FROM heartbeat")
 
 
 def _unknown(name: str) -> Misuse:
     hint = "see `verticil party status`; a study appears when the daemon has heard of it"
     return Misuse("STUDY_UNKNOWN", f"study '{name}': this party does not know it", hint=hint)
-
-
-def _study(row: Row) -> StudyRecord:
-    task = Task(
-        digest=cast("bytes", row[0]),
-        proposal=cast("bytes", row[2]),
-        version=cast("int", row[4]),
-        state=cast("int", row[5]),
-        effective=cast("bytes", row[6]),
-        effective_digest=cast("bytes", row[7]),
-        approved=bool(row[8]),
-        pseudonyms_complete=bool(row[9]),
-        alignment_confirmed=bool(row[10]),
-        units_received=tuple(json.loads(cast("str", row[11]))),
-        failure=cast("str", row[12]),
-        submitter=cast("str", row[27]),
-        ended_words=cast("str", row[28]),
-    )
-    code = cast("str | None", row[20])
-    return StudyRecord(
-        study_id=cast("str", row[1]),
-        seen_at=cast("str", row[3]),
-        task=task,
-        stage=cast("str", row[13]),
-        percent=cast("int", row[14]),
-        stage_at=cast("str", row[15]),
-        n_common=cast("int | None", row[16]),
-        common_sha256=cast("bytes | None", row[17]),
-        approval=cast("bytes | None", row[18]),
-        denial_sent=None if row[19] is None else bool(row[19]),
-        failure=None if code is None else from_code(code, cast("str", row[21]), hint=cast("str", row[22])),
-        failure_sent=bool(row[23]),
-        n_votes=cast("int", row[24]),
-        revocation_sent=None if row[25] is None else bool(row[25]),
-        number=cast("int", row[26]),
-        forgotten=cast("str", row[29]),
-    )
-
-
-def _artifact(row: Row) -> Artifact:
-    return Artifact(
-        unit=cast("int", row[0]),
-        effective_digest=cast("bytes", row[1]),
-        sha256=cast("bytes", row[2]),
-        size=cast("int", row[3]),
-        facts=cast("str", row[4]),
-        version_tag=cast("bytes", row[5]),
-        receipt=cast("bytes | None", row[6]),
-    )

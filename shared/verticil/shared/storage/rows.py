@@ -1,6 +1,6 @@
 """Rows of a database as values: the fields of a data class are the names of columns, and their types are checked.
 
-A field holds text, bytes, a whole number, a number, whether something is so (0 or 1 in the database), a list of text (JSON in
+A field holds text, bytes, a whole number, a number, whether something is so (0 or 1 in the database), a tuple (a list in JSON in
 the database), or None where its type says so. A field that is a data class itself takes its columns from the same row.
 """
 
@@ -20,7 +20,6 @@ Cell = str | bytes | int | float | None
 Row = tuple[Cell, ...]
 
 _PLAIN: Final = (str, bytes, int, float, bool)
-_TEXTS: Final = tuple[str, ...]
 _WORDS: Final = {str: "text", bytes: "bytes", int: "a whole number", float: "a number", bool: "0 or 1"}
 
 
@@ -46,7 +45,7 @@ def reader(kind: type[R], names: tuple[str, ...], given: Mapping[str, object], w
     Raises:
         TypeError: a field that has no default is in neither; a mistake in the program.
     """
-    if kind in _PLAIN or kind == _TEXTS:
+    if kind in _PLAIN or get_origin(kind) is tuple:
         return lambda row: cast("R", _value(row[0], _Column(kind, False), names[0], where))
     places = {name: place for place, name in enumerate(names)}
     columns: list[tuple[str, int, _Column]] = []
@@ -90,11 +89,11 @@ def _value(cell: Cell, column: _Column, name: str, where: str) -> object:
         return bool(cell)
     if kind is float and isinstance(cell, (int, float)):
         return float(cell)
-    if kind == _TEXTS and isinstance(cell, str):
-        return tuple(cast("Sequence[str]", json.loads(cell)))
+    if get_origin(kind) is tuple and isinstance(cell, str):
+        return tuple(cast("Sequence[object]", json.loads(cell)))
     if isinstance(kind, type) and isinstance(cell, kind):
         return cell
-    expected = _WORDS.get(cast("type", kind), "a list of text") + (" or nothing" if column.optional else "")
+    expected = _WORDS.get(cast("type", kind), "a list") + (" or nothing" if column.optional else "")
     raise DataFault(
         "STATE_CORRUPT",
         f"{where}: column {name} holds {'nothing' if cell is None else _WORDS[type(cell)]}, expected {expected}",
