@@ -27,7 +27,7 @@ from verticil.shared.errors import VerticilError
 
 EXEMPT: Mapping[str, str] = {
     "shared.privacy.events.from_json": "reads the site's own ledger, written by itself",
-    "party.protocol.node.Node.verify": "verifies with verify_signed",
+    "party.protocol.context.Node.verify": "verifies with verify_signed",
     "shared.errors.from_code": "takes a code, not a document; from_detail is fuzzed",
     "party.dataset.releases.Release.from_json": "reads the site's own database, written by itself",
     "party.protocol.peer.artifact_store.Shelf.read": "reads files whose SHA-256 stands in the site's own database",

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from verticil.shared.formats.bif import label_map, network_to_bif
-from verticil.shared.formats.xmlbif import network_to_xmlbif
+from verticil.shared.formats.bif import label_map, network_to_bif, network_to_xmlbif
 from verticil.shared.model.rounding import RESOLUTION, round_rows
 from verticil.shared.model.schema import Variable
 

@@ -38,7 +38,7 @@ from verticil.shared.durable import Step, watched
 from verticil.shared.errors import DataFault, GateFailed, Misuse, PeerFault, VerticilError
 from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
-from verticil.shared.membership.sealing_key import make_sealing_key, public_sealing_key
+from verticil.shared.membership.installation import make_sealing_key, public_sealing_key
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study

@@ -29,7 +29,7 @@ from verticil.shared.formats.artifact import pack, unpack
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.record import encode
-from verticil.shared.release.countersignature import Countersignature
+from verticil.shared.release.evidence import Countersignature
 from verticil.shared.release.shares import model_shares
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.approval import parse_approval

@@ -43,7 +43,7 @@ from verticil.pki.register import revoke
 from verticil.shared import durable
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.formats import artifact
-from verticil.shared.formats.peer_deletion import parse_peer_deletion
+from verticil.shared.formats.deletion import parse_peer_deletion
 from verticil.shared.identity.authority import issue, open_authority
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import read_certificates

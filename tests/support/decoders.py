@@ -47,11 +47,12 @@ from verticil.shared.config import load_federation, read_toml
 from verticil.shared.errors import VerticilError
 from verticil.shared.formats import json_document, model_json
 from verticil.shared.formats.artifact import pack, unpack
-from verticil.shared.formats.deletion import Deletion, parse_deletion
-from verticil.shared.formats.peer_deletion import (
+from verticil.shared.formats.deletion import (
     Deleted,
+    Deletion,
     PeerDeletion,
     PeerHolding,
+    parse_deletion,
     parse_peer_deletion,
     parse_peer_holding,
 )
@@ -63,7 +64,7 @@ from verticil.shared.membership.installation import install, read_fingerprint
 from verticil.shared.membership.revocation import make_list, parse_list
 from verticil.shared.record import encode, parse
 from verticil.shared.release.bundle import sign_release, write_release
-from verticil.shared.release.countersignature import (
+from verticil.shared.release.evidence import (
     Countersignature,
     read_countersignature,
 )
@@ -264,8 +265,8 @@ def make_decoders(
             lambda data: unpack(data, 5, 1000), pack(np.arange(1000, dtype=np.uint8) % 5, 5)
         ),
         "shared.formats.deletion.parse_deletion": Decoder(parse_deletion, deletion),
-        "shared.formats.peer_deletion.parse_peer_deletion": Decoder(parse_peer_deletion, deleted_at_peer),
-        "shared.formats.peer_deletion.parse_peer_holding": Decoder(parse_peer_holding, held_at_peer),
+        "shared.formats.deletion.parse_peer_deletion": Decoder(parse_peer_deletion, deleted_at_peer),
+        "shared.formats.deletion.parse_peer_holding": Decoder(parse_peer_holding, held_at_peer),
         "shared.formats.json_document.parse": Decoder(
             lambda data: json_document.parse(data, source="x"), (release / "manifest.json").read_bytes()
         ),
@@ -394,7 +395,7 @@ def make_decoders(
         "party.policy.votes.ApproverKey.load": Decoder(
             _file(node / "pki", "clinic.sign", ApproverKey.load), (node / "pki" / "clinic.sign").read_bytes()
         ),
-        "shared.release.countersignature.read_countersignature": Decoder(read_countersignature, countersignature),
+        "shared.release.evidence.read_countersignature": Decoder(read_countersignature, countersignature),
         "shared.audit.entries": Decoder(lambda data: list(entries(data)), audit),
         "party.policy.approval.content_of": Decoder(content_of, approval),
         "party.dataset.linkage.common_from_bitmap": Decoder(
@@ -455,8 +456,8 @@ NAMES = (
     "shared.airgap.bundle.parse_statement",
     "shared.formats.artifact.unpack",
     "shared.formats.deletion.parse_deletion",
-    "shared.formats.peer_deletion.parse_peer_deletion",
-    "shared.formats.peer_deletion.parse_peer_holding",
+    "shared.formats.deletion.parse_peer_deletion",
+    "shared.formats.deletion.parse_peer_holding",
     "shared.formats.json_document.parse",
     "shared.formats.model_json.read",
     "shared.release.statement.parse_statement",
@@ -498,7 +499,7 @@ NAMES = (
     "party.dataset.keyfile.read_key",
     "shared.audit.verify",
     "party.policy.votes.ApproverKey.load",
-    "shared.release.countersignature.read_countersignature",
+    "shared.release.evidence.read_countersignature",
     "shared.audit.entries",
     "party.policy.approval.content_of",
     "party.dataset.linkage.common_from_bitmap",

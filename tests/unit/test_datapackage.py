@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 
 from verticil.shared.disk import is_disk_full
-from verticil.shared.formats.datapackage import Resource, datapackage
 from verticil.shared.formats.json_document import to_text
-from verticil.shared.formats.tables import write_csv, write_parquet
+from verticil.shared.formats.tables import Resource, datapackage, write_csv, write_parquet
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from pyarrow import parquet
 
 from verticil.shared.errors import GateFailed, PeerFault, VerticilError
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.release.bundle import write_release
-from verticil.shared.release.limits import ReleaseLimits, release_limits
+from verticil.shared.release.bundle import ReleaseLimits, release_limits, write_release
 from verticil.shared.release.synthetic import read_records, table_bytes
 from verticil.shared.transport.chunks import STREAM_LIMIT, make_chunks, plain_data
 from verticil.shared.transport.client import CLIENT_OPTIONS

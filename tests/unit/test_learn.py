@@ -20,7 +20,7 @@ from verticil.shared.model import elimination
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.release.report.warnings import remarks
+from verticil.shared.release.report.wording import remarks
 from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study.document import (
     GeneticRule,

@@ -16,8 +16,8 @@ from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network, PairEstimate
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.bundle import write_release
-from verticil.shared.release.pair_accuracy import DIFFERS, WITHIN, pair_accuracy
 from verticil.shared.release.report.page import render
+from verticil.shared.release.shares import DIFFERS, WITHIN, pair_accuracy
 from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study import canonical, rules
 

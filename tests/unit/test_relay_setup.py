@@ -18,7 +18,7 @@ from verticil.pki.request import create_request, parse_request
 from verticil.shared.config import RELAY, load_federation
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity
-from verticil.shared.membership.sealing_key import public_sealing_key
+from verticil.shared.membership.installation import public_sealing_key
 from verticil.simulation.provision import DEMO_LIMITS, Provisioned, Site, provision
 
 A, B, C = (digit * 64 for digit in "abc")

@@ -14,7 +14,7 @@ from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal, Network
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.release.report.page import render
-from verticil.shared.release.report.warnings import remarks
+from verticil.shared.release.report.wording import remarks
 from verticil.shared.study.study_table import family_records
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from verticil.party.protocol.relay.server import CALLS, ReplayProtection, Verdict
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.membership.sealing_key import make_sealing_key, public_sealing_key
+from verticil.shared.membership.installation import make_sealing_key, public_sealing_key
 from verticil.shared.transport.sealing import ENVELOPE_LIMIT, OVERHEAD, Seals, load_sealing_key, open_sealed, seal
 
 KEYS = {name: X25519PrivateKey.from_private_bytes(bytes([i]) * 32) for i, name in enumerate(("a", "b", "eve"), 1)}

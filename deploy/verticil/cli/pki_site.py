@@ -130,7 +130,7 @@ def seal(
     """Show the public half of a party's or the miner's sealing key, as federation.toml pins it; make the key if there is none."""
     from verticil.shared.identity.identity import Role
     from verticil.shared.identity.pki import identity_of, read_certificates
-    from verticil.shared.membership.sealing_key import make_sealing_key, public_sealing_key
+    from verticil.shared.membership.installation import make_sealing_key, public_sealing_key
 
     identity = identity_of(read_certificates(certificate)[0])
     path, made = make_sealing_key(certificate.with_suffix(".seal"), new=new)

@@ -26,7 +26,7 @@ from verticil.party.site import init_state
 from verticil.shared.config import RELAY, read_toml
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
-from verticil.shared.membership.sealing_key import public_sealing_key
+from verticil.shared.membership.installation import public_sealing_key
 from verticil.shared.study.reading import simulation_seed_from
 from verticil.simulation import adult
 

@@ -37,7 +37,7 @@ from verticil.miner.storage.store import Store
 from verticil.shared.errors import CODES, Misuse, PeerFault, Refusal, from_code
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import verify_signed
-from verticil.shared.release.countersignature import read_countersignature
+from verticil.shared.release.evidence import read_countersignature
 from verticil.shared.study import approval, canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import Facts, State, derive, is_final

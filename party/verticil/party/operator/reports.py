@@ -19,7 +19,7 @@ from verticil.party.operator.view_model import Confirmation, DeletedColumn, Sign
 from verticil.party.policy.ledger import LedgerRow
 from verticil.party.policy.revocation import Awaited
 from verticil.party.site import Site
-from verticil.shared.formats.peer_deletion import PeerDeletion
+from verticil.shared.formats.deletion import PeerDeletion
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.privacy.events import NOTHING, kind_of, words
 from verticil.shared.study.names import fits

@@ -11,7 +11,7 @@ study is shown as revoked; copies of the release cannot be recalled.
 
 After a revocation between peers (Model I): who has signed that it deleted what it had, and who has not yet.
 
-Both sides are kept here. A party that is asked signs what `verticil.shared.formats.peer_deletion` says, once: the first body
+Both sides are kept here. A party that is asked signs what `verticil.shared.formats.deletion` says, once: the first body
 stays, whatever is asked again. The party that revoked takes each peer's statement in when it holds: signed by that peer with a
 certificate that counts now, about this study and this party, and naming no column that was not sent to that peer. A peer that
 has not signed is shown as such until it has; one that is away is asked again when it is back.
@@ -33,8 +33,7 @@ from verticil.party.policy.approval import parsed
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import StudyRecord, stamp
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
-from verticil.shared.formats.deletion import Deletion, parse_deletion
-from verticil.shared.formats.peer_deletion import PeerDeletion, parse_peer_deletion
+from verticil.shared.formats.deletion import Deletion, PeerDeletion, parse_deletion, parse_peer_deletion
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.record import encode

@@ -32,7 +32,7 @@ from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.audit import DAEMON
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
-from verticil.shared.formats.peer_deletion import Deleted
+from verticil.shared.formats.deletion import Deleted
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.privacy.accountant import cost_of

@@ -103,7 +103,7 @@ class PairEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PairAccuracy:
-    """How far a model is from what is known of two variables together; see `release.pair_accuracy`.
+    """How far a model is from what is known of two variables together; see `release.shares`.
 
     Attributes:
         first, second: positions of the variables.

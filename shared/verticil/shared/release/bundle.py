@@ -7,15 +7,23 @@ is ever added to a release that exists; checking one is `verification`'s.
 The manifest lists size and SHA-256 of every file, both digests of the study, the parties' receipts (in Model I their signed
 parameters), versions, seeds and the privacy figures. What is signed is the manifest's bytes, so they are written for people
 (indented) and never rewritten.
+
+How large a release may be is what its study announces, before anything of it has arrived (`release_limits`).
+
+A published table of a study has one row for each synthetic record and the declared labels; its documents grow with the
+probabilities that the study allows. Whatever is larger was not made by an honest miner, however small it travels. Bounds are
+generous: they keep a disk and a memory, they do not prove anything.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import math
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
@@ -25,17 +33,18 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from verticil.shared.disk import is_disk_full
 from verticil.shared.durable import rename, sync_directory
 from verticil.shared.errors import DataFault, Misuse, PeerFault
-from verticil.shared.formats import bif, datapackage, model_json, xmlbif
+from verticil.shared.formats import bif, model_json
 from verticil.shared.formats.json_document import Json, to_text
-from verticil.shared.formats.tables import write_atomically, write_csv, write_parquet
+from verticil.shared.formats.tables import Resource, datapackage, write_atomically, write_csv, write_parquet
 from verticil.shared.identity.pki import identity_of
 from verticil.shared.privacy.statement import privacy_statement
-from verticil.shared.release.content import PROPOSAL, ReleaseContent, SignedStatement
-from verticil.shared.release.evidence import base64_text, signed_document
+from verticil.shared.release.content import FILES, PROPOSAL, ReleaseContent, SignedStatement
+from verticil.shared.release.evidence import base64_text, parties_left_out, signed_document
 from verticil.shared.release.protocols import release_protocol
-from verticil.shared.release.report.warnings import remarks
-from verticil.shared.release.sub_model_evidence import parties_left_out
+from verticil.shared.release.report.wording import remarks
+from verticil.shared.release.synthetic import TABLES, table_bytes
 from verticil.shared.study import canonical
+from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
 
 if TYPE_CHECKING:
@@ -198,7 +207,7 @@ def _write_files(folder: Path, content: ReleaseContent) -> None:
     writers: dict[str, Callable[[], bytes]] = {
         "study.json": lambda: canonical.to_bytes(study),
         "model.json": lambda: model_json.write(network, content.marginals, context),
-        "network.bifxml": lambda: xmlbif.network_to_xmlbif(network),
+        "network.bifxml": lambda: bif.network_to_xmlbif(network),
         "network.bif": lambda: bif.network_to_bif(network),
         "labels.json": lambda: bif.write_label_map(network.schema),
         "report.html": lambda: render(content).encode("utf-8"),
@@ -215,12 +224,12 @@ def _write_tables(folder: Path, synthetic: pd.DataFrame, content: ReleaseContent
     marks = {"verticil:synthetic": "true", "verticil:study_digest": content.study_digest}
     write_parquet(synthetic, folder / "synthetic.parquet", metadata=marks)
     resources = [
-        datapackage.Resource(name=f"synthetic-{kind}", path=path, format=kind, size=size, sha256=sha256)
+        Resource(name=f"synthetic-{kind}", path=path, format=kind, size=size, sha256=sha256)
         for kind in ("csv", "parquet")
         for path in (f"synthetic.{kind}",)
         for size, sha256 in (_measure(folder / path),)
     ]
-    package = datapackage.datapackage(content.study.schema, content.study, resources, created=content.published_text)
+    package = datapackage(content.study.schema, content.study, resources, created=content.published_text)
     _write_bytes(folder / "datapackage.json", to_text(package))
 
 
@@ -283,3 +292,57 @@ def _refuse_existing(directory: Path) -> None:
         raise Misuse(
             "FILE_EXISTS", f"{directory}: exists already", hint="a release is never overwritten: give a new folder"
         )
+
+
+_DOCUMENT: Final = 8 * 2**20
+_EACH_PROBABILITY: Final = 512
+_EACH_BYTE_OF_THE_STUDY: Final = 64
+_EACH_STATEMENT: Final = 2**13
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseLimits:
+    """What is fetched at most.
+
+    Attributes:
+        files: the files that a release of the study can have -> bytes of each.
+        total: bytes of all together that this machine takes.
+    """
+
+    files: Mapping[str, int]
+    total: int
+
+
+def release_limits(study: Study, n_common: int, *, total: int) -> ReleaseLimits:
+    """The limits of one study's release.
+
+    Args:
+        study: the effective study.
+        n_common: people in common.
+        total: see `ReleaseLimits`.
+    """
+    size = len(canonical.to_bytes(study))
+    document = _DOCUMENT + _EACH_PROBABILITY * _probabilities(study) + _EACH_BYTE_OF_THE_STUDY * size
+    table = table_bytes(study.schema, study.release.synthetic_records or n_common)
+    signed = _DOCUMENT // 8 + _EACH_STATEMENT * (len(study.units) + len(study.parties)) + _EACH_BYTE_OF_THE_STUDY * size
+    names = {*FILES, *((PROPOSAL,) if study.left_out else ())}
+    return ReleaseLimits(
+        files={
+            **{name: table if name in TABLES else document for name in names},
+            MANIFEST: signed,
+            SIGNATURE: signed,
+        },
+        total=total,
+    )
+
+
+def _probabilities(study: Study) -> int:
+    """Most probabilities that a network of the study has, and cells of the pairs that it names."""
+    n_states = study.schema.n_states
+    rule = study.structure
+    named = sum(math.prod(n_states[study.schema.index(name)] for name in pair) for pair in study.release.pairs)
+    if (dag := study.given_dag) is not None:
+        families = ((*parents, child) for child, parents in enumerate(dag.parents))
+        return named + sum(math.prod(n_states[v] for v in family) for family in families)
+    largest = math.prod(sorted(n_states)[-rule.max_parents :]) if rule.max_parents else 1
+    return named + sum(min(rule.max_family_cells, states * largest) for states in n_states)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from verticil.shared.formats.json_document import Json
 from verticil.shared.model.network import Marginal, Network, PairAccuracy, PairEstimate
-from verticil.shared.release.pair_accuracy import pair_accuracy
+from verticil.shared.release.shares import pair_accuracy
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of

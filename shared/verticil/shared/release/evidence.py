@@ -1,21 +1,44 @@
 """Reading signed evidence out of a release: what every check of `verification` and of the protocols starts from.
 
 Every fault is a `GateFailed`: RELEASE_INVALID, or RELEASE_UNTRUSTED where a certificate is not of the reader's own authority.
+
+In a release that is a sub-model the evidence is that the study permits it, who fixed it, and who is not in it.
+
+Such a release holds, besides the study as it was carried out, the study as it was proposed and approved (``proposal.json``) and
+the miner's signed statement of who was left out (in the manifest). From these a reader sees offline that the proposal has the
+digest that the receipts are of, that its quorum permits what remains, and that nothing else differs but noise, never weaker.
+
+That the parties were missing is the miner's word. Between a party that was late and one that was shut out a reader cannot tell.
+
+A party's countersignature says that it has looked at the release before anybody else could, and has nothing against it.
+
+The statement names the study, the SHA-256 of the manifest (and with it every file), the party and the person who looked; the
+party's signing key signs it, and it goes into `manifest.sig` beside the publisher's signature. It does not say that the figures
+are right: a party can check what concerns its own data.
 """
 
 from __future__ import annotations
 
 import base64
 import datetime as dt
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
 
 from cryptography import x509
 
-from verticil.shared.errors import GateFailed, PeerFault
+from verticil.shared.errors import GateFailed, PeerFault, VerticilError
 from verticil.shared.formats.json_document import Json, Node
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import verify_signed
-from verticil.shared.release.content import SignedStatement
+from verticil.shared.record import Key, Sha256, decode, tame, write
+from verticil.shared.release.content import PROPOSAL, SignedStatement
+from verticil.shared.study import canonical
+from verticil.shared.study.approval import check_own_part
+from verticil.shared.study.document import Study
+from verticil.shared.study.sub_model import check_sub_model, parse_sub_model
 from verticil.wire.v1 import common_pb2
 
 
@@ -134,3 +157,167 @@ def utc_time(node: Node) -> dt.datetime:
         return dt.datetime.strptime(node.text(), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=dt.UTC)
     except ValueError:
         return node.fail("expected a UTC time such as 2026-11-21T10:00:00Z")
+
+
+_ANY_PARTY = ""
+
+
+def parties_left_out(study: Study, statement: Json) -> dict[str, Json]:
+    """What the manifest of a sub-model says of it.
+
+    Args:
+        study: the effective study.
+        statement: the miner's, as signed statements stand in a manifest.
+    """
+    return {"parties_left_out": [write(item) for item in study.left_out], "sub_model": statement}
+
+
+def check_sub_model_evidence(
+    directory: Path,
+    manifest: Node,
+    documents: tuple[Node, ...],
+    study: Study,
+    *,
+    authority: bytes,
+    published: dt.datetime,
+    denied: Denied,
+) -> tuple[str, ...]:
+    """Check all of it; a release of all parties must hold nothing of the kind.
+
+    Args:
+        directory: the release; its files are those of the manifest.
+        manifest: `manifest.json`.
+        documents: all that name the parties left out.
+        study: the effective study.
+        authority: certificate of the federation's authority.
+        published: time of publication.
+        denied: the reader's deny-list.
+
+    Returns:
+        The parties that were left out.
+
+    Raises:
+        GateFailed: RELEASE_INVALID.
+    """
+    expected = [write(item) for item in study.left_out] if study.left_out else None
+    for document in documents:
+        listed = document.get("parties_left_out")
+        if (None if listed is None else listed.value) != expected:
+            document.fail("its parties_left_out are not those of study.json")
+    if (PROPOSAL in manifest["files"].keys()) != bool(study.left_out):  # noqa: SIM118 (a Node is no mapping)
+        manifest["files"].fail(f"{PROPOSAL} belongs to a sub-model, and to no other release")
+    if not study.left_out:
+        return ()
+    signed = signed_statement(manifest["sub_model"])
+    where = "manifest.json: sub_model"
+    try:
+        found = parse_sub_model(signed.body)
+        if found.decided_at > published:
+            manifest["sub_model"].fail("decided later than the publication")
+        signer(signed, authority, role=Role.MINER, at=found.decided_at, where=where, anchored=False, denied=denied)
+        proposal_bytes = (directory / PROPOSAL).read_bytes()
+        digest = hashlib.sha256(proposal_bytes).digest()
+        if digest.hex() != manifest["study_digest"].text():
+            raise GateFailed("RELEASE_INVALID", f"{PROPOSAL}: SHA-256 is {digest.hex()}, expected the study's digest")
+        proposal = canonical.from_bytes(proposal_bytes, source=PROPOSAL, wire=False)
+        effective_digest = bytes.fromhex(manifest["effective_digest"].text())
+        check_sub_model(found, proposal_digest=digest, effective=study, effective_digest=effective_digest)
+        check_own_part(proposal, study, _ANY_PARTY)
+    except GateFailed:
+        raise
+    except (VerticilError, ValueError) as error:
+        problem = error.message if isinstance(error, VerticilError) else "a digest is not one"
+        raise GateFailed("RELEASE_INVALID", f"{where}: {problem}") from None
+    return tuple(item.party for item in study.left_out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Countersignature:
+    """What a countersignature says; `record.encode` makes the bytes that a party signs.
+
+    Attributes:
+        study_digest: SHA-256 of the proposal.
+        manifest_sha256: of manifest.json.
+        party: whose it is.
+        approver: who looked, in the party's own words.
+        signed_at: UTC, to the second.
+    """
+
+    MARK: ClassVar = {"form": "verticil/countersignature/v1"}
+
+    study_digest: Annotated[Sha256, Key(name="study_sha256")]
+    manifest_sha256: Sha256
+    party: str
+    approver: str
+    signed_at: dt.datetime
+
+
+def read_countersignature(body: bytes) -> Countersignature:
+    """Read what another node signed.
+
+    Raises:
+        PeerFault: MESSAGE_INVALID.
+    """
+    return decode(Countersignature, body, source="countersignature")
+
+
+def check_countersignatures(
+    entries: Iterable[Node],
+    study: Study,
+    *,
+    study_digest: str,
+    manifest_sha256: bytes,
+    authority: bytes,
+    anchored: bool,
+    denied: Denied,
+    complete: bool,
+) -> tuple[str, ...]:
+    """Check the countersignatures of a release.
+
+    Args:
+        entries: of manifest.sig.
+        study: the effective study.
+        study_digest: of the proposal, as the manifest says.
+        manifest_sha256: of the manifest's bytes.
+        authority: certificate of the federation's authority, DER.
+        anchored: whether the reader brought it.
+        denied: the reader's deny-list.
+        complete: whether there must be as many as the study asks for.
+
+    Returns:
+        The parties that have countersigned, in the study's order.
+
+    Raises:
+        GateFailed: RELEASE_INVALID, one does not hold, or there are too few; RELEASE_UNTRUSTED, one is of another authority.
+    """
+    found: list[str] = []
+    for entry in entries:
+        signed = signed_statement(entry)
+        statement = decode(
+            Countersignature,
+            signed.body,
+            source=f"{entry.where}: body",
+            fault=lambda error: GateFailed("RELEASE_INVALID", tame(error.message)),
+        )
+        signer(
+            signed,
+            authority,
+            role=Role.PARTY,
+            name=statement.party,
+            at=statement.signed_at,
+            where=entry.where,
+            anchored=anchored,
+            denied=denied,
+        )
+        if statement.party not in study.parties or statement.party in found:
+            entry.fail(f"'{statement.party}' is no party of the study, or has countersigned already")
+        if (statement.study_digest.hex(), statement.manifest_sha256) != (study_digest, manifest_sha256):
+            entry.fail(f"'{statement.party}' has countersigned another release")
+        found.append(statement.party)
+    if complete and len(found) < study.countersignatures_needed:
+        raise GateFailed(
+            "RELEASE_INVALID",
+            f"manifest.sig: countersigned by {len(found)} parties, expected {study.countersignatures_needed} by the study",
+            hint="it is not published yet: the parties look at it first",
+        )
+    return tuple(party for party in study.parties if party in found)

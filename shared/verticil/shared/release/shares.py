@@ -1,4 +1,16 @@
-"""The shares of variables and of pairs that a network itself has: exact where that is possible, else from a sample."""
+"""The shares of variables and of pairs that a network itself has: exact where that is possible, else from a sample.
+
+And how far the model is from what is known of pairs: of each edge, and of each pair that the study names (Model II).
+
+Beside the unbiased estimate of every combination's share, with intervals that hold together for the whole table, stand the
+network's share and that of the synthetic records, and a verdict: the network is within all intervals, or it differs by more than
+chance and noise explain. A wrong verdict of the second kind has at most the probability that the study's level leaves, for each
+pair. The verdict is about the network; synthetic records differ from it by how they were drawn.
+
+All of it is made from what the miner has anyway. Of two columns that are both sent as they are the table is exact: there, what
+fewer than `FEW` people have in common is not shown. In Model I nobody has the tables: a party's statement holds conditional
+probabilities of its own columns, from which the pair's shares do not follow.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.model.elimination import network_marginals, network_pair
-from verticil.shared.model.network import Network
+from verticil.shared.model.network import Network, PairAccuracy, PairEstimate
 from verticil.shared.release.synthesis import sample_codes
 
 _SAMPLE: Final = 1_000_000
@@ -53,3 +65,49 @@ def model_pairs(network: Network, pairs: Sequence[tuple[int, int]]) -> tuple[lis
         ]
         shaped = [t.reshape(n_states[a], n_states[b]) / _SAMPLE for t, (a, b) in zip(tables, pairs, strict=True)]
         return shaped, 1 / math.sqrt(_SAMPLE)
+
+
+FEW: Final = 10
+WITHIN: Final = "within the intervals"
+DIFFERS: Final = "differs by more than noise explains"
+_SAMPLING: Final = 5.0  # standard deviations that a share read from a sample of the network may be off
+
+
+def pair_accuracy(
+    network: Network, pairs: Sequence[PairEstimate], codes: Sequence[NDArray[np.integer]], n_common: int
+) -> tuple[PairAccuracy, ...]:
+    """Compare.
+
+    Args:
+        network: the model.
+        pairs: what is known.
+        codes: the synthetic records, one array for each variable.
+        n_common: people behind the estimates.
+    """
+    if not pairs:
+        return ()
+    shares, error = model_pairs(network, [(pair.first, pair.second) for pair in pairs])
+    found: list[PairAccuracy] = []
+    for pair, model in zip(pairs, shares, strict=True):
+        slack = 1e-9 + _SAMPLING * error * np.sqrt(model * (1 - model))
+        outside = np.maximum(pair.low - slack - model, model - pair.high - slack)
+        width = np.maximum(pair.high - pair.low, 1 / n_common)
+        row, column = np.unravel_index(int(np.argmax(outside / width)), outside.shape)
+        few = pair.exact & (pair.estimate * n_common < FEW - 0.5)
+        n_states = model.shape
+        cells = codes[pair.first].astype(np.int64) * n_states[1] + codes[pair.second]
+        counts = np.bincount(cells, minlength=model.size).reshape(n_states)
+        found.append(
+            PairAccuracy(
+                first=pair.first,
+                second=pair.second,
+                estimate=np.where(few, np.nan, pair.estimate),
+                low=np.where(few, np.nan, pair.low),
+                high=np.where(few, np.nan, pair.high),
+                network=model,
+                synthetic=counts / max(1, len(cells)),
+                verdict=DIFFERS if outside.max() > 0 else WITHIN,
+                worst=(int(row), int(column)),
+            )
+        )
+    return tuple(found)

@@ -42,10 +42,16 @@ from verticil.shared.release.bundle import (
     SIGNATURE_VERSION,
     to_der,
 )
-from verticil.shared.release.countersignature import check_countersignatures
-from verticil.shared.release.evidence import Denied, base64_bytes, expect, signer, utc_time
+from verticil.shared.release.evidence import (
+    Denied,
+    base64_bytes,
+    check_countersignatures,
+    check_sub_model_evidence,
+    expect,
+    signer,
+    utc_time,
+)
 from verticil.shared.release.protocols import release_protocol
-from verticil.shared.release.sub_model_evidence import check_sub_model_evidence
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of

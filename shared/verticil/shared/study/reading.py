@@ -24,8 +24,8 @@ from verticil.shared.record import keys, read
 from verticil.shared.study import rules, schemes, vocabulary
 from verticil.shared.study.codebook import variable_from
 from verticil.shared.study.document import CustomRule, QuorumRule, ShareRule, StructureRule, Study, Unit, schema_of
-from verticil.shared.study.domain import Domain, compound, compound_of, single
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of
+from verticil.shared.study.schemes import Domain, compound, compound_of, single
 from verticil.shared.study.vocabulary import near_hint
 
 _EXAMPLES: Final = {"epsilon": "epsilon = 1.0", "delta": "delta = 1e-9"}

@@ -25,7 +25,7 @@ from verticil.shared.transport.chunks import plain_data
 from verticil.wire.v1 import common_pb2
 
 if TYPE_CHECKING:
-    from verticil.shared.release.limits import ReleaseLimits
+    from verticil.shared.release.bundle import ReleaseLimits
 
 ATTEMPTS: Final = 5
 """Tries per file without a single new byte before giving up."""

@@ -62,13 +62,13 @@ from verticil.shared.estimation import estimators, parameters
 from verticil.shared.estimation.contingency import family_counts
 from verticil.shared.estimation.design import FamilyDesign, family_design
 from verticil.shared.estimation.smaller_families import leaned_on, row_weight
-from verticil.shared.formats import artifact, bif, model_json, xmlbif
+from verticil.shared.formats import artifact, bif, model_json
 from verticil.shared.formats.json_document import Node, parse
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.model.network import Family, Network
 from verticil.shared.record import encode
-from verticil.shared.release.countersignature import Countersignature
-from verticil.shared.release.limits import release_limits
+from verticil.shared.release.bundle import release_limits
+from verticil.shared.release.evidence import Countersignature
 from verticil.shared.release.shares import model_shares
 from verticil.shared.release.synthetic import TABLES, read_records, unlikely_family
 from verticil.shared.release.verification import VerifiedRelease, verify_release
@@ -418,7 +418,7 @@ def _distribution(estimate: Floats) -> Floats:
 
 
 def _check_formats(folder: Path, network: Network) -> None:
-    for name, write in (("network.bif", bif.network_to_bif), ("network.bifxml", xmlbif.network_to_xmlbif)):
+    for name, write in (("network.bif", bif.network_to_bif), ("network.bifxml", bif.network_to_xmlbif)):
         if (folder / name).read_bytes() != write(network):
             _differs(f"{name}: it is not the network of model.json")
 

@@ -37,7 +37,7 @@ from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.site import Site
 from verticil.party.storage.secret import secret_id
 from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.formats.peer_deletion import Deleted, PeerHolding, parse_peer_holding
+from verticil.shared.formats.deletion import Deleted, PeerHolding, parse_peer_holding
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.privacy.accountant import cost_of

@@ -41,7 +41,7 @@ from verticil.party.protocol.registry import party_protocol
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.alignment.statements import receiver, sender
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
-from verticil.shared.formats.peer_deletion import Deleted, Ended, PeerDeletion
+from verticil.shared.formats.deletion import Deleted, Ended, PeerDeletion
 from verticil.shared.identity.identity import Identity
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import readers

@@ -23,8 +23,8 @@ from verticil.shared.privacy.statement import PRIOR, ColumnStatement, PrivacySta
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.protocol import own_template
 from verticil.shared.release.protocols import RELEASES, release_protocol
-from verticil.shared.release.report import layout, probabilities, projection, wording
-from verticil.shared.release.report.warnings import remarks
+from verticil.shared.release.report import layout, probabilities, wording
+from verticil.shared.release.report.wording import remarks
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.sub_model import left_out_words
 
@@ -212,7 +212,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "pairs": probabilities.pair_rows(content),
         "configurations": probabilities.count_rows(content),
         "remarks": remarks(content.study, network, content.marginals, content.n_common, content.search),
-        "projection": projection.summarize(content),
+        "projection": wording.projection_in_words(content),
         "files": content.files,
         "facts": _facts(content),
     }

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from verticil.shared.model.network import Family, PairAccuracy
 from verticil.shared.model.schema import Schema
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.pair_accuracy import DIFFERS, FEW
 from verticil.shared.release.report import wording
+from verticil.shared.release.shares import DIFFERS, FEW
 from verticil.shared.study.document import Study
 
 MAX_ROWS: Final = 20_000

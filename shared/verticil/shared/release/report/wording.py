@@ -1,11 +1,40 @@
-"""Numbers as a reader meets them: rounded so that a stated bound stays a bound, and large factors in words.
+"""What the report says in words: numbers, warnings, and the step to probabilities.
+
+Numbers are as a reader meets them: rounded so that a stated bound stays a bound, and large factors in words.
 
 What is an upper bound is rounded up, what is a lower bound is rounded down; estimates are rounded to the nearest.
-"""
+
+Warnings are what a reader of a release should know before trusting a column or a table, from what is published anyway.
+
+- A column in which one category alone can be told from absent looks constant. Learning goes on: such a column depends on
+  nothing and nothing on it, and that it looks so is in its published shares. It is said, because it is hardly ever meant: a code
+  that was not recognised goes to `other` or to missing, and a column never observed looks exactly so.
+- Categories that cannot be told from absent: declared and, as far as anybody can see, never reported. The miner sees randomized
+  values only, so it cannot know more than that; without noise it is so.
+- A table with more cells than the records are worth: most of its probabilities are made by the prior, or come from tables with
+  fewer parents.
+- A parent that was found and left out, because the records do not bear the table with it.
+
+Nothing here is a data value beyond the published shares and counts.
+
+And it says how far it was from unbiased estimates, which can be negative, to probabilities, which cannot."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from verticil.shared.estimation.estimators import ESTIMATORS
+from verticil.shared.formats.json_document import Json
+from verticil.shared.model.network import Marginal, Network
+from verticil.shared.release.content import ReleaseContent
+from verticil.shared.study.document import Study
+from verticil.shared.study.study_table import family_records
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SLACK = 1e-9  # binary rounding must not lift 0.6 to 60.1 %
@@ -124,3 +153,130 @@ def count(number: int, singular: str, plural: str | None = None) -> str:
     ('1 column', '13 columns', '30,647 people')
     """
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+_SHOWN: Final = 5
+
+
+def remarks(
+    study: Study,
+    network: Network,
+    marginals: Sequence[Marginal],
+    n_common: int,
+    search: Mapping[str, Json] = MappingProxyType({}),
+) -> tuple[str, ...]:
+    """The warnings, one sentence or two each; empty when there is nothing to say.
+
+    Args:
+        study: the effective study.
+        network: the model.
+        marginals: its one-way shares.
+        n_common: how many people it was estimated from.
+        search: how the structure was found, as the release says it.
+    """
+    return (*_columns(study, marginals), *_families(study, network, n_common), *_cut(search))
+
+
+def _columns(study: Study, marginals: Sequence[Marginal]) -> Iterator[str]:
+    for marginal in marginals:
+        variable = study.schema.variables[marginal.variable]
+        if variable.n_states < 2 or np.isnan(marginal.estimate).any():
+            continue
+        absent = [variable.labels[state] for state in np.flatnonzero(marginal.interval_low <= 0)]
+        seen = [label for label in variable.labels if label not in absent]
+        if len(seen) == 1:
+            unobserved = (
+                ": it looks as if it was never observed" if seen[0] in _not_observed(study, variable.name) else ""
+            )
+            yield (
+                f"The column '{variable.name}' looks constant: only '{seen[0]}' can be told from absent{unobserved}. It can "
+                "depend on nothing, and nothing on it. Check its source and recoding at the party."
+            )
+        elif absent:
+            yield f"Of the column '{variable.name}', {_listed(absent)} cannot be told from absent."
+
+
+def _not_observed(study: Study, name: str) -> tuple[str, ...]:
+    variable = study.schema.variables[study.schema.index(name)]
+    return tuple(label for label in (variable.missing.category if variable.missing else None, variable.other) if label)
+
+
+def _families(study: Study, network: Network, n_common: int) -> Iterator[str]:
+    names, n_states = study.schema.names, study.schema.n_states
+    for child, parents in enumerate(network.dag.parents):
+        cells = math.prod(n_states[v] for v in (child, *parents))
+        worth = family_records(study, child, parents, n_common)
+        if cells > worth:
+            of = f" with the parents {_listed(names[v] for v in parents)}" if parents else ""
+            exact = "" if math.isclose(worth, n_common) else f", worth {worth:,.0f} unrandomized ones"
+            come = "are guesses" if study.parameters.prior_count is not None else "come from tables with fewer parents"
+            yield (
+                f"The table of '{names[child]}'{of} has {cells:,} cells, and there are {n_common:,} records{exact}: most of its "
+                f"probabilities {come}."
+            )
+
+
+def _cut(search: Mapping[str, Json]) -> Iterator[str]:
+    rows = search.get("cut_edges")
+    for row in rows if isinstance(rows, Sequence) and not isinstance(rows, str) else ():
+        match row:
+            case [str(parent), str(child)]:
+                yield (
+                    f"'{parent}' tells about '{child}' and is not among its parents: there are too few records, or there is too "
+                    "much noise, for so large a table."
+                )
+            case _:
+                pass
+
+
+def _listed(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return ", ".join(f"'{name}'" for name in listed[:_SHOWN]) + more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedRow:
+    """One family, in words."""
+
+    name: str
+    given: tuple[str, ...]
+    cells: str
+    negative: str
+    moved: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectionSummary:
+    """All families: their cells and negative cells together, the mean share of mass moved, and those with the most."""
+
+    method: str
+    cells: str
+    negative: str
+    mean: str
+    rows: tuple[MovedRow, ...]
+
+
+def projection_in_words(content: ReleaseContent) -> ProjectionSummary | None:
+    """Say how much was moved; None where the network does not know it for every family."""
+    names = content.study.schema.names
+    known = [(family, family.projection) for family in content.network.families if family.projection is not None]
+    if not known or len(known) < len(content.network.families):
+        return None
+    most = sorted(known, key=lambda pair: (-pair[1].mass_moved, pair[0].child))[:_SHOWN]
+    return ProjectionSummary(
+        method=ESTIMATORS[content.study.parameters.estimator].words,
+        cells=f"{sum(family.probability.size for family, _ in known):,}",
+        negative=f"{sum(projection.negative_cells for _, projection in known):,}",
+        mean=percent(sum(projection.mass_moved for _, projection in known) / len(known)),
+        rows=tuple(
+            MovedRow(
+                name=names[family.child],
+                given=tuple(names[parent] for parent in family.parents),
+                cells=f"{family.probability.size:,}",
+                negative=f"{projection.negative_cells:,}",
+                moved=percent(projection.mass_moved),
+            )
+            for family, projection in most
+        ),
+    )
