@@ -27,8 +27,8 @@ from verticil.party.config import load_party
 from verticil.party.daemon import run_party
 from verticil.party.dataset.releases import Release
 from verticil.party.operator import commands, reports
+from verticil.party.protocol.blinding import Workshop
 from verticil.party.protocol.ledger_reconciliation import proven
-from verticil.party.protocol.psi.blinding import Workshop
 from verticil.party.site import Site
 from verticil.shared.errors import GateFailed, Misuse, Refusal
 from verticil.shared.identity.identity import Identity, Role

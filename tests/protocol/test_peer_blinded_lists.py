@@ -20,12 +20,12 @@ import pytest
 
 from support import peer_session as session
 from verticil.party.operator import reports
-from verticil.party.protocol.peer import lists
+from verticil.party.protocol import blinding
+from verticil.party.protocol.blinding import TOKEN_BYTES, BlindingKey
+from verticil.party.protocol.peer import lists as passing
 from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.party.protocol.peer.lists import accepted_rows
 from verticil.party.protocol.peer.publication import release_folder
-from verticil.party.protocol.psi import blinding
-from verticil.party.protocol.psi.blinding import TOKEN_BYTES, BlindingKey
 from verticil.shared import durable
 from verticil.shared.alignment.statements import blinded_body
 from verticil.shared.errors import PeerFault, VerticilError
@@ -113,7 +113,7 @@ def rows_of(party, mode: str, digest: bytes) -> list[int]:
     """Which rows of its table a party takes for the common people."""
     holding, common = party.site.read(party.record), party.shelf.read(digest, Kind.COMMON)
     if mode == "dh-psi":
-        return lists.common_rows(holding.order, common).tolist()
+        return passing.common_rows(holding.order, common).tolist()
     return accepted_rows(
         holding.pseudonyms, holding.order, common, teller=WEST, running=None, minimum=N_COMMON
     ).tolist()
@@ -546,7 +546,7 @@ async def test_feature_11_dh_psi_between_peers_killed_at_everything_that_becomes
         frame, where = sys._getframe(1), ""
         while frame is not None:
             module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
-            if module.endswith(("peer.ring", "psi.blinding", "transport.parts", "peer.artifact_store")):
+            if module.endswith(("peer.ring", "protocol.blinding", "transport.parts", "peer.artifact_store")):
                 where = f"{where} {name}"
             frame = frame.f_back
         own = "linkage" in step.path.parts
@@ -617,22 +617,22 @@ def test_feature_14_dh_psi_between_peers_every_owner_finds_its_own(n_parties):
     seeds = [blinding.seeds(bytes(32), bytes(32), ids) for ids in lists]
     full, orders = [], []
     for owner, (values, _) in enumerate(seeds):
-        told, order = lists.shuffled(blinding.blind_seeds(keys[owner], values.tobytes()))
+        told, order = passing.shuffled(blinding.blind_seeds(keys[owner], values.tobytes()))
         orders.append([order.tobytes()])
         for hop in range(1, n_parties):
-            assert lists.list_problem(told) == ""
-            told, order = lists.shuffled(blinding.blind_tokens(keys[(owner + hop) % n_parties], told))
+            assert passing.list_problem(told) == ""
+            told, order = passing.shuffled(blinding.blind_tokens(keys[(owner + hop) % n_parties], told))
             orders[owner].append(order.tobytes())
-        full.append(lists.tokens_of(told))
+        full.append(passing.tokens_of(told))
     common = full[0]
     for other in full[1:]:
-        common = lists.in_both(common, other)
+        common = passing.in_both(common, other)
     found = []
     for owner, ids in enumerate(lists):
-        positions = lists.places(full[owner], common).tobytes()
+        positions = passing.places(full[owner], common).tobytes()
         for order in reversed(orders[owner]):
-            positions = lists.followed(positions, order)
-        rows = lists.common_rows(seeds[owner][1], positions)
+            positions = passing.followed(positions, order)
+        rows = passing.common_rows(seeds[owner][1], positions)
         found.append([ids[row] for row in rows])
     expected = set.intersection(*map(set, lists))
     assert all(set(one) == expected and one == found[0] for one in found)

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from verticil.party.protocol.psi import blinding
-from verticil.party.protocol.psi.blinding import (
+from verticil.party.protocol import blinding
+from verticil.party.protocol.blinding import (
     BlindingKey,
     Pool,
     TokenInvalidError,

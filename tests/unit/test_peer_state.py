@@ -13,10 +13,10 @@ import pytest
 from verticil.party.dataset.releases import Release
 from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.policy import Policy
+from verticil.party.protocol.party_node import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, WAIT_GROWTH
 from verticil.party.protocol.peer import lists
 from verticil.party.protocol.peer.artifact_store import Item, Kind, Shelf
 from verticil.party.protocol.peer.network import Peers, all_of
-from verticil.party.protocol.peer.node import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, WAIT_GROWTH
 from verticil.party.protocol.planning import LostError, PeerFailedError, WaitedForError
 from verticil.party.protocol.retry import Backoff
 from verticil.party.storage import database as database_module

@@ -38,11 +38,10 @@ from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.metrics import party_gauges
 from verticil.party.operator import commands
 from verticil.party.protocol.context import Node
-from verticil.party.protocol.party_node import CoordinatorFactory, PartyNode
+from verticil.party.protocol.party_node import CoordinatorFactory, PartyNode, PeerNode
 from verticil.party.protocol.peer.artifact_store import Shelf
 from verticil.party.protocol.peer.context import PeerContext
 from verticil.party.protocol.peer.network import GrpcNetwork, PeerNetwork, Peers
-from verticil.party.protocol.peer.node import PeerNode
 from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.relay.network import RelayNetwork
 from verticil.party.site import Site

@@ -35,7 +35,7 @@ from verticil.party.audit.log import FILE_NAME as AUDIT
 from verticil.party.audit.log import AuditLog, Event, What
 from verticil.party.backup.sealing import seal, unseal
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.protocol.psi.blinding import BLINDING_KEY
+from verticil.party.protocol.blinding import BLINDING_KEY
 from verticil.party.site import Site
 from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.database import Database

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,7 +34,7 @@ from verticil.party.protocol.planning import AskedAgainError
 from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site
 from verticil.party.storage.studies import WAITS_AGAIN, StudyRecord
-from verticil.shared.alignment.statements import check_statement, common_body
+from verticil.shared.alignment.statements import blinded_body, check_statement, common_body, sender
 from verticil.shared.audit import DAEMON
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.identity.identity import Role
@@ -42,7 +43,7 @@ from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.document import Study
 from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.shared.vitals import Waiting
-from verticil.wire.v1 import common_pb2
+from verticil.wire.v1 import common_pb2, peer_pb2
 
 T = TypeVar("T")
 Rows = NDArray[np.int64]
@@ -300,6 +301,23 @@ class StudyContext:
         """This party's commitment to the order of its table's rows."""
         tree = holding.row_order
         return self.commitment(tree.n_records, tree.root, tree.nodes)
+
+    def blinded_step(self, owner: int, hop: int, data: bytes) -> peer_pb2.BlindedStep:
+        """What this party signs of the list of `owner` as it blinded it at its `hop`: size, SHA-256 and statement."""
+        size, sha256 = len(data), hashlib.sha256(data).digest()
+        body = blinded_body(
+            study=self.digest, owner=self.study.parties[owner], hop=hop, party=self.me, size=size, sha256=sha256
+        )
+        return peer_pb2.BlindedStep(size=size, sha256=sha256, statement=self.node.signing_key.sign(body))
+
+    def wrong_list(self, owner: int, hop: int, problem: str) -> PeerFault:
+        """A fault of the blinded list of `owner`, naming the party that sent it."""
+        parties = self.study.parties
+        return PeerFault(
+            "MESSAGE_INVALID",
+            f"blinded list of party '{parties[owner]}', hop {hop}, sent by party '{sender(parties, owner, hop)}': {problem}",
+            hint="nothing was randomized; that party's operator should look at its log",
+        )
 
     def require_same_common(self, common_sha256: bytes, problem: str, *, hint: str) -> None:
         """Refuse a second common list for a study.

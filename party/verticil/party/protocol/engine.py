@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from verticil.party.audit.log import Event, What
 from verticil.party.policy.by_rule import approve_by_rule
 from verticil.party.policy.voting import AUTOMATIC
+from verticil.party.protocol.blinding import Workshop
 from verticil.party.protocol.context import DatasetCache, Node
 from verticil.party.protocol.planning import (
     REST,
@@ -38,7 +39,6 @@ from verticil.party.protocol.planning import (
     StoppedError,
     WaitedForError,
 )
-from verticil.party.protocol.psi.blinding import Workshop
 from verticil.party.protocol.retry import TRIED_AGAIN, Backoff, ends_the_daemon, is_waited_out
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared import logs

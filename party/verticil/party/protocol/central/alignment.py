@@ -41,9 +41,9 @@ from numpy.typing import NDArray
 
 from verticil.party.dataset.linkage import check_common_size, common_from_bitmap, marked_positions
 from verticil.party.dataset.local_dataset import Holding
-from verticil.party.protocol.central.upload import Alignment, fetch_alignment, send_pseudonyms
+from verticil.party.protocol.blinding import TOKEN_BYTES, TokenInvalidError, Workshop
+from verticil.party.protocol.central.upload import Alignment, fetch_alignment, send_all, send_pseudonyms
 from verticil.party.protocol.context import Rows, StudyContext
-from verticil.party.protocol.psi.blinding import TOKEN_BYTES, TokenInvalidError, Workshop
 from verticil.shared.alignment.statements import blinded_body, check_common, sender
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.transport.chunks import make_chunks
@@ -53,7 +53,6 @@ from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 _LARGEST_LIST: Final = 2**32
 """Bytes of a list: 134 million people."""
-_FRUITLESS: Final = 3
 _OWN: Final = "own.list"
 _SENT: Final = "own.sent"
 """SHA-256 of the own list, as it is sent."""
@@ -313,7 +312,7 @@ class Ring:
         try:
             await workshop.blinded(name, data, own=False, heavily=context.node.heavily, progress=progress)
         except TokenInvalidError as error:
-            raise _wrong(context, owner, hop - 1, f"token {error.position} is not a point of P-256") from None
+            raise context.wrong_list(owner, hop - 1, f"token {error.position} is not a point of P-256") from None
         await asyncio.to_thread(workshop.remove, arriving)
         return await asyncio.to_thread(workshop.take, name) or b""
 
@@ -349,14 +348,14 @@ class Ring:
             )
             context.node.check_statement(statements[0], body, party=before, what=what)
             if len(data) % TOKEN_BYTES:
-                raise _wrong(context, owner, hop, f"{len(data)} bytes, expected a multiple of {TOKEN_BYTES}")
+                raise context.wrong_list(owner, hop, f"{len(data)} bytes, expected a multiple of {TOKEN_BYTES}")
             if len(data) < context.minimum * TOKEN_BYTES:
-                raise _wrong(
-                    context, owner, hop, f"fewer tokens than the {context.minimum} that are expected in common"
+                raise context.wrong_list(
+                    owner, hop, f"fewer tokens than the {context.minimum} that are expected in common"
                 )
             n_repeated = len(data) // TOKEN_BYTES - len(np.unique(_tokens(data)))
             if n_repeated:
-                raise _wrong(context, owner, hop, f"{n_repeated} tokens are there twice")
+                raise context.wrong_list(owner, hop, f"{n_repeated} tokens are there twice")
             return data
 
         return await context.node.heavily(checked)
@@ -371,15 +370,7 @@ class Ring:
             for chunk in make_chunks(data, offset=offset, chunk_bytes=chunk_bytes):
                 yield coordinator_pb2.PutBlindedRequest(chunk=chunk)
 
-        reply, fruitless = await context.coordinator.put_blinded([head]), 0
-        while not reply.complete:
-            before = reply.committed_offset
-            reply = await context.coordinator.put_blinded(stream(before))
-            fruitless = fruitless + 1 if reply.committed_offset <= before else 0
-            if fruitless >= _FRUITLESS:
-                raise PeerFault(
-                    "OFFSET_MISMATCH", f"blinded list: the miner stays at byte {before}", hint="it is tried again later"
-                )
+        await send_all(context.coordinator.put_blinded, head, stream, size=len(data), what="blinded list")
 
     # ---- the common people
 
@@ -396,8 +387,8 @@ class Ring:
 
         def find() -> Rows:
             if len(full) != len(rows):
-                raise _wrong(
-                    context, parties.index(context.me), len(parties) - 1, f"{len(full)} tokens, expected {len(rows)}"
+                raise context.wrong_list(
+                    parties.index(context.me), len(parties) - 1, f"{len(full)} tokens, expected {len(rows)}"
                 )
             positions = marked_positions(told.bitmap, n_records=len(rows), n_common=told.n_common)
             common = full[positions]
@@ -432,22 +423,9 @@ def _note_sent(context: CentralContext, data: bytes) -> None:
 
 def _head(context: CentralContext, owner: int, hop: int, data: bytes) -> coordinator_pb2.PutBlindedRequest:
     """What a list is announced with: its size, its SHA-256, and this party's signature of them."""
-    size, sha256 = len(data), hashlib.sha256(data).digest()
-    body = blinded_body(
-        study=context.digest,
-        owner=context.study.parties[owner],
-        hop=hop,
-        party=context.me,
-        size=size,
-        sha256=sha256,
-    )
+    step = context.blinded_step(owner, hop, data)
     return coordinator_pb2.PutBlindedRequest(
-        study_digest=context.digest,
-        owner=owner,
-        hop=hop,
-        size=size,
-        sha256=sha256,
-        statement=context.node.signing_key.sign(body),
+        study_digest=context.digest, owner=owner, hop=hop, size=step.size, sha256=step.sha256, statement=step.statement
     )
 
 
@@ -456,13 +434,4 @@ def _lost(context: CentralContext, problem: str) -> PeerFault:
         "ALIGNMENT_MISMATCH",
         f"study '{context.record.study_id}': the blinded list of this party, '{context.me}', {problem}",
         hint="is the state directory an older backup? nothing was randomized, submit the study again under a new id",
-    )
-
-
-def _wrong(context: CentralContext, owner: int, hop: int, problem: str) -> PeerFault:
-    parties = context.study.parties
-    return PeerFault(
-        "MESSAGE_INVALID",
-        f"blinded list of party '{parties[owner]}', hop {hop}, sent by party '{sender(parties, owner, hop)}': {problem}",
-        hint="nothing was randomized; that party's operator should look at its log",
     )

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, TypeVar
 
 from verticil.shared.errors import PeerFault
 from verticil.shared.transport.chunks import STREAM_LIMIT, make_chunks, plain_data
@@ -29,6 +29,7 @@ _ALIGNMENT_SECONDS: Final = 600.0
 _SLOWEST: Final = 8192
 """Bytes of a bitmap in a second: what comes more slowly for longer than the seconds above does not come at all."""
 
+R = TypeVar("R")
 Progress = Callable[[int], Awaitable[None]]
 
 
@@ -79,14 +80,39 @@ async def send_pseudonyms(
         for chunk in make_chunks(memoryview(pseudonyms), offset=offset, chunk_bytes=chunk_bytes):
             yield coordinator_pb2.PutPseudonymsRequest(chunk=chunk)
 
-    reply = await coordinator.put_pseudonyms([head])
-    fruitless = 0
+    await send_all(coordinator.put_pseudonyms, head, stream, size=size, what="pseudonyms", progress=progress)
+    await progress(100)
+
+
+async def send_all(
+    put: Callable[[Iterable[R]], Awaitable[coordinator_pb2.PutPseudonymsReply | coordinator_pb2.PutBlindedReply]],
+    head: R,
+    stream: Callable[[int], Iterable[R]],
+    *,
+    size: int,
+    what: str,
+    progress: Progress | None = None,
+) -> None:
+    """Send a list from where the miner stands until it has all of it.
+
+    Args:
+        put: the call.
+        head: announces the list.
+        stream: the head and what follows from an offset.
+        size: bytes of the list.
+        what: it is, for messages.
+        progress: told the percentage on the miner's disk.
+
+    Raises:
+        PeerFault: those of the connection; OFFSET_MISMATCH when the miner does not get further.
+    """
+    reply, fruitless = await put([head]), 0
     while not reply.complete:
         before = _offset(reply.committed_offset, size)
-        await progress(100 * before // max(size, 1))
-        reply = await coordinator.put_pseudonyms(stream(before))
-        fruitless = _watch(fruitless, before, reply.committed_offset, "pseudonyms", done=reply.complete)
-    await progress(100)
+        if progress is not None:
+            await progress(100 * before // max(size, 1))
+        reply = await put(stream(before))
+        fruitless = _watch(fruitless, before, reply.committed_offset, what, done=reply.complete)
 
 
 async def fetch_alignment(coordinator: Coordinator, study_digest: bytes, *, n_records: int) -> Alignment:
@@ -107,7 +133,7 @@ async def fetch_alignment(coordinator: Coordinator, study_digest: bytes, *, n_re
     statements: tuple[common_pb2.Signed, ...] = ()
     request = coordinator_pb2.GetAlignmentRequest(study_digest=study_digest, offset=0)
     limit = _ALIGNMENT_SECONDS + expected / _SLOWEST
-    async with _closing(coordinator.get_alignment(request)) as parts, _deadline("the alignment", limit):
+    async with aclosing(coordinator.get_alignment(request)) as parts, _deadline("the alignment", limit):
         async for part in parts:
             if head is not None and not part.HasField("chunk"):
                 raise PeerFault("MESSAGE_INVALID", "the alignment: a part without a byte")
@@ -202,10 +228,3 @@ async def _deadline(what: str, seconds: float) -> AsyncGenerator[None]:
         raise PeerFault(
             "DEADLINE", f"{what}: not whole after {seconds:.0f} s", hint="it is tried again later"
         ) from None
-
-
-def _closing(
-    parts: AsyncIterator[coordinator_pb2.AlignmentPart],
-) -> AbstractAsyncContextManager[AsyncIterator[coordinator_pb2.AlignmentPart]]:
-    # Both transports return async generators; leaving one early must end the call.
-    return aclosing(cast("AsyncGenerator[coordinator_pb2.AlignmentPart]", parts))

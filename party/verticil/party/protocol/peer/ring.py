@@ -34,12 +34,12 @@ from google.protobuf.message import DecodeError
 
 from verticil.party.dataset.linkage import check_common_size, check_own_size
 from verticil.party.dataset.local_dataset import Holding
+from verticil.party.protocol.blinding import TOKEN_BYTES, TokenInvalidError, Workshop
 from verticil.party.protocol.peer import lists
 from verticil.party.protocol.peer.artifact_store import Item, Kind
 from verticil.party.protocol.peer.context import PeerStudyContext
 from verticil.party.protocol.planning import LostError, WaitedForError
-from verticil.party.protocol.psi.blinding import TOKEN_BYTES, TokenInvalidError, Workshop
-from verticil.shared.alignment.statements import blinded_body, sender
+from verticil.shared.alignment.statements import sender
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.transport.parts import fetch_bytes, fetch_file
 from verticil.wire.v1 import common_pb2, peer_pb2
@@ -139,7 +139,7 @@ class _Ring:
         try:
             await self.workshop.blinded(name, data, own=hop == 0, heavily=context.node.heavily, progress=progress)
         except TokenInvalidError as error:
-            raise self._wrong(owner, hop - 1, f"token {error.position} is not a point of P-256") from None
+            raise self._context.wrong_list(owner, hop - 1, f"token {error.position} is not a point of P-256") from None
 
         def keep() -> None:
             made = self.workshop.take(name) or b""
@@ -148,24 +148,11 @@ class _Ring:
             told, order = lists.shuffled(made)
             shelf.put(context.digest, Kind.SHUFFLE, order.tobytes(), str(owner))
             shelf.put(context.digest, Kind.BLINDED, told, str(owner))
-            steps = peer_pb2.BlindedSteps(steps=[*before, self._step(owner, hop, told)])
+            steps = peer_pb2.BlindedSteps(steps=[*before, context.blinded_step(owner, hop, told)])
             shelf.put(context.digest, Kind.STEPS, steps.SerializeToString(deterministic=True), str(owner))
             self.workshop.remove(name)
 
         await context.node.heavily(keep)
-
-    def _step(self, owner: int, hop: int, told: bytes) -> peer_pb2.BlindedStep:
-        """What this party signs of a list."""
-        size, sha256 = len(told), hashlib.sha256(told).digest()
-        body = blinded_body(
-            study=self._context.digest,
-            owner=self.parties[owner],
-            hop=hop,
-            party=self._context.me,
-            size=size,
-            sha256=sha256,
-        )
-        return peer_pb2.BlindedStep(size=size, sha256=sha256, statement=self._context.node.signing_key.sign(body))
 
     def _check_key(self) -> None:
         """A second scalar must not blind anything when a list of the first has left."""
@@ -214,7 +201,7 @@ class _Ring:
         try:
             steps = list(peer_pb2.BlindedSteps.FromString(data).steps)
         except DecodeError:
-            raise self._wrong(owner, hop, "what was signed of it cannot be read") from None
+            raise self._context.wrong_list(owner, hop, "what was signed of it cannot be read") from None
         node = self._context.node
 
         def check() -> None:
@@ -249,7 +236,7 @@ class _Ring:
     def _check(self, owner: int, hop: int, data: bytes, others: Iterable[bytes]) -> None:
         """Refuse what is no list, is too short, or repeats a token of another list."""
         if problem := lists.list_problem(data):
-            raise self._wrong(owner, hop, problem)
+            raise self._context.wrong_list(owner, hop, problem)
         if len(data) < self.minimum * TOKEN_BYTES:
             raise Refusal(
                 "LINKAGE_TOO_SMALL",
@@ -258,7 +245,9 @@ class _Ring:
             )
         tokens = lists.tokens_of(data)
         if lists.repeated(tokens, map(lists.tokens_of, others)):
-            raise self._wrong(owner, hop, "it has points that are also in a list that other parties have blinded")
+            raise self._context.wrong_list(
+                owner, hop, "it has points that are also in a list that other parties have blinded"
+            )
 
     def _inputs(self, *, but: Path | None = None) -> Iterator[bytes]:
         """The lists that came, as they came, one in memory at a time."""
@@ -301,7 +290,7 @@ class _Ring:
         steps = await self._steps(owner, hop)
         mine = peer_pb2.BlindedSteps.FromString(self._kept(Kind.STEPS, owner)).steps
         if _digests(steps[: len(mine)]) != _digests(mine):
-            raise self._wrong(owner, hop, "it was not made of the list that this party blinded")
+            raise self._context.wrong_list(owner, hop, "it was not made of the list that this party blinded")
         target = await asyncio.to_thread(shelf.target, digest, Kind.FULL, str(owner))
         await self._fetch(owner, hop, target, steps)
 
@@ -409,14 +398,6 @@ class _Ring:
 
     def _what(self, owner: int, hop: int) -> str:
         return f"the blinded list of party '{self.parties[owner]}', hop {hop}"
-
-    def _wrong(self, owner: int, hop: int, problem: str) -> PeerFault:
-        return PeerFault(
-            "MESSAGE_INVALID",
-            f"blinded list of party '{self.parties[owner]}', hop {hop}, sent by party"
-            f" '{sender(self.parties, owner, hop)}': {problem}",
-            hint="nothing was randomized; that party's operator should look at its log",
-        )
 
     def _changed(self, owner: int, hop: int) -> PeerFault:
         return PeerFault(

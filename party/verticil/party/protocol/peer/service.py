@@ -29,13 +29,13 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from verticil.party.policy import approval
+from verticil.party.protocol.blinding import Workshop
 from verticil.party.protocol.context import Agreed, Node, agreement
 from verticil.party.protocol.disclosure import outward, told_objections
 from verticil.party.protocol.peer.artifact_store import Item, Kind, Shelf, kept_after
 from verticil.party.protocol.peer.context import known_structure
 from verticil.party.protocol.peer.held import held_of
 from verticil.party.protocol.planning import LostError, StoppedError
-from verticil.party.protocol.psi.blinding import Workshop
 from verticil.party.protocol.randomization import enter_in_ledger
 from verticil.party.protocol.registry import party_protocol
 from verticil.party.storage.studies import StudyRecord

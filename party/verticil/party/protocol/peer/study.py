@@ -22,7 +22,7 @@ from verticil.party.policy import approval
 from verticil.party.protocol.context import agreement
 from verticil.party.protocol.disclosure import words_of
 from verticil.party.protocol.engine import Outcome, StudyRun
-from verticil.party.protocol.peer import alignment, columns, learning, publication, ring
+from verticil.party.protocol.peer import alignment, learning, publication, ring
 from verticil.party.protocol.peer.artifact_store import Kind, kept_after
 from verticil.party.protocol.peer.context import PeerContext, PeerStudyContext, known_structure
 from verticil.party.protocol.peer.network import all_of
@@ -69,9 +69,9 @@ class PeerStudy(StudyRun):
         """Do a step of a study that every party has approved; see `StudyRun.act`."""
         match step:
             case Step.RANDOMIZE:
-                await columns.randomize_columns(context, self.facts.needed)
+                await learning.randomize_columns(context, self.facts.needed)
             case Step.PULL:
-                return await columns.pull_columns(context, self.facts.wanted - self.facts.received)
+                return await learning.pull_columns(context, self.facts.wanted - self.facts.received)
             case Step.SCORE:
                 await learning.find_structure(context)
             case Step.LEARN:
@@ -180,9 +180,9 @@ class PeerStudy(StudyRun):
             or len(named[Kind.BLINDED] & named[Kind.STEPS]) == len(proposal.parties),
             common=bool(named[Kind.COMMON]) and record.n_common is not None,
             structure=structure is not None,
-            wanted=columns.wanted_units(study, me, structure) if agreed else frozenset(),
+            wanted=learning.wanted_units(study, me, structure) if agreed else frozenset(),
             received=frozenset(int(name) for name in named[Kind.COLUMN]),
-            needed=columns.needed_units(study, me, structure) if agreed else frozenset(),
+            needed=learning.needed_units(study, me, structure) if agreed else frozenset(),
             spooled=frozenset(spooled),
             statements=named[Kind.STATEMENT],
             assembled=me in named[Kind.SIGNATURE] and publication.release_folder(self.site, digest).is_dir(),

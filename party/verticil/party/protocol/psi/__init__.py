@@ -1,1 +1,0 @@
-"""How parties find their common people without showing who the others are."""
