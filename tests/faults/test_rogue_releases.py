@@ -87,7 +87,7 @@ async def test_what_is_no_release_of_the_study_is_not_fetched(
 ) -> None:
     lie = FETCHED[name]
     if lie.change is one_byte:
-        monkeypatch.setattr(fetch, "_LEAST_SECONDS", 0.2)
+        monkeypatch.setattr(fetch, "_STREAM_SECONDS", 0.2)
     async with nodes.rogue_miner(tmp_path, pki, federation=deciding.Publishing) as rogue:
         federation, north = rogue.federation, rogue.federation.tasks["north"]
         rogue.lie = lie

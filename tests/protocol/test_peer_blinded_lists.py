@@ -33,7 +33,7 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.states import State
-from verticil.shared.transport.parts import fetch_bytes, send_parts
+from verticil.shared.transport.fetch import fetch_bytes, send_parts
 from verticil.wire.v1 import peer_pb2
 
 pki, make = session.pki, session.make
@@ -546,7 +546,7 @@ async def test_feature_11_dh_psi_between_peers_killed_at_everything_that_becomes
         frame, where = sys._getframe(1), ""
         while frame is not None:
             module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
-            if module.endswith(("peer.ring", "protocol.blinding", "transport.parts", "peer.artifact_store")):
+            if module.endswith(("peer.ring", "protocol.blinding", "transport.fetch", "peer.artifact_store")):
                 where = f"{where} {name}"
             frame = frame.f_back
         own = "linkage" in step.path.parts

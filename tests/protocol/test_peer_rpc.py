@@ -31,9 +31,9 @@ from verticil.shared.identity.pki import Credentials, certificate_sha256, load_c
 from verticil.shared.transport.chunks import CHUNK_LIMIT, STREAM_LIMIT
 from verticil.shared.transport.client import GrpcPeer, dial_peer
 from verticil.shared.transport.errors_on_wire import retriable
+from verticil.shared.transport.fetch import fetch_bytes, fetch_file, send_parts
 from verticil.shared.transport.in_memory import InMemoryPeer
 from verticil.shared.transport.interface import Peer, bind
-from verticil.shared.transport.parts import fetch_bytes, fetch_file, send_parts
 from verticil.shared.transport.server import RpcServer
 from verticil.wire.v1 import common_pb2, peer_pb2
 

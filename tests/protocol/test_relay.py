@@ -24,9 +24,9 @@ from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.transport.authorization import ROLES, RefusedCall
 from verticil.shared.transport.chunks import CHUNK_LIMIT
+from verticil.shared.transport.fetch import fetch_bytes, send_parts
 from verticil.shared.transport.in_memory import InMemoryCoordinator
 from verticil.shared.transport.interface import Peer
-from verticil.shared.transport.parts import fetch_bytes, send_parts
 from verticil.shared.transport.sealing import PIECE_LIMIT, Seals
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2, relay_pb2
 

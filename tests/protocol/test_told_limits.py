@@ -17,8 +17,8 @@ from verticil.shared.errors import PeerFault
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.study import canonical
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport import parts as transport_parts
-from verticil.shared.transport.parts import fetch_bytes
+from verticil.shared.transport import fetch
+from verticil.shared.transport.fetch import fetch_bytes
 from verticil.wire.v1 import coordinator_pb2, peer_pb2
 
 pki, manual = session.pki, session.manual
@@ -120,7 +120,7 @@ def test_repeated_garbage_is_counted_and_a_day_has_one_line_of_it(manual, pki):
 
 
 async def test_a_stream_that_never_ends_has_a_deadline(monkeypatch):
-    monkeypatch.setattr(transport_parts, "_STREAM_SECONDS", 0.05)
+    monkeypatch.setattr(fetch, "_STREAM_SECONDS", 0.05)
 
     async def trickle(_offset: int):
         yield peer_pb2.Part(size=10**6, sha256=bytes(32))

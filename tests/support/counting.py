@@ -50,7 +50,7 @@ from verticil.shared.study.protocol import Protocol, Statement
 from verticil.shared.study.protocols import register
 from verticil.shared.study.states import State
 from verticil.shared.study.vocabulary import fail
-from verticil.shared.transport.parts import fetch_bytes
+from verticil.shared.transport.fetch import fetch_bytes
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 NAME = "counting"

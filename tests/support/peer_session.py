@@ -33,8 +33,8 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.release.statement import software_text
 from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
+from verticil.shared.transport.fetch import fetch_bytes, send_parts
 from verticil.shared.transport.in_memory import InMemoryCoordinator, InMemoryPeer
-from verticil.shared.transport.parts import fetch_bytes, send_parts
 from verticil.wire.v1 import peer_pb2
 
 NAMES = ("north", "south", "west")

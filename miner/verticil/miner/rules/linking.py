@@ -23,7 +23,7 @@ from verticil.shared.errors import PeerFault
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
 from verticil.shared.transport.chunks import ChunkReader
-from verticil.shared.transport.parts import send_parts
+from verticil.shared.transport.fetch import send_parts
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 

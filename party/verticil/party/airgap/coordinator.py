@@ -20,8 +20,8 @@ from verticil.shared.airgap.bundle import BundleEntries
 from verticil.shared.disk import write_fault
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.transport.chunks import make_chunks, plain_data
+from verticil.shared.transport.fetch import send_parts
 from verticil.shared.transport.interface import AnsweredLater, Coordinator, Download, Messages, Unary
-from verticil.shared.transport.parts import send_parts
 from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
 
 Q = TypeVar("Q", bound=Message)

@@ -1,52 +1,360 @@
-"""Fetching a published release, file by file, each resumed where it broke off.
+"""A whole that travels as `Part` messages: read to its end, resumed where it broke off, verified; and the side that sends it.
 
-The folder appears under its name only when every file that the manifest lists has arrived with its size and SHA-256. A file of
-which next to nothing comes for ten minutes is given up, in however many streams that is. That the manifest itself is genuine is
-the next step and the caller's: ``verticil release verify``.
+Reading trusts nothing. The size that the first part announces is checked against the caller's limit before anything is kept;
+size and SHA-256 must stay the same in every part; offsets, checksums and the length of a stream are watched by `ChunkReader`; the
+SHA-256 of the whole is verified at the end, and only then is anything handed over. A stream carries at most 32 MiB, so a longer
+whole takes several; one that breaks off is followed by another at the offset that was reached, until one brings not a single
+new byte. A stream that goes on for ten minutes is broken off; when it had brought next to nothing that is an error, too
+(DEADLINE), so that nobody is kept waiting by a byte now and then. Parts without a byte are no parts. That error is the caller's,
+who waits as it sees fit and calls again: `fetch_file` then goes on with what is on the disk, also after a kill.
+
+That the right node sent the bytes is the connection's promise, what they mean is the caller's to check.
+
+A release is fetched file by file (`fetch_release`), each resumed where it broke off. The folder appears under its name only when
+every file that the manifest lists has arrived with its size and SHA-256. A file of which next to nothing comes for ten minutes is
+given up, in however many streams that is. That the manifest itself is genuine is the next step and the caller's: ``verticil
+release verify``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import glob
 import hashlib
+import itertools
 import json
+import os
 import re
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from verticil.shared.disk import write_fault
-from verticil.shared.durable import rename, sync_directory, sync_file
-from verticil.shared.errors import GateFailed, Misuse, PeerFault
-from verticil.shared.transport.chunks import plain_data
-from verticil.wire.v1 import common_pb2
+from verticil.shared.durable import remove, rename, sync_directory, sync_file
+from verticil.shared.errors import GateFailed, Misuse, PeerFault, VerticilError
+from verticil.shared.transport.chunks import ChunkReader, make_chunks, plain_data
+from verticil.shared.transport.errors_on_wire import retriable
+from verticil.shared.transport.interface import Control, Coordinator
+from verticil.wire.v1 import common_pb2, peer_pb2
 
 if TYPE_CHECKING:
     from verticil.shared.release.bundle import ReleaseLimits
 
+Call: TypeAlias = Callable[[int], AsyncGenerator[peer_pb2.Part, None]]
+"""Begins a stream of the whole at an offset."""
+
+_SHA256_BYTES: Final = 32
+_BLOCK: Final = 1 << 20
+_STREAM_SECONDS: Final = 600.0
+_LEAST_BYTES: Final = 65_536
+"""What a stream that lasts so long has to bring, for another one to be begun at once; and what has to come of a file of a release
+that is not whole after so many seconds, and again in each such time that follows."""
+_BATCH: Final = 8
+"""Chunks of at most 512 KiB that are read from a file at a time."""
+
+
+async def fetch_bytes(call: Call, *, limit_bytes: int, what: str) -> bytes:
+    """Read a whole into memory.
+
+    Args:
+        call: begins a stream at an offset.
+        limit_bytes: most bytes of the whole.
+        what: what is read and from whom, for messages (``parameters of party 'hospital'``).
+
+    Returns:
+        The verified bytes.
+
+    Raises:
+        PeerFault: ARTIFACT_INVALID when it is too large, changes while it is read or is not what its SHA-256 says;
+            MESSAGE_INVALID, OFFSET_MISMATCH or CHUNK_CORRUPT for parts that are wrong.
+        VerticilError: what the peer answered or the connection met, once a stream brought nothing new.
+    """
+    sink = _Memory()
+    await _fetch(call, sink, limit_bytes=limit_bytes, what=what)
+    return bytes(sink.data)
+
+
+async def fetch_file(call: Call, target: Path, *, limit_bytes: int, what: str) -> bytes:
+    """Read a whole into the file `target`, which appears when every byte of it is verified and on the disk.
+
+    What has arrived so far stands beside it as ``.NAME.SHA256.part``; a later call goes on with that as far as it belongs to
+    the same whole. One call at a time for one target.
+
+    Args:
+        call: begins a stream at an offset.
+        target: replaced when it exists; its folder exists.
+        limit_bytes: most bytes of the whole.
+        what: what is read and from whom, for messages.
+
+    Returns:
+        SHA-256 of the whole, 32 bytes.
+
+    Raises:
+        PeerFault: as `fetch_bytes`.
+        VerticilError: as `fetch_bytes`.
+        DataFault: DISK_FULL, on this side; its cause is an OSError.
+        Misuse: FILE_MISSING, nothing can be written there; its cause is an OSError.
+    """
+    sink = _File(target)
+    try:
+        return await _fetch(call, sink, limit_bytes=limit_bytes, what=what)
+    except OSError as error:
+        raise write_fault(error, target) from error  # the cause tells it from a fault that the other side has told
+    finally:
+        await asyncio.to_thread(sink.close)
+
+
+async def send_parts(
+    source: bytes | Path, *, offset: int, what: str, sha256: bytes | None = None
+) -> AsyncGenerator[peer_pb2.Part, None]:
+    """One stream of a whole, from `offset`: its rest, but at most 32 MiB.
+
+    There is at least one part, so that an empty rest still tells size and SHA-256. A file must not change while it is sent.
+
+    Args:
+        source: the bytes, or their file.
+        offset: where to begin.
+        what: what is sent, for messages.
+        sha256: of the whole; needed with a file, for which nobody wants to compute it at every call.
+
+    Raises:
+        PeerFault: MESSAGE_INVALID, an offset behind the end.
+        ValueError: a file without its SHA-256.
+    """
+    if isinstance(source, Path):
+        if sha256 is None:
+            raise ValueError(f"{what}: a file is sent with its SHA-256")
+        size = (await asyncio.to_thread(source.stat)).st_size
+    else:
+        size = len(source)
+        sha256 = hashlib.sha256(source).digest() if sha256 is None else sha256
+    if offset > size:
+        raise PeerFault("MESSAGE_INVALID", f"{what}: offset {offset}, expected at most {size}")
+    if offset == size:
+        yield peer_pb2.Part(size=size, sha256=sha256)
+        return
+    chunks = make_chunks(source, offset=offset)
+    while batch := await asyncio.to_thread(lambda: list(itertools.islice(chunks, _BATCH))):
+        for chunk in batch:
+            yield peer_pb2.Part(size=size, sha256=sha256, chunk=chunk)
+
+
+class _Sink(Protocol):
+    """Where a whole goes. Its methods block."""
+
+    def begin(self, size: int, sha256: bytes) -> int:
+        """Prepare for this whole; bytes of it that are here already, at most `size`."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Add bytes at the end."""
+        ...
+
+    def end(self) -> bool:
+        """Keep the whole if it has the digest that was announced; else drop it."""
+        ...
+
+
+class _Memory:
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self._sha256 = b""
+
+    def begin(self, size: int, sha256: bytes) -> int:
+        del size
+        self._sha256 = sha256
+        return 0
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    def end(self) -> bool:
+        return hashlib.sha256(self.data).digest() == self._sha256
+
+
+class _File:
+    """The partial file's name has the digest, so that it is never continued with another whole."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self._open: tuple[Path, BinaryIO] | None = None
+        self._hasher = hashlib.sha256()
+        self._sha256 = b""
+
+    def begin(self, size: int, sha256: bytes) -> int:
+        self.close()
+        partial = self._target.with_name(f".{self._target.name}.{sha256.hex()}.part")
+        for other in self._target.parent.glob(f".{glob.escape(self._target.name)}.*.part"):
+            if other != partial:
+                other.unlink()
+        file = open(os.open(partial, os.O_RDWR | os.O_CREAT, 0o600), "r+b")  # noqa: SIM115 (closed by `close`)
+        self._open, self._hasher, self._sha256 = (partial, file), hashlib.sha256(), sha256
+        if os.fstat(file.fileno()).st_size > size:
+            file.truncate(0)
+        while block := file.read(_BLOCK):
+            self._hasher.update(block)
+        return file.tell()
+
+    def write(self, data: bytes) -> None:
+        assert self._open is not None  # begin() comes first
+        self._open[1].write(data)
+        self._hasher.update(data)
+
+    def end(self) -> bool:
+        assert self._open is not None  # begin() comes first
+        partial, file = self._open
+        holds = self._hasher.digest() == self._sha256
+        if holds:
+            file.flush()
+            sync_file(file.fileno(), partial)
+            rename(partial, self._target)
+        else:
+            remove(partial)
+        self.close()
+        sync_directory(self._target.parent)
+        return holds
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
+
+
+class _Reading:
+    """One whole while it arrives.
+
+    Attributes:
+        offset: bytes that are in the sink.
+        gained: bytes that the present stream has brought.
+        size, sha256: as announced; None and empty before the first part.
+        resumed: some of the bytes were in the sink before.
+    """
+
+    def __init__(self, sink: _Sink, *, limit_bytes: int, what: str) -> None:
+        self.offset = 0
+        self.gained = 0
+        self.size: int | None = None
+        self.sha256 = b""
+        self.resumed = False
+        self._sink = sink
+        self._limit = limit_bytes
+        self._what = what
+        self._reader = ChunkReader(offset=0, size=0)
+        self._empty = False
+
+    def is_complete(self) -> bool:
+        """Whether as many bytes are there as were announced."""
+        return self.offset == self.size
+
+    def open(self) -> None:
+        """A new stream begins at `offset`."""
+        self.gained = 0
+        self._empty = False
+        self._reader = ChunkReader(offset=self.offset, size=self.size or 0)
+
+    def take(self, part: peer_pb2.Part) -> bool:
+        """Take in a part; blocks.
+
+        Returns:
+            False when the stream began at another offset than the one to go on at, so that a new one is needed.
+        """
+        if self.size is None:
+            self._announced(part)
+            if self.offset:
+                return False
+        elif (part.size, part.sha256) != (self.size, self.sha256):
+            raise self._invalid("changed while it was read", hint="ask that party's operator what happened there")
+        if part.HasField("chunk"):
+            try:
+                plain = self._reader.read(part.chunk)
+            except PeerFault as fault:
+                raise PeerFault(fault.code, f"{self._what}: {fault.message}", hint=fault.hint) from None
+            self._sink.write(plain)
+            self.offset += len(plain)
+            self.gained += len(plain)
+        elif self._empty:
+            raise PeerFault("MESSAGE_INVALID", f"{self._what}: a stream of parts without a byte")
+        else:
+            self._empty = True  # an empty rest is told by one such part
+        return True
+
+    def _announced(self, part: peer_pb2.Part) -> None:
+        if len(part.sha256) != _SHA256_BYTES:
+            raise PeerFault("MESSAGE_INVALID", f"{self._what}: SHA-256 of {len(part.sha256)} bytes, expected 32")
+        if part.size > self._limit:
+            raise self._invalid(f"{part.size} bytes, expected at most {self._limit}")
+        self.offset = self._sink.begin(part.size, part.sha256)
+        self.resumed = self.offset > 0
+        self.size, self.sha256 = part.size, part.sha256
+        self.open()
+
+    def end(self) -> bool:
+        """Verify the whole; False when what was there before the first part is to blame, perhaps: read it again then."""
+        if self._sink.end():
+            return True
+        if self.resumed:
+            return False
+        raise self._invalid(
+            "its SHA-256 is not the announced one", hint="the other party's disk or software is at fault"
+        )
+
+    def _invalid(self, problem: str, *, hint: str = "") -> PeerFault:
+        return PeerFault("ARTIFACT_INVALID", f"{self._what}: {problem}", hint=hint)
+
+    def too_slow(self) -> PeerFault:
+        """The stream had its time."""
+        got = f"{self.gained} bytes in {_STREAM_SECONDS:g} s"
+        return PeerFault("DEADLINE", f"{self._what}: {got}", hint="try again: it goes on where it was")
+
+    def cut_off(self) -> PeerFault:
+        """The stream ended early and brought nothing."""
+        expected = "its size" if self.size is None else f"{self.size} bytes"
+        return PeerFault("MESSAGE_INVALID", f"{self._what}: the stream ended at {self.offset}, expected {expected}")
+
+
+async def _fetch(call: Call, sink: _Sink, *, limit_bytes: int, what: str) -> bytes:
+    while True:
+        reading = _Reading(sink, limit_bytes=limit_bytes, what=what)
+        await _read(call, reading)
+        if await asyncio.to_thread(reading.end):
+            return reading.sha256
+
+
+async def _read(call: Call, reading: _Reading) -> None:
+    while not reading.is_complete():
+        reading.open()
+        known = reading.size is not None
+        try:
+            async with contextlib.aclosing(call(reading.offset)) as parts:
+                try:
+                    async with asyncio.timeout(_STREAM_SECONDS):
+                        async for part in parts:
+                            if not await asyncio.to_thread(reading.take, part):
+                                break
+                except TimeoutError:
+                    raise reading.too_slow() from None
+        except VerticilError as error:
+            if error.code == "DEADLINE" and reading.gained < _LEAST_BYTES:
+                raise
+            if not retriable(error) or not reading.gained:
+                raise
+            continue
+        if not reading.is_complete() and not reading.gained and (known or not reading.resumed):
+            raise reading.cut_off()
+
+
 ATTEMPTS: Final = 5
 """Tries per file without a single new byte before giving up."""
-_LEAST_SECONDS: Final = 600.0
-_LEAST_BYTES: Final = 65_536
-"""What has to come of a file that is not whole after so many seconds, and again in each such time that follows."""
 MANIFEST_LIMIT: Final = 64 * 2**20
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 """Of a file of a release. Whoever wrote the manifest may mean harm: no path, no NUL, nothing that a disk cannot name."""
 
 
-class ReleaseSource(Protocol):
-    """What `fetch_release` needs: a `Coordinator` or a `Control`."""
-
-    def get_release(self, request: common_pb2.GetReleaseRequest) -> AsyncIterator[common_pb2.ReleasePart]:
-        """Read a file of a published release, from an offset."""
-        ...
-
-
 async def fetch_release(
-    source: ReleaseSource,
+    source: Coordinator | Control,
     study_digest: bytes,
     target: Path,
     *,
@@ -79,12 +387,12 @@ async def fetch_release(
 
     async def fetch(name: str, *, limit: int, expected: str | None = None) -> None:
         try:
-            async with asyncio.timeout(_LEAST_SECONDS) as deadline:
-                await _file(
+            async with asyncio.timeout(_STREAM_SECONDS) as deadline:
+                await _fetch_one(
                     source, study_digest, name, deadline, folder=staging, review=review, limit=limit, expected=expected
                 )
         except TimeoutError:
-            slow = f"{name}: less than {_LEAST_BYTES} bytes in {_LEAST_SECONDS:g} s"
+            slow = f"{name}: less than {_LEAST_BYTES} bytes in {_STREAM_SECONDS:g} s"
             raise PeerFault("DEADLINE", slow, hint="it is safe to try again") from None
 
     try:
@@ -145,8 +453,8 @@ def _listed(manifest: bytes, limits: ReleaseLimits | None) -> dict[str, _Listed]
     return listed
 
 
-async def _file(
-    source: ReleaseSource,
+async def _fetch_one(
+    source: Coordinator | Control,
     digest: bytes,
     name: str,
     deadline: asyncio.Timeout,
@@ -164,9 +472,7 @@ async def _file(
             size, announced = -1, b""
             try:
                 request = common_pb2.GetReleaseRequest(study_digest=digest, path=name, offset=offset, review=review)
-                async with aclosing(
-                    cast("AsyncGenerator[common_pb2.ReleasePart, None]", source.get_release(request))
-                ) as parts:
+                async with contextlib.aclosing(source.get_release(request)) as parts:
                     async for part in parts:
                         size, announced = part.size, part.sha256
                         if part.chunk.data:
@@ -182,7 +488,7 @@ async def _file(
                             offset += len(plain)
                         if offset - mark >= _LEAST_BYTES:
                             mark = offset
-                            deadline.reschedule(asyncio.get_running_loop().time() + _LEAST_SECONDS)
+                            deadline.reschedule(asyncio.get_running_loop().time() + _STREAM_SECONDS)
             except PeerFault as error:
                 idle = 0 if offset > before else idle + 1
                 if error.code not in {"UNREACHABLE", "DEADLINE", "CHUNK_CORRUPT"} or idle >= ATTEMPTS:

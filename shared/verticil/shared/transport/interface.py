@@ -9,7 +9,7 @@ Caller's side: `Coordinator` (a party asks the miner), `Control` (an analyst ask
 program calls. Each rpc is an attribute, which is two things: on the class its description, on an instance the call itself, with
 the types of its messages. How a call travels is decided by the instance's class. Every call is safe to repeat. Between peers
 nothing is pushed, so a party writes nothing for another; what is not there yet is NOT_READY, and the streams are pieces of a
-whole that does not change while it is read (`parts` reads them to the end, resumes them and checks them).
+whole that does not change while it is read (`fetch` reads them to the end, resumes them and checks them).
 
 Answering side: a service object has one method for each rpc, called by the rpc's name in the wire contract with the caller's
 identity, taken from the certificate, and the request:

@@ -47,8 +47,8 @@ from verticil.party.protocol.context import Rows, StudyContext
 from verticil.shared.alignment.statements import blinded_body, check_common, sender
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.transport.chunks import make_chunks
+from verticil.shared.transport.fetch import fetch_file
 from verticil.shared.transport.interface import Coordinator
-from verticil.shared.transport.parts import fetch_file
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 _LARGEST_LIST: Final = 2**32

@@ -17,7 +17,7 @@ from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.party.protocol.peer.context import PeerStudyContext
 from verticil.shared.alignment.merkle import Tree, common_tree
 from verticil.shared.errors import PeerFault
-from verticil.shared.transport.parts import fetch_bytes
+from verticil.shared.transport.fetch import fetch_bytes
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 _WHAT = {

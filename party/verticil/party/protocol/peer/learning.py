@@ -49,8 +49,8 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.peer import readers, reads, scored_pairs
 from verticil.shared.study.structure_document import Structure, parse_structure
 from verticil.shared.transport.errors_on_wire import from_detail
+from verticil.shared.transport.fetch import fetch_bytes, fetch_file
 from verticil.shared.transport.interface import Peer
-from verticil.shared.transport.parts import fetch_bytes, fetch_file
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 EVERYONE: Final = "everyone"

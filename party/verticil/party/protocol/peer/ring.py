@@ -41,7 +41,7 @@ from verticil.party.protocol.peer.context import PeerStudyContext
 from verticil.party.protocol.planning import LostError, WaitedForError
 from verticil.shared.alignment.statements import sender
 from verticil.shared.errors import PeerFault, Refusal
-from verticil.shared.transport.parts import fetch_bytes, fetch_file
+from verticil.shared.transport.fetch import fetch_bytes, fetch_file
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 _LARGEST_LIST: Final = 2**32

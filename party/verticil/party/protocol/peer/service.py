@@ -48,7 +48,7 @@ from verticil.shared.study.peer import readers
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.errors_on_wire import to_detail
-from verticil.shared.transport.parts import send_parts
+from verticil.shared.transport.fetch import send_parts
 from verticil.shared.transport.version import answer_hello
 from verticil.wire.v1 import common_pb2, peer_pb2
 

@@ -15,7 +15,7 @@ The daemon's own session with the miner is another connection; this one begins n
 
 The pieces arrive in sequence and the last one is marked: a gap is CHUNK_CORRUPT, a missing end is DEADLINE, and nothing of a
 message is told before all its pieces are there. A call of which nothing has arrived when the peer or the miner is started anew is
-made again. A stream's answer may end early; `verticil.shared.transport.parts` reads on from
+made again. A stream's answer may end early; `verticil.shared.transport.fetch` reads on from
 the offset that it has reached, which is also how the answering side is held back.
 """
 
