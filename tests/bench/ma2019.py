@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from verticil.shared.model.schema import Variable
 from verticil.shared.study.reading import read_study
 from verticil.simulation import simulate
-from verticil.simulation.comparison import synthetic_codes
+from verticil.simulation.summary import synthetic_codes
 
 HERE = Path(__file__).parent
 PAIRS = (("PUMA", "DENSITY"), ("INDP", "INDP_CAT"), ("PINCP", "PINCP_DECILE"))

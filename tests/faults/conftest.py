@@ -27,10 +27,8 @@ from verticil.shared.study.reading import read_study
 from verticil.shared.transport.client import Connection, GrpcControl
 from verticil.shared.transport.fetch import fetch_release
 from verticil.simulation.analyst import follow_study
-from verticil.simulation.chaos.drill import charged, keep_port
-from verticil.simulation.chaos.line import Line
-from verticil.simulation.chaos.release_equality import differences, essence
-from verticil.simulation.children import Children
+from verticil.simulation.chaos import Line, charged, differences, essence, keep_port
+from verticil.simulation.processes import Children
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, copied, provision, set_endpoint
 from verticil.wire.v1 import control_pb2
 

@@ -40,7 +40,7 @@ EXEMPT: Mapping[str, str] = {
     "shared.airgap.bundle.verify_bundle": "reads with read_statement, and verifies with verify_signed",
     "cli.party_study.load": "reads with read_study",
     "shared.disk.read_only_fault": "makes an error, and reads nothing",
-    "cli.pki_site.install": "reads with install",
+    "cli.pki.install": "reads with install",
     "cli.release.verify": "reads with verify_release",
     "cli.service_unit.install": "writes a unit, and reads none",
     "shared.transport.sealing.load_sealing_key": "the site's own key; reads with load_private_key",

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from verticil.simulation.chaos.line import Line
-from verticil.simulation.chaos.release_equality import differences
+from verticil.simulation.chaos import Line, differences
 
 DATA = bytes(range(256)) * 400
 

@@ -24,8 +24,7 @@ from google.protobuf.message_factory import GetMessageClass
 from verticil.shared.errors import VerticilError
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.reading import read_study
-from verticil.simulation.chaos.drill import charged
-from verticil.simulation.chaos.release_equality import differences, essence
+from verticil.simulation.chaos import charged, differences, essence
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import copied
 from verticil.wire.v1 import coordinator_pb2

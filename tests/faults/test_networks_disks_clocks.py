@@ -19,9 +19,7 @@ from typing import Any
 import pytest
 
 from verticil.shared.study.reading import read_study
-from verticil.simulation.chaos.drill import charged
-from verticil.simulation.chaos.line import Line
-from verticil.simulation.chaos.release_equality import differences, essence
+from verticil.simulation.chaos import Line, charged, differences, essence
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import Provisioned, copied
 

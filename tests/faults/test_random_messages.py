@@ -51,10 +51,8 @@ from verticil.shared.transport.client import Connection, GrpcControl, GrpcCoordi
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
 from verticil.shared.transport.interface import Control, Coordinator, Peer, bind
 from verticil.shared.transport.server import RpcServer
-from verticil.simulation.chaos.drill import charged
-from verticil.simulation.chaos.release_equality import differences, essence
-from verticil.simulation.in_process import run_federation
-from verticil.simulation.in_process_peers import run_peers, serving_miner
+from verticil.simulation.chaos import charged, differences, essence
+from verticil.simulation.in_process import run_federation, run_peers, serving_miner
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copied, provision
 from verticil.simulation.provision import Site as Place
 from verticil.wire.v1 import control_pb2

@@ -46,7 +46,7 @@ from verticil.shared.study.states import State
 from verticil.shared.transport.authorization import EMPTY_DENY_LIST
 from verticil.shared.transport.fetch import fetch_release
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.simulation.chaos.release_equality import essence
+from verticil.simulation.chaos import essence
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, copied, provision
 from verticil.wire.v1 import control_pb2

@@ -23,7 +23,7 @@ from verticil.shared.identity.signing import SigningKey
 from verticil.shared.study.reading import read_study
 from verticil.shared.transport.in_memory import InMemoryPeer
 from verticil.shared.transport.interface import Peer, Service
-from verticil.simulation.in_process_peers import run_peers
+from verticil.simulation.in_process import run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, provision
 from verticil.simulation.provision import Site as Place
 from verticil.wire.v1 import common_pb2, peer_pb2

@@ -36,8 +36,7 @@ from verticil.shared import durable
 from verticil.shared.errors import Refusal
 from verticil.shared.privacy.events import RandomizedColumn
 from verticil.shared.study.reading import read_study
-from verticil.simulation.in_process import run_federation
-from verticil.simulation.in_process_peers import run_peers
+from verticil.simulation.in_process import run_federation, run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, provision
 from verticil.simulation.provision import Site as Place
 

@@ -52,8 +52,7 @@ from verticil.shared import durable
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.simulation import peers
-from verticil.simulation.in_process import run_federation
-from verticil.simulation.in_process_peers import run_peers
+from verticil.simulation.in_process import run_federation, run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision
 
 STANDING = peers.standing

@@ -28,7 +28,7 @@ from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.reading import read_study
 from verticil.shared.transport.interface import Peer
 from verticil.simulation import simulate
-from verticil.simulation.in_process_peers import run_peers
+from verticil.simulation.in_process import run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision
 
 PARTIES = ("clinic", "insurer", "tax_office")

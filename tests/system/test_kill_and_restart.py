@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from verticil.cli.main import main
-from verticil.simulation.chaos.release_equality import differences, essence
+from verticil.simulation.chaos import differences, essence
 from verticil.wire.v1 import common_pb2
 
 N = 40_000

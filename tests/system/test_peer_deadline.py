@@ -12,7 +12,7 @@ import pytest
 
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.study.reading import read_study
-from verticil.simulation.in_process_peers import run_peers
+from verticil.simulation.in_process import run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Site, provision
 
 

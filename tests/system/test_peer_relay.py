@@ -22,7 +22,7 @@ from verticil.party.protocol.relay.network import open_seals
 from verticil.shared.config import RELAY
 from verticil.shared.formats.artifact import HEADER_BYTES, MAGIC
 from verticil.shared.study.reading import read_study
-from verticil.simulation.in_process_peers import run_peers
+from verticil.simulation.in_process import run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision
 from verticil.wire.v1 import common_pb2, peer_pb2, relay_pb2
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from sklearn.metrics import mutual_info_score
 
 from verticil.cli.main import main
-from verticil.cli.results import progress
+from verticil.cli.reproduce import progress
 from verticil.experiments.hittmeir import datasets, paper
 from verticil.experiments.hittmeir.measures import SCENARIOS, accuracies, attacks
 from verticil.experiments.hittmeir.scale import FULL, QUICK

@@ -16,7 +16,7 @@ from verticil.cli.main import main
 from verticil.shared.errors import Misuse
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.reading import read_study
-from verticil.simulation.chaos.release_equality import differences, essence
+from verticil.simulation.chaos import differences, essence
 from verticil.simulation.containers import lay_out_containers
 from verticil.simulation.in_process import run_federation
 

@@ -9,7 +9,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 from typer.testing import CliRunner
 
-from verticil.cli import results
+from verticil.cli import reproduce
 from verticil.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +44,7 @@ def test_reproduce_says_by_name_what_to_install(monkeypatch: pytest.MonkeyPatch)
     def without(name: str) -> object:
         return None if name == "verticil.experiments" else importlib.util.find_spec(name)
 
-    monkeypatch.setattr(results, "find_spec", without)
+    monkeypatch.setattr(reproduce, "find_spec", without)
     result = CliRunner().invoke(app, ["reproduce", "ma-sivakumar", "--table", "2"])
     assert result.exit_code != 0
     assert getattr(result.exception, "code", "") == "USAGE"

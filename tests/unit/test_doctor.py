@@ -16,11 +16,9 @@ from typing import TypeAlias
 import pytest
 
 from support.ports import free_port
-from verticil.cli.doctor.findings import Finding
-from verticil.cli.doctor.machine import check_certificate, check_disk, check_proxy, expiry
-from verticil.cli.doctor.network import check_node
-from verticil.cli.files import write_federation
+from verticil.cli.doctor_checks import Finding, check_certificate, check_disk, check_node, check_proxy, expiry
 from verticil.cli.main import main
+from verticil.cli.output import write_federation
 from verticil.miner.storage.audit import MinerAudit
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.party.audit.log import Event, What

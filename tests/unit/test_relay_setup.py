@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from verticil.cli.files import write_federation
 from verticil.cli.main import main
+from verticil.cli.output import write_federation
 from verticil.party.config import load_party
 from verticil.party.protocol.relay.network import RelayNetwork, open_seals
 from verticil.pki.request import create_request, parse_request

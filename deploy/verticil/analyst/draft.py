@@ -4,17 +4,23 @@ The draft saves typing and decides nothing. Categories must be public knowledge:
 every proposal is marked for review, and the draft is not for sharing before that. It runs where the tables are; it sends
 nothing, and its errors name files, columns and counts only. Tables are read by the node's own reader, and what party.toml must
 say for that stands in the draft. What is left out, or is not as it seems, has a line that starts with `NOTE`.
+
+How a table at hand would have to be declared in party.toml, guessed from it: delimiter, encoding, how numbers are written.
+
+For drafts and simulations, whose author holds the tables; a node guesses nothing. The node's own reader then reads the file.
 """
 
 from __future__ import annotations
 
+import codecs
 import datetime as dt
 import itertools
 import json
 import math
+import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -22,8 +28,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.analyst.guess import dataset_rule, numbers_of
-from verticil.party.dataset.table import DatasetRule, header, read_parts
+from verticil.party.dataset.encoding import WRITTEN, number_of
+from verticil.party.dataset.table import DELIMITERS, DatasetRule, header, read_parts, undecodable
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.model.schema import Variable
 from verticil.shared.study.codebook import bin_labels
@@ -418,3 +424,51 @@ def _shown(edge: float) -> str:
 def _quoted(text: str) -> str:
     """A TOML basic string: JSON's escapes are TOML's, but for DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_ONLY_CP1252 = re.compile(rb"[\x80-\x9f]")
+
+
+def dataset_rule(path: Path, id_column: str) -> DatasetRule:
+    """How to read a file; one that is not there, or no table, is for the reader to refuse."""
+    if path.suffix.lower() in {".parquet", ".pq"}:
+        return DatasetRule(path=path, format="parquet", id=id_column)
+    encoding = _encoding(path) if path.is_file() else "utf-8"
+    delimiter = ","
+    if path.is_file():
+        with path.open(encoding=encoding, errors="replace", newline="") as file:
+            first = file.readline(1 << 16)
+        delimiter = max(DELIMITERS, key=first.count)
+    return DatasetRule(path=path, format="csv", id=id_column, delimiter=delimiter, encoding=encoding)
+
+
+def _encoding(path: Path) -> str:
+    with path.open("rb") as file:
+        start = file.read(4)
+    for mark, name in _MARKS:
+        if start.startswith(mark):
+            return name
+    if b"\0" in start:
+        return "utf-16-be" if start.startswith(b"\0") else "utf-16-le"
+    if undecodable(DatasetRule(path=path, format="csv", id="")) is None:
+        return "utf-8"
+    with path.open("rb") as file:
+        windows = any(_ONLY_CP1252.search(chunk) for chunk in iter(lambda: file.read(1 << 20), b""))
+    known = windows and undecodable(DatasetRule(path=path, format="csv", id="", encoding="cp1252")) is None
+    return "cp1252" if known else "latin-1"
+
+
+def numbers_of(texts: Iterable[str]) -> tuple[str, Mapping[str, float]]:
+    """The way of writing in which most of the texts are numbers, and these numbers; of two alike the first of `WRITTEN`.
+
+    >>> numbers_of(["3", "1,5", "N"])
+    ('decimal-comma', {'3': 3.0, '1,5': 1.5})
+    """
+    texts = list(texts)
+    ways = {
+        written: {text: number for text in texts if (number := number_of(text, written)) is not None}
+        for written in WRITTEN
+    }
+    best = max(ways, key=lambda written: len(ways[written]))
+    return best, ways[best]

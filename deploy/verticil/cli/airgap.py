@@ -11,12 +11,12 @@ import typer
 
 from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.cli.party_site import ConfigOption
-from verticil.shared.airgap.exchange import Closed, Exported, Imported, StudyStage
 
 if TYPE_CHECKING:
     from verticil.miner.airgap.local_control import ControlRequest
+    from verticil.shared.airgap.exchange import Exported, Imported, StudyStage
 
-Answer = TypeVar("Answer", Exported, Imported, Closed)
+Answer = TypeVar("Answer")
 
 MinerConfigOption = Annotated[Path, typer.Option("--config", help="miner.toml.")]
 OutOption = Annotated[Path, typer.Option(help="File to make.")]

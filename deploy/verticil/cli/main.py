@@ -21,19 +21,16 @@ from typer.exceptions import Abort, TyperException
 from verticil.cli import (
     airgap,
     demo,
-    health,
+    doctor,
     linkage,
     miner,
-    miner_audit,
     party,
     pki,
     release,
     reproduce,
     service_unit,
-    simulate,
-    study_run,
+    study,
 )
-from verticil.cli.doctor import command
 from verticil.cli.output import Format, report, report_error
 from verticil.shared.disk import is_disk_full, write_fault
 from verticil.shared.errors import Misuse, VerticilError
@@ -60,14 +57,14 @@ app.command(name="demo", epilog="Example: verticil demo --out trial --format jso
 app.command(
     name="simulate",
     epilog="Example: verticil simulate study.toml --data clinic=clinic.csv --data insurer=insurer.csv --out trial --compare",
-)(simulate.simulate_command)
+)(demo.simulate_command)
 app.command(name="reproduce", epilog="Example: verticil reproduce ma-sivakumar --table 2 --runs 1000")(
     reproduce.reproduce
 )
-app.command(name="healthcheck", epilog="Example: verticil healthcheck --config miner.toml")(health.healthcheck)
-app.command(name="doctor", epilog="Example: verticil doctor party.toml")(command.doctor)
+app.command(name="healthcheck", epilog="Example: verticil healthcheck --config miner.toml")(service_unit.healthcheck)
+app.command(name="doctor", epilog="Example: verticil doctor party.toml")(doctor.doctor)
 app.add_typer(
-    study_run.app,
+    study.app,
     name="study",
     help="Write, check, submit and follow studies.",
     epilog="Example: verticil study check study.toml --n 30000",
@@ -86,12 +83,6 @@ miner.app.command("import", epilog="Example: verticil miner import from-clinic.c
 )
 miner.app.command("install-service", epilog="Example: verticil miner install-service --print --config miner.toml")(
     service_unit.install_miner
-)
-miner.app.add_typer(
-    miner_audit.app,
-    name="audit",
-    help="The log of whom this miner refused, each line chained to the one before.",
-    epilog="Example: verticil miner audit verify --config miner.toml",
 )
 app.add_typer(
     miner.app,

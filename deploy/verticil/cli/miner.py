@@ -1,4 +1,7 @@
-"""``verticil miner``: set up and run the coordinator."""
+"""``verticil miner``: set up and run the coordinator.
+
+``verticil miner audit``: whom the miner refused, and which certificates it showed.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,10 @@ import typer
 from verticil.cli.airgap import answered
 from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
 from verticil.cli.output import Format, FormatOption, emit, text_console
-from verticil.shared.airgap.exchange import Closed
 
 app = typer.Typer(no_args_is_help=True)
+
+_ConfigOption = Annotated[Path, typer.Option(help="miner.toml.")]
 
 
 @app.command(
@@ -40,7 +44,7 @@ def init(
 
 @app.command("run", epilog="Example: verticil miner run --config miner.toml")
 def run(
-    config: Annotated[Path, typer.Option(help="miner.toml.")] = Path("miner.toml"),
+    config: _ConfigOption = Path("miner.toml"),
     log_json: Annotated[bool, typer.Option("--log-json", help="Logs as JSON lines.")] = False,
     log_level: LogLevelOption = LogLevel.info,
     with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
@@ -84,7 +88,7 @@ def run(
 
 @app.command("purge", epilog="Example: verticil miner purge --dry-run --config miner.toml")
 def purge(
-    config: Annotated[Path, typer.Option(help="miner.toml.")] = Path("miner.toml"),
+    config: _ConfigOption = Path("miner.toml"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list, with bytes; the miner may run.")] = False,
     form: FormatOption = Format.text,
 ) -> None:
@@ -129,11 +133,12 @@ def purge(
 def close(
     study: Annotated[str, typer.Argument(metavar="STUDY", help="Id, ANALYST/id or digest of the study.")],
     reason: Annotated[str, typer.Option(help="For the analyst and the parties to read.")],
-    config: Annotated[Path, typer.Option(help="miner.toml.")] = Path("miner.toml"),
+    config: _ConfigOption = Path("miner.toml"),
     form: FormatOption = Format.text,
 ) -> None:
     """End a study that is not published, for good, as if its analyst withdrew it. The daemon may run."""
     from verticil.miner.airgap.local_control import ControlRequest
+    from verticil.shared.airgap.exchange import Closed
 
     closed = answered(config, ControlRequest(verb="close", study=study, reason=reason), Closed)
     if not emit(closed, form=form):
@@ -142,3 +147,55 @@ def close(
             " holds of it, or, where none runs: verticil miner purge",
             markup=False,
         )
+
+
+audit_app = typer.Typer(no_args_is_help=True)
+
+
+@audit_app.command("show", epilog="Example: verticil miner audit show --last 20 --config miner.toml")
+def show_audit(
+    last: Annotated[int | None, typer.Option(min=1, help="Only so many of the newest.")] = None,
+    config: _ConfigOption = Path("miner.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """The miner's audit log as it stands in state/audit.jsonl, oldest first."""
+    from verticil.miner.config import load_miner
+    from verticil.miner.storage.audit import MinerAudit
+
+    found = list(MinerAudit(load_miner(config).state_directory).entries())[-(last or 0) :]
+    if emit({"entries": found}, form=form):
+        return
+    console = text_console()
+    for entry in found:
+        words = [f"{entry['n']:>4}", str(entry["at"]), f"{entry['event']:<16}", str(entry["who"])]
+        console.print("  ".join([*words, f"[{entry['detail']}]"]), markup=False)
+    if not found:
+        console.print("nothing is written there")
+
+
+@audit_app.command("verify", epilog="Example: verticil miner audit verify --config miner.toml")
+def verify_audit(config: _ConfigOption = Path("miner.toml"), form: FormatOption = Format.text) -> None:
+    """Check every line of the miner's audit log, its order and its end. Exit 6 names the line that does not hold."""
+    from verticil.miner.config import load_miner
+    from verticil.miner.storage.audit import MinerAudit
+
+    document = load_miner(config)
+    found = MinerAudit(document.state_directory).verify()
+    facts = {
+        "miner": document.name,
+        "lines": found.n_lines,
+        "head": found.head.hex(),
+        "torn_lines": list(found.torn),
+        "unfinished_bytes": found.unfinished_bytes,
+    }
+    if emit(facts, form=form):
+        return
+    text_console().print(f"[green]holds[/]: {found.n_lines} lines, head {found.head.hex()}")
+
+
+app.add_typer(
+    audit_app,
+    name="audit",
+    help="The log of whom this miner refused, each line chained to the one before.",
+    epilog="Example: verticil miner audit verify --config miner.toml",
+)

@@ -1,20 +1,22 @@
 """``verticil pki``: the federation's certificate authority, and at each site the way to a certificate of it.
 
-At the coordinator: `init`, `sign`, `list`, `revoke`. At a site: `request`, `install`, `renew` (`verticil.cli.pki_site`);
+At the coordinator: `init`, `sign`, `list`, `revoke`. At a site: `request`, `install`, `renew`;
 its private keys are made there and stay there. `issue` makes a node's keys beside the authority's, for trials.
+
+A site's half of ``verticil pki``: ask for a certificate, install the answer, renew it. No private key leaves the folder.
 """
 
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from verticil.cli import pki_site
+from verticil.cli.connection import FederationOption
 from verticil.cli.output import Format, FormatOption, emit, text_console
-from verticil.cli.pki_site import RoleChoice
 from verticil.shared.errors import Misuse, VerticilError
 from verticil.shared.identity.identity import is_name
 
@@ -44,7 +46,7 @@ def init(
     form: FormatOption = Format.text,
 ) -> None:
     """Make a certificate authority and federation.toml. Whoever has ca.key decides who is in the federation: keep it offline."""
-    from verticil.cli.files import write_federation
+    from verticil.cli.output import write_federation
     from verticil.shared.config import load_federation
     from verticil.shared.identity.authority import create_authority
 
@@ -282,9 +284,140 @@ def revoke(
     console.print("without a miner: beside every party's ca.crt")
 
 
-app.command("request", epilog="Example: verticil pki request clinic --role party --dir clinic/pki")(pki_site.request)
+class RoleChoice(StrEnum):
+    """Roles a certificate can carry."""
+
+    party = "party"
+    miner = "miner"
+    analyst = "analyst"
+    consumer = "consumer"
+    auditor = "auditor"
+
+
+FolderOption = Annotated[Path, typer.Option("--dir", help="Folder of this node's keys and certificate; nobody else's.")]
+HostOption = Annotated[
+    list[str] | None,
+    typer.Option(help="DNS name or IP address of a miner, or of a party that serves its peers; may be repeated."),
+]
+
+
+def request(
+    name: Annotated[str, typer.Argument(help="Name in the certificate; for a party its name in studies.")],
+    role: Annotated[RoleChoice, typer.Option(help="What this node may do.")],
+    folder: FolderOption = Path("pki"),
+    federation: FederationOption = Path("federation.toml"),
+    host: HostOption = None,
+    new_keys: Annotated[
+        bool, typer.Option("--new-keys", help="Start anew although keys lie here; those stay until the answer is here.")
+    ] = False,
+    form: FormatOption = Format.text,
+) -> None:
+    """Make this node's keys (they stay here, mode 0600) and the request that the coordinator signs.
+
+    With --new-keys a node joins anew that was revoked or has lost a key; nothing of the old keys is deleted.
+    """
+    from verticil.pki.request import create_request
+    from verticil.shared.config import load_federation
+    from verticil.shared.identity.identity import Identity, Role
+
+    document = load_federation(federation)
+    try:
+        identity = Identity(federation=document.name, role=Role(role.value), name=name)
+    except ValueError as error:
+        raise Misuse("CONFIG_INVALID", str(error)) from None
+    if identity.role is Role.MINER and not host and not (new_keys and (folder / f"{name}.crt").exists()):
+        raise Misuse("USAGE", "--host: missing, and a miner needs at least one", hint="name the host that parties dial")
+    path, made = create_request(folder, identity, hosts=tuple(host or ()), new_keys=new_keys)
+    payload = {"identity": str(identity), "request": str(path), "key_hash": made.key_hash, "keys": str(folder)}
+    if made.sealing:
+        payload["sealing_key"] = made.sealing.hex()
+    if emit(payload, form=form):
+        return
+    console = text_console()
+    console.print(f"keys of [bold]{identity}[/] in {folder}: they stay on this machine")
+    console.print(f"key hash  {made.key_hash}")
+    console.print(f"send {path} to the coordinator, and read out the key hash when asked")
+
+
+def install(
+    answer: Annotated[Path, typer.Argument(metavar="SIGNED", help="NAME.signed, as the coordinator sent it.")],
+    fingerprint: Annotated[
+        str, typer.Option(help="SHA-256 of the authority's certificate, as you were told by telephone.")
+    ],
+    folder: FolderOption = Path("pki"),
+    federation: FederationOption = Path("federation.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Verify the coordinator's answer and put it in place, at once and whole. A running node takes it up by itself."""
+    from verticil.shared.config import load_federation
+    from verticil.shared.membership.installation import install as install_answer
+
+    installed = install_answer(answer, folder, fingerprint=fingerprint, federation=load_federation(federation))
+    payload = {
+        "identity": str(installed.identity),
+        "certificate": str(installed.certificate),
+        "not_after": installed.not_after.isoformat(),
+        "ca_certificate": str(installed.authority),
+        "new_keys": installed.new_keys,
+    }
+    if emit(payload, form=form):
+        return
+    console = text_console()
+    console.print(f"[bold]{installed.identity}[/], valid until {installed.not_after:%Y-%m-%d}: {installed.certificate}")
+    console.print("next: verticil doctor party.toml (or miner.toml)")
+
+
+def renew(
+    certificate: Annotated[
+        Path, typer.Argument(metavar="CERTIFICATE", help="This node's NAME.crt; its keys lie beside it.")
+    ],
+    new_keys: Annotated[
+        bool, typer.Option("--new-keys", help="Make new keys; those in use stay until the answer is here.")
+    ] = False,
+    host: HostOption = None,
+    form: FormatOption = Format.text,
+) -> None:
+    """Make the request that renews a certificate, signed with the key in use: the coordinator only signs it."""
+    from verticil.pki.request import create_renewal
+
+    path, made = create_renewal(certificate, new_keys=new_keys, hosts=None if host is None else tuple(host))
+    payload = {"identity": str(made.identity), "request": str(path), "key_hash": made.key_hash, "new_keys": new_keys}
+    if emit(payload, form=form):
+        return
+    console = text_console()
+    console.print(f"renewal of [bold]{made.identity}[/]: send {path} to the coordinator")
+    console.print("when the answer is here: verticil pki install NAME.signed --fingerprint SHA256")
+
+
+def seal(
+    certificate: Annotated[
+        Path, typer.Argument(metavar="CERTIFICATE", help="This party's NAME.crt; its keys lie beside it.")
+    ],
+    new: Annotated[
+        bool, typer.Option("--new", help="Make another key; the one in use stays until it is pinned.")
+    ] = False,
+    form: FormatOption = Format.text,
+) -> None:
+    """Show the public half of a party's or the miner's sealing key, as federation.toml pins it; make the key if there is none."""
+    from verticil.shared.identity.identity import Role
+    from verticil.shared.identity.pki import identity_of, read_certificates
+    from verticil.shared.membership.installation import make_sealing_key, public_sealing_key
+
+    identity = identity_of(read_certificates(certificate)[0])
+    path, made = make_sealing_key(certificate.with_suffix(".seal"), new=new)
+    public = public_sealing_key(path)
+    if emit({"identity": str(identity), "sealing_key": public, "file": str(path), "new": made}, form=form):
+        return
+    console = text_console()
+    console.print(f"{'made' if made else 'found'} {path}: it stays on this machine")
+    where, key = ("[miner]", "sealing_key") if identity.role is Role.MINER else ("[sealing]", identity.name)
+    console.print(f"every site's federation.toml has under {where}, compared by telephone:", markup=False)
+    console.print(f'{key} = "{public}"', markup=False)
+
+
+app.command("request", epilog="Example: verticil pki request clinic --role party --dir clinic/pki")(request)
 app.command("install", epilog="Example: verticil pki install clinic.signed --dir clinic/pki --fingerprint 3f9a")(
-    pki_site.install
+    install
 )
-app.command("renew", epilog="Example: verticil pki renew clinic/pki/clinic.crt --new-keys")(pki_site.renew)
-app.command("seal", epilog="Example: verticil pki seal clinic/pki/clinic.crt")(pki_site.seal)
+app.command("renew", epilog="Example: verticil pki renew clinic/pki/clinic.crt --new-keys")(renew)
+app.command("seal", epilog="Example: verticil pki seal clinic/pki/clinic.crt")(seal)

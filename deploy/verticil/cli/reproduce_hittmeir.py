@@ -1,4 +1,7 @@
-"""``verticil reproduce hittmeir``: the experiments of Hittmeir, Mayer & Ekelhart (2022), theirs beside ours."""
+"""``verticil reproduce hittmeir``: the experiments of Hittmeir, Mayer & Ekelhart (2022), theirs beside ours.
+
+The tables of ``verticil reproduce hittmeir``: ours, and the paper's in brackets.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from verticil.cli.files import new_folder
-from verticil.cli.hittmeir_tables import print_found, title_of
-from verticil.cli.output import Format, emit, errors_console, text_console
-from verticil.cli.results import free_folder, progress, require, write_results
+from verticil.cli.output import Format, emit, errors_console, new_folder, text_console
+from verticil.cli.reproduce import free_folder, progress, require, results_table, write_results
 from verticil.shared.errors import DataFault, Misuse
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from verticil.experiments.hittmeir.datasets import Texts
+    from verticil.experiments.hittmeir.measures import Attack, Correlations, Score
     from verticil.experiments.hittmeir.paper import Found, Printed
+    from verticil.experiments.hittmeir.scale import Runtime
 
 
 def run_hittmeir(
@@ -150,3 +155,151 @@ def _images(found: Found) -> dict[str, bytes]:
 
 def _averages(printed: Sequence[Printed | None]) -> list[float | None]:
     return [None if row is None else row.mean["average"] for row in printed]
+
+
+def title_of(found: Found, part: str) -> str:
+    """The title of a part; it says where records were made up."""
+    from verticil.experiments.hittmeir import paper
+
+    return paper.TITLES[part] + (" (SIMULATED records of its shape)" if part in found.simulated else "")
+
+
+def print_found(console: Console, found: Found) -> None:
+    """Print every part, in the paper's order."""
+    from verticil.experiments.hittmeir import paper
+
+    if found.correlations is not None:
+        _print_correlations(console, found.correlations)
+    for part in paper.PARTS:
+        title = title_of(found, part)
+        if part in found.runtimes:
+            _print_runtimes(console, title, part, found.runtimes[part])
+        if part in found.scores:
+            _print_scores(console, title, part, found.scores[part])
+        if part == "table 7" and part in found.scores:
+            _print_confusion(console, part, found.scores[part])
+        if part in found.randomized:
+            extra = "Not in the paper: columns randomized at epsilon, coarser ranges, k = 3"
+            _print_scores(console, extra, part, found.randomized[part], published=False)
+        if part in found.attacks:
+            _print_attacks(console, title, part, found.attacks[part])
+
+
+def _print_correlations(console: Console, found: Correlations) -> None:
+    from verticil.experiments.hittmeir import paper
+
+    shown = results_table(
+        f"{paper.TITLES['figure 1']}: correlations of '{found.sensitive}' with '{found.target}', and with all others (absolute)",
+        *("records", "with the target", "with all others"),
+    )
+    matrices = {
+        "original": found.original,
+        "from the ordinary network": found.ordinary,
+        "from the custom network": found.custom,
+    }
+    for name, matrix in matrices.items():
+        shown.add_row(name, f"{found.with_target(matrix):+.3f}", f"{found.with_sensitive(matrix):.3f}")
+    console.print(shown)
+
+
+def _print_runtimes(console: Console, title: str, part: str, rows: Sequence[Runtime]) -> None:
+    from verticil.experiments.hittmeir import paper
+
+    shown = results_table(
+        f"\n{title}, {rows[0].records:,} records: CPU seconds",
+        *("search", "k", "description", "generation", "edges"),
+    )
+    for row in rows:
+        shown.add_row(row.method.value, str(row.k), f"{row.describe:.3f}", f"{row.generate:.4f}", str(row.edges))
+    console.print(shown)
+    console.print(f"theirs: {paper.RUNTIME_WORDS[part]}", markup=False)
+
+
+def _print_scores(console: Console, title: str, part: str, rows: Sequence[Score], *, published: bool = True) -> None:
+    from verticil.experiments.hittmeir import paper
+
+    what = ("F2 score" if part == "table 7" else "accuracy") + " in per cent" + ", theirs in brackets" * published
+    shown = results_table(
+        f"\n{title}{_without(rows[0])}: {what}; most common class {rows[0].majority:.1f}",
+        *("trained on", *rows[0].accuracy, "average"),
+    )
+    for row in rows:
+        theirs = paper.theirs_of_score(part, row) if published else None
+        everything = ", all predictors" + ", the hidden variable too" * (part == "table 12")
+        name = _score_name(row) + everything * (row.without != rows[0].without)
+        shown.add_row(name, *_cells(row.accuracy, row.deviation, row.average, theirs))
+    console.print(shown)
+
+
+def _without(row: Score) -> str:
+    return f", predictors without {' and '.join(row.without)}" if row.without else ""
+
+
+def _print_confusion(console: Console, part: str, rows: Sequence[Score]) -> None:
+    """Table VII as it is printed: TN and FP over FN and TP."""
+    from verticil.experiments.hittmeir import paper
+
+    shown = results_table("TN FP over FN TP", *("trained on", "whose", *rows[0].confusion))
+    for row in rows:
+        theirs = paper.theirs_of_score(part, row)
+        shown.add_row(_score_name(row), "ours", *map(_matrix, row.confusion.values()))
+        if theirs is not None:
+            shown.add_row("", "theirs", *(_matrix(theirs.confusion[name]) for name in row.confusion))
+    console.print(shown)
+
+
+def _print_attacks(console: Console, title: str, part: str, rows: Sequence[Attack]) -> None:
+    from verticil.experiments.hittmeir import paper
+
+    shown = results_table(
+        f"\n{title}: accuracy in per cent, theirs in brackets; B, always the most common value, {rows[0].baseline:.1f} "
+        f"({paper.BASELINES[part]:.1f})",
+        *("attacker has", *rows[0].accuracy, "average"),
+    )
+    for row in rows:
+        theirs = paper.theirs_of_attack(part, row)
+        shown.add_row(_attack_name(row), *_cells(row.accuracy, row.deviation, row.average, theirs))
+    console.print(shown)
+    beside = results_table(
+        f"GCAP as the mean share, of records that were used and of others that were not; B of the others "
+        f"{rows[0].others_baseline:.1f}",
+        *("attacker has", "used", "not used", "disclosed beyond"),
+    )
+    for row in rows:
+        shares = (row.members, row.others, row.members - row.others)
+        beside.add_row(_attack_name(row), *(f"{value:.1f}" for value in shares))
+    console.print(beside)
+
+
+def _score_name(row: Score) -> str:
+    if row.method is None:
+        return "original"
+    noise = "" if row.epsilon is None else f", epsilon = {row.epsilon:g}"
+    return f"{row.trained_on if row.trained_on == 'custom' else row.method.value}, k = {row.k}{noise}"
+
+
+def _attack_name(row: Attack) -> str:
+    name = {"original": "original records", "ordinary": "ordinary network", "custom": "custom network"}[row.published]
+    return name if row.epsilon is None else f"{name}, epsilon = {row.epsilon:g}"
+
+
+def _cells(
+    ours: Mapping[str, float], deviation: Mapping[str, float], average: float, theirs: Printed | None
+) -> list[str]:
+    """A row's cells: ours, and in brackets theirs, each with the standard deviation where it has one."""
+    cells: list[str] = []
+    for name, value in {**ours, "average": average}.items():
+        cell = _with_deviation(value, deviation.get(name))
+        if theirs is not None:
+            printed = theirs.mean.get(name)
+            cell += " (?)" if printed is None else f" ({_with_deviation(printed, theirs.deviation.get(name))})"
+        cells.append(cell)
+    return cells
+
+
+def _with_deviation(value: float, deviation: float | None) -> str:
+    return f"{value:.1f}" + (f"±{deviation:.1f}" if deviation else "")
+
+
+def _matrix(cells: Sequence[Sequence[int]]) -> str:
+    return "\n".join(" ".join(map(str, line)) for line in cells)

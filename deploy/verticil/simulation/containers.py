@@ -22,13 +22,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final, Literal
 
-from verticil.cli.files import write_new
+from verticil.cli.output import write_new
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
-from verticil.simulation.in_process import Tables
+from verticil.simulation.in_process import Tables, lay_out
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, provision
-from verticil.simulation.tables import lay_out
 
 _PORT: Final = 8443
 

@@ -5,23 +5,32 @@ through `InMemoryCoordinator` instead of gRPC, serialized and parsed on their wa
 storage, learning, signing and release are what they are in a federation.
 
 Whoever simulates holds all the tables. The release says ``simulation: true``.
+
+A study between peers in one process: every party's own node, joined by memory in place of gRPC.
+
+With a learned structure there is a miner too, which gets scores and holds no data; and where parties are reached through it.
+
+The tables of a simulation, laid out as one file per party, so that the parties read them as they read any table.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from verticil.analyst.draft import dataset_rule, numbers_of
+from verticil.party.dataset.table import ColumnRule, DatasetRule, header, missing_columns, read_parts
 from verticil.shared.disk import write_fault
-from verticil.shared.errors import Misuse, VerticilError, from_code
+from verticil.shared.errors import DataFault, Misuse, PeerFault, VerticilError, from_code
 from verticil.shared.model.network import Network
 from verticil.shared.study.document import Study
 
@@ -30,11 +39,11 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from verticil.miner.service.node import MinerNode
     from verticil.shared.evaluation.fidelity import Comparison
     from verticil.shared.identity.identity import Identity
-    from verticil.shared.transport.interface import Coordinator
-    from verticil.simulation.in_process_peers import WrapPeer
-    from verticil.simulation.provision import Provisioned
+    from verticil.shared.transport.interface import Coordinator, Peer, Service
+    from verticil.simulation.provision import Provisioned, Site
 
 Tables: TypeAlias = "Mapping[str, Path | str | pd.DataFrame] | Path | str | pd.DataFrame"
 
@@ -112,8 +121,6 @@ def simulate(
         made = _provision(place, document, tables, id_column=id_column, seed=seed, relay=relay)
         folder = place / "release"
         if not protocol_of(document).coordinated:
-            from verticil.simulation.in_process_peers import run_peers
-
             run: Callable[[], Coroutine[object, object, int]] = partial(
                 run_peers, made, document, folder, seeded=seed is not None, wrap=wrap, wrap_peer=wrap_peer, step=step
             )
@@ -172,7 +179,6 @@ def _provision(
     from verticil.shared.config import RELAY
     from verticil.shared.study.protocols import protocol_of
     from verticil.simulation.provision import OPEN_LIMITS, provision
-    from verticil.simulation.tables import lay_out
 
     protocol = protocol_of(study)
     sites = lay_out(place / "tables", study, tables, id_column=id_column)
@@ -306,8 +312,7 @@ def _result(
     import pandas as pd
 
     from verticil.shared.formats import model_json
-    from verticil.simulation.comparison import compare_with_tables
-    from verticil.simulation.summary import pairs_text, release_summary
+    from verticil.simulation.summary import compare_with_tables, pairs_text, release_summary
 
     summary = release_summary(folder)
     return Simulated(
@@ -320,3 +325,270 @@ def _result(
         comparison=compare_with_tables(made, folder, study, seed=seed) if compare else None,
         release=None,
     )
+
+
+WrapPeer: TypeAlias = "Callable[[str, str, Peer], Peer]"
+"""For tests: put something between a party (first) and a peer that it asks (second)."""
+
+_LOOK_SECONDS: Final = 0.02
+
+
+class _Memory:
+    """`PeerNetwork` of one party, over the services of all."""
+
+    def __init__(self, services: MutableMapping[str, Service], identity: Identity, wrap: WrapPeer | None) -> None:
+        self._services = services
+        self._identity = identity
+        self._wrap = wrap
+
+    def dial(self, name: str) -> Peer:
+        from verticil.shared.transport.in_memory import InMemoryPeer
+
+        if (service := self._services.get(name)) is None:
+            raise PeerFault("UNREACHABLE", f"'{name}' does not serve its peers yet")
+        line = InMemoryPeer(service, self._identity)
+        return self._wrap(self._identity.name, name, line) if self._wrap is not None else line
+
+    @contextlib.asynccontextmanager
+    async def serve(self, service: Service) -> AsyncGenerator[None]:
+        self._services[self._identity.name] = service
+        try:
+            yield None
+        finally:
+            del self._services[self._identity.name]
+
+
+async def run_peers(
+    made: Provisioned,
+    study: Study,
+    release: Path,
+    *,
+    seeded: bool,
+    wrap: Callable[[str, Coordinator], Coordinator] | None = None,
+    wrap_peer: WrapPeer | None = None,
+    clock: Callable[[], dt.datetime] | None = None,
+    step: Callable[[str], None] = lambda _line: None,
+) -> int:
+    """Serve the parties of provisioned folders in this event loop until every one of them has published.
+
+    Args:
+        made: the nodes' folders.
+        study: the proposal.
+        release: folder to make: the parties' releases are equal, and this is one of them.
+        seeded: the secrets come from a seed; the manifest says so.
+        wrap, step: as for `simulate`.
+        wrap_peer: see `WrapPeer`.
+        clock: UTC now, for tests; the machine's when absent.
+
+    Returns:
+        The number of common people.
+
+    Raises:
+        VerticilError: what ended the study or a node.
+    """
+    from verticil.shared.config import RELAY
+    from verticil.shared.identity.pki import utc_now
+    from verticil.shared.study.protocols import protocol_of
+    from verticil.simulation.peers import load_everywhere, standing, take_home
+
+    now = clock if clock is not None else utc_now
+
+    digest = await asyncio.to_thread(load_everywhere, made.parties, study)
+    stop = asyncio.Event()
+    async with contextlib.AsyncExitStack() as stack:
+        miner = None
+        if protocol_of(study).searches_scores(study) or RELAY in made.peers.values():
+            miner = await stack.enter_async_context(serving_miner(made, now))
+        tasks = _parties(made, miner, stop, seeded=seeded, wrap=wrap, wrap_peer=wrap_peer, clock=now)
+        told: dict[str, str] = {}
+        try:
+            while not (stands := await asyncio.to_thread(standing, made.parties, digest)).published:
+                for name, stage in stands.stages.items():
+                    if stage and told.get(name) != stage:
+                        told[name] = stage
+                        step(f"{name}: {stage}")
+                for task in tasks:
+                    if task.done():
+                        task.result()  # raises what ended the party
+                await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            stop.set()
+            if miner is not None:
+                miner.changes.close()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    place = release.parent / "taken"
+    folders, verified = await asyncio.to_thread(
+        take_home, made.parties, digest, place, ca_certificate=made.ca_certificate.read_bytes()
+    )
+    next(iter(folders.values())).rename(release)
+    shutil.rmtree(place)
+    return verified.n_common
+
+
+@contextlib.asynccontextmanager
+async def serving_miner(made: Provisioned, clock: Callable[[], dt.datetime]) -> AsyncGenerator[MinerNode]:
+    """The miner of provisioned folders, in this event loop, until the context ends."""
+    from verticil.miner.config import load_miner
+    from verticil.miner.scheduler.learning import InlineLearning
+    from verticil.miner.service.node import MinerNode
+    from verticil.shared.identity.pki import load_credentials
+    from verticil.shared.identity.signing import SigningKey
+
+    config = load_miner(made.miner / "miner.toml")
+    credentials = load_credentials(config.certificate, config.key, config.federation)
+    async with MinerNode(
+        config.state_directory,
+        identity=credentials.identity,
+        authority=credentials.ca_pem,
+        signer=SigningKey.load(config.signing_key, config.certificate),
+        executor=InlineLearning(clock=clock),
+        limits=config.limits,
+        randomized_days=config.randomized_days,
+        simulation=True,
+        clock=clock,
+    ) as node:
+        yield node
+
+
+def _parties(
+    made: Provisioned,
+    miner: MinerNode | None,
+    stop: asyncio.Event,
+    *,
+    seeded: bool,
+    wrap: Callable[[str, Coordinator], Coordinator] | None,
+    wrap_peer: WrapPeer | None,
+    clock: Callable[[], dt.datetime],
+) -> list[asyncio.Task[None]]:
+    from verticil.party.config import load_party
+    from verticil.party.daemon import run_party
+    from verticil.shared.identity.pki import load_credentials
+    from verticil.shared.transport.in_memory import InMemoryCoordinator
+
+    services: dict[str, Service] = {}
+    tasks: list[asyncio.Task[None]] = []
+    for name, folder in made.parties.items():
+        party = load_party(folder / "party.toml")
+        identity = load_credentials(party.certificate, party.key, party.federation).identity
+
+        def dial(name: str = name, identity: Identity = identity) -> Coordinator:
+            if miner is None:
+                raise PeerFault("UNREACHABLE", "this federation has no miner")
+            line = InMemoryCoordinator(miner.coordinator, identity)
+            return wrap(name, line) if wrap is not None else line
+
+        network = _Memory(services, identity, wrap_peer)
+        work = run_party(
+            party,
+            dial if miner else None,
+            peers=network,
+            stop=stop,
+            simulation=True,
+            seed_derived=seeded,
+            clock=clock,
+        )
+        tasks.append(asyncio.create_task(work, name=name))
+    return tasks
+
+
+def lay_out(folder: Path, study: Study, tables: Tables, *, id_column: str) -> list[Site]:
+    """One file per party.
+
+    Args:
+        folder: where tables are written that are not files already.
+        study: says whose column is whose.
+        tables: as for `simulate`.
+        id_column: name of the id column.
+
+    Raises:
+        Misuse: USAGE when a party has no table or a table no party.
+        DataFault: DATA_FILE_MISSING; the one table cannot be read or lacks a column.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(tables, Mapping):
+        for name in tables:
+            if name not in study.parties:
+                raise Misuse(
+                    "USAGE", f"table of '{name}': no such party", hint=f"the parties are {', '.join(study.parties)}"
+                )
+        if missing := [name for name in study.parties if name not in tables]:
+            raise Misuse("USAGE", f"no table for {', '.join(missing)}", hint="give each party a table: PARTY=FILE")
+        return [_site(study, name, tables[name], folder, id_column) for name in study.parties]
+    whole = _read(tables)
+    if id_column not in whole.columns:
+        whole = whole.assign(**{id_column: [f"{row:012d}" for row in range(len(whole))]})
+    sites: list[Site] = []
+    for name in study.parties:
+        columns = [study.schema[position].name for position in study.schema.owned_by(name)]
+        if absent := [column for column in columns if column not in whole.columns]:
+            raise DataFault(
+                "DATA_COLUMN_MISSING",
+                f"{tables.name if isinstance(tables, Path) else 'table'}: no column {', '.join(map(repr, absent))}; "
+                f"the table has {len(whole.columns)} columns",
+                hint="is the first row a header with the study's names, and is the delimiter right?",
+            )
+        sites.append(_site(study, name, whole[[id_column, *columns]], folder, id_column))
+    return sites
+
+
+def _read(table: Path | str | pd.DataFrame) -> pd.DataFrame:
+    import pandas as pd
+
+    if isinstance(table, pd.DataFrame):
+        return table
+    path = Path(table)
+    _require_file(path)
+    rule = dataset_rule(path, "")
+    names = header(rule)
+    if (fault := missing_columns(rule, names, names)) is not None:
+        raise fault
+    parts = [{name: column.texts() for name, column in part.columns.items()} for part in read_parts(rule, names)]
+    return pd.DataFrame({name: [text for part in parts for text in part.get(name, ())] for name in names}, dtype=str)
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        problem = "is a folder, expected a file" if path.is_dir() else "no such file"
+        raise DataFault("DATA_FILE_MISSING", f"{path}: {problem}", hint="check the path that was given for the table")
+
+
+def _site(study: Study, name: str, table: Path | str | pd.DataFrame, folder: Path, id_column: str) -> Site:
+    # Nothing is refused for its epsilon here: a simulation asks what a study would yield.
+    allowed = tuple(study.schema[position].name for position in study.schema.owned_by(name))
+    if isinstance(table, str | Path):
+        _require_file(path := Path(table))
+    else:
+        path = folder / f"{name}.parquet"
+        table.to_parquet(path, index=False)
+    rule = dataset_rule(path, id_column)
+    from verticil.simulation.provision import Site
+
+    return Site(
+        name=name,
+        table=path,
+        id_column=id_column,
+        format=rule.format,
+        delimiter=rule.delimiter,
+        encoding=rule.encoding,
+        columns=_columns(study, name, rule),
+        allow_infinite=allowed,
+    )
+
+
+def _columns(study: Study, party: str, rule: DatasetRule) -> dict[str, ColumnRule]:
+    """Columns that the table has under the name that a draft gives to a column of two parties, or whose numbers need a way of
+    writing. Columns that are not there are for the party to name."""
+    names = set(header(rule))
+    own = [study.schema[position] for position in study.schema.owned_by(party)]
+    sources = {v.name: v.name if v.name in names else v.name.removeprefix(f"{party} ") for v in own}
+    numbers = [v.name for v in own if v.bins is not None and sources[v.name] in names]
+    texts: dict[str, set[str]] = {sources[name]: set() for name in numbers}
+    for part in read_parts(rule, list(texts)) if texts else ():
+        for source, column in part.columns.items():
+            texts[source].update(column.distinct)
+    rules = {
+        name: ColumnRule(source=source, written=numbers_of(texts[source])[0] if name in numbers else "plain")
+        for name, source in sources.items()
+        if source in names
+    }
+    return {name: rule for name, rule in rules.items() if rule != ColumnRule(source=name)}

@@ -2,30 +2,38 @@
 
 Nothing stays behind but the release (and, when asked, the federation's folder): children are stopped on success, on failure
 and on Ctrl-C; should this process be killed, they notice that their standard input has ended and stop by themselves.
+
+Node processes that this process has started, by name: what they say when they fail, their memory, their end.
+
+Children are stopped politely, or by force; should this process be killed, they notice that their standard input has ended and
+stop by themselves. A test or a drill may kill one outright and start it again under its name.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 from verticil.shared.config import RELAY, load_federation
+from verticil.shared.errors import InternalFault, VerticilError, from_code
 from verticil.shared.release.verification import VerifiedRelease
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.reading import read_study
 from verticil.simulation import adult
 from verticil.simulation.analyst import CarriedOut, carry_out
-from verticil.simulation.children import Children
 from verticil.simulation.peers import free_addresses, load_everywhere, standing, take_home
 from verticil.simulation.provision import Provisioned, provision_demo, set_endpoint
 
@@ -251,3 +259,129 @@ def run_demo(
         return asyncio.run(_demo(out, model=model, relay=relay, rows=rows, seed=seed, keep=keep, step=step))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+
+
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 15.0
+
+
+@dataclass(slots=True)
+class Children:
+    """The node processes, by name.
+
+    Attributes:
+        folder: for their logs, NAME.log.
+        environment: what their environment has besides ours.
+        running: those that were started and not killed.
+        peak_memory_mib: of each, where the system tells.
+    """
+
+    folder: Path
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
+    peak_memory_mib: dict[str, float] = field(default_factory=dict)
+
+    async def start(self, name: str, *arguments: str, capture: bool = False) -> asyncio.subprocess.Process:
+        """Start ``verticil ARGUMENTS``; with `capture` its standard output can be read, else it goes into the log."""
+        log = (self.folder / f"{name}.log").open("ab")
+        try:
+            child = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "verticil.cli",
+                *arguments,
+                "--with-parent",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE if capture else log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C reaches us; we stop the children in order
+                env={**os.environ, **self.environment},
+            )
+        finally:
+            log.close()
+        self.running[name] = child
+        return child
+
+    async def start_party(self, name: str, folder: Path) -> None:
+        """Start a party whose party.toml is in `folder`."""
+        await self.start(name, "party", "run", "--config", str(folder / "party.toml"), "--format", "json")
+
+    async def start_miner(self, folder: Path, *extra: str) -> int:
+        """Start the miner whose miner.toml is in `folder`, and wait until it listens.
+
+        Returns:
+            The port.
+
+        Raises:
+            VerticilError: why it does not.
+        """
+        config = str(folder / "miner.toml")
+        child = await self.start("miner", "miner", "run", "--config", config, "--format", "json", *extra, capture=True)
+        assert child.stdout is not None
+        line = await asyncio.wait_for(child.stdout.readline(), START_SECONDS)
+        said = cast("dict[str, Any]", json.loads(line)) if line else {}
+        if "port" not in said:
+            await child.wait()
+            if "error" in said:
+                raise from_code(said["error"]["code"], f"miner: {said['error']['message']}", hint=said["error"]["hint"])
+            self.check()
+        return int(said["port"])
+
+    def check(self) -> None:
+        """Raise when a child has ended by itself."""
+        for name, child in self.running.items():
+            if child.returncode is not None:
+                raise self._failure(name, child.returncode)
+
+    def _failure(self, name: str, code: int) -> VerticilError:
+        lines = (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
+        for line in reversed(lines):
+            with suppress(ValueError, KeyError, TypeError):
+                error = cast("dict[str, str]", json.loads(line)["error"])
+                return from_code(error["code"], f"{name}: {error['message']}", hint=error.get("hint", ""))
+        return InternalFault(
+            "INTERNAL", f"{name} ended with exit code {code}", hint="run again with --keep and read its log"
+        )
+
+    def measure(self) -> None:
+        """Look at every child's peak memory."""
+        for name, child in self.running.items():
+            with suppress(OSError, ValueError, StopIteration):
+                status = Path(f"/proc/{child.pid}/status").read_text(encoding="ascii").splitlines()
+                peak = next(line for line in status if line.startswith("VmHWM:"))
+                self.peak_memory_mib[name] = max(self.peak_memory_mib.get(name, 0.0), int(peak.split()[1]) / 1024)
+
+    async def kill(self, name: str) -> None:
+        """SIGKILL, to this process alone: what it has started must notice by itself."""
+        child = self.running.pop(name)
+        child.kill()
+        await self._ended(child)
+
+    async def stop(self) -> dict[str, int]:
+        """Stop every child: politely, then by force.
+
+        Returns:
+            The exit codes.
+        """
+        self.measure()
+        for child in self.running.values():
+            if child.returncode is None:
+                child.terminate()
+        for child in self.running.values():
+            try:
+                await asyncio.wait_for(child.wait(), STOP_SECONDS)
+            except TimeoutError:
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+            await self._ended(child)
+        codes = {name: child.returncode or 0 for name, child in self.running.items()}
+        self.running.clear()
+        return codes
+
+    @staticmethod
+    async def _ended(child: asyncio.subprocess.Process) -> None:
+        await child.wait()
+        if child.stdin is not None:
+            child.stdin.close()
+            with suppress(ConnectionError):
+                await child.stdin.wait_closed()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from verticil.cli.files import quoted, write_federation, write_new, write_secret
+from verticil.cli.output import quoted, write_federation, write_new, write_secret
 from verticil.party.dataset.table import ColumnRule
 from verticil.party.policy.votes import ApproverKey, public_key_text
 from verticil.party.site import init_state

@@ -21,7 +21,7 @@ from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.shared.errors import DataFault, Misuse, PeerFault, VerticilError
 
 if TYPE_CHECKING:
-    from verticil.cli.doctor.findings import Finding
+    from verticil.cli.doctor_checks import Finding
     from verticil.party.config import PartyConfig
     from verticil.shared.audit import Verified
     from verticil.shared.config import Federation
@@ -37,7 +37,7 @@ def doctor(
     form: FormatOption = Format.text,
 ) -> None:
     """Check certificates, state (database, audit log, secret), data, disk, connection, clock; say what to do. Changes nothing."""
-    from verticil.cli.doctor.findings import exit_code
+    from verticil.cli.doctor_checks import exit_code
 
     findings = asyncio.run(_collect(config, show=form is Format.text))
     code = exit_code(findings)
@@ -52,7 +52,7 @@ def doctor(
 
 
 async def _collect(config: Path, *, show: bool) -> list[Finding]:
-    from verticil.cli.doctor.findings import failed
+    from verticil.cli.doctor_checks import failed
 
     findings: list[Finding] = []
     console = text_console()
@@ -89,9 +89,7 @@ async def _checks(path: Path) -> AsyncIterator[Finding]:
 
 
 async def _of_party(path: Path) -> AsyncIterator[Finding]:
-    from verticil.cli.doctor.findings import ok
-    from verticil.cli.doctor.machine import check_disk, check_private_files
-    from verticil.cli.doctor.network import check_node
+    from verticil.cli.doctor_checks import check_disk, check_node, check_private_files, ok
     from verticil.party.config import load_party
     from verticil.party.storage.secret import FILE_NAME as SITE_SECRET
     from verticil.shared.config import RELAY
@@ -140,9 +138,7 @@ async def _of_party(path: Path) -> AsyncIterator[Finding]:
 
 
 async def _of_miner(path: Path) -> AsyncIterator[Finding]:
-    from verticil.cli.doctor.findings import ok, warn
-    from verticil.cli.doctor.machine import check_disk, check_private_files
-    from verticil.cli.doctor.network import check_node
+    from verticil.cli.doctor_checks import check_disk, check_node, check_private_files, ok, warn
     from verticil.miner.config import load_miner
     from verticil.shared.config import RELAY
     from verticil.shared.identity.identity import Role
@@ -191,7 +187,7 @@ async def _of_miner(path: Path) -> AsyncIterator[Finding]:
 
 
 def _miner_state(state: Path) -> Iterator[Finding]:
-    from verticil.cli.doctor.findings import failed, ok
+    from verticil.cli.doctor_checks import failed, ok
     from verticil.miner.storage.audit import MinerAudit
     from verticil.miner.storage.memory import inspect_catalogue
 
@@ -205,7 +201,7 @@ def _miner_state(state: Path) -> Iterator[Finding]:
 
 
 def _log(verify: Callable[[], Verified]) -> Finding:
-    from verticil.cli.doctor.findings import failed, ok
+    from verticil.cli.doctor_checks import failed, ok
 
     try:
         found = verify()
@@ -217,8 +213,7 @@ def _log(verify: Callable[[], Verified]) -> Finding:
 def _identity(
     federation: Federation, certificate: Path, key: Path, signing_key: Path, role: str, name: str
 ) -> Iterator[tuple[Finding, Credentials | None]]:
-    from verticil.cli.doctor.findings import failed, ok
-    from verticil.cli.doctor.machine import check_certificate
+    from verticil.cli.doctor_checks import check_certificate, failed, ok
     from verticil.shared.identity.identity import Role
     from verticil.shared.identity.pki import load_credentials, utc_now
     from verticil.shared.identity.signing import SigningKey
@@ -234,7 +229,7 @@ def _identity(
 
 
 def _tables(config: PartyConfig) -> Iterator[Finding]:
-    from verticil.cli.doctor.findings import failed, ok
+    from verticil.cli.doctor_checks import failed, ok
     from verticil.party.dataset.table import header
 
     for name, rule in config.datasets.items():
@@ -256,7 +251,7 @@ def _tables(config: PartyConfig) -> Iterator[Finding]:
 
 
 def _state(config: PartyConfig) -> Iterator[Finding]:
-    from verticil.cli.doctor.findings import failed, ok, warn
+    from verticil.cli.doctor_checks import failed, ok, warn
     from verticil.party.audit.log import AuditLog
     from verticil.party.operator.commands import told_older
     from verticil.party.site import Site
@@ -286,7 +281,7 @@ def _state(config: PartyConfig) -> Iterator[Finding]:
 
 
 def _sealing(config: PartyConfig) -> Finding:
-    from verticil.cli.doctor.findings import failed, ok, warn
+    from verticil.cli.doctor_checks import failed, ok, warn
     from verticil.party.protocol.relay.network import open_seals
 
     try:
@@ -308,7 +303,7 @@ def _deny_list(federation: Federation, credentials: Credentials, state: Path) ->
 def _not_revoked(credentials: Credentials, denied: DenyList) -> Finding:
     from cryptography import x509
 
-    from verticil.cli.doctor.findings import failed, ok
+    from verticil.cli.doctor_checks import failed, ok
     from verticil.shared.transport.authorization import check_revoked
 
     serial = x509.load_pem_x509_certificate(credentials.chain_pem).serial_number
@@ -325,7 +320,7 @@ def _not_revoked(credentials: Credentials, denied: DenyList) -> Finding:
 def _host_in_certificate(endpoint: str, credentials: Credentials) -> Finding:
     from cryptography import x509
 
-    from verticil.cli.doctor.findings import failed, ok
+    from verticil.cli.doctor_checks import failed, ok
     from verticil.shared.transport.channel import split_endpoint
 
     host = split_endpoint(endpoint)[0]
@@ -343,6 +338,6 @@ def _host_in_certificate(endpoint: str, credentials: Credentials) -> Finding:
 
 
 def _proxy(endpoint: str) -> Finding:
-    from verticil.cli.doctor.machine import check_proxy
+    from verticil.cli.doctor_checks import check_proxy
 
     return check_proxy(endpoint, os.environ)

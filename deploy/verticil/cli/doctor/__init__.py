@@ -1,1 +1,0 @@
-"""What `verticil doctor` looks at."""

@@ -1,1 +1,0 @@
-"""Faults of networks and processes, made on purpose: for `verticil demo --chaos` and for the fault tests."""
