@@ -20,9 +20,7 @@ import rfc8785
 from verticil.cli.main import main
 from verticil.miner.config import load_miner
 from verticil.miner.service.node import MinerNode
-from verticil.party.backup.backup import backup, restore
-from verticil.party.backup.purge import purge
-from verticil.party.backup.sealing import seal, unseal
+from verticil.party.backup import backup, purge, restore, seal, unseal
 from verticil.party.config import load_party
 from verticil.party.daemon import run_party
 from verticil.party.dataset.releases import Release

@@ -360,7 +360,7 @@ async def test_a_quorum_is_enough_and_the_signers_key_is_asked_for(publishing):
 
 
 def _other_key(root: Path) -> Path:
-    from verticil.party.policy.votes import ApproverKey
+    from verticil.party.policy.decision_store import ApproverKey
 
     ApproverKey.create(root / "other.key")
     return root / "other.key"

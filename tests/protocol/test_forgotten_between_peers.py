@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from verticil.party.backup.backup import BETWEEN_PEERS, backup, restore
+from verticil.party.backup import BETWEEN_PEERS, backup, restore
 from verticil.party.config import load_party
 from verticil.party.daemon import run_party
 from verticil.party.policy.ledger import LedgerRow

@@ -23,7 +23,7 @@ import pytest
 import rfc8785
 
 from verticil.cli.main import main
-from verticil.party.backup.backup import backup, is_just_restored
+from verticil.party.backup import backup, is_just_restored
 from verticil.party.config import load_party
 from verticil.party.dataset.releases import Release
 from verticil.party.operator.commands import init_party

@@ -21,15 +21,15 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from google.protobuf.message import DecodeError
 
 from verticil.miner.config import load_miner
+from verticil.party import backup as custody
 from verticil.party.audit.log import AuditLog, Event, What
-from verticil.party.backup import sealing as custody
-from verticil.party.backup.sealing import read_head
+from verticil.party.backup import read_head
 from verticil.party.config import load_party
 from verticil.party.dataset.keyfile import read_key
 from verticil.party.dataset.linkage import common_from_bitmap
 from verticil.party.operator.limits import publish, read_limits
 from verticil.party.policy.approval import content_of, parsed
-from verticil.party.policy.votes import ApproverKey
+from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import FILE_NAME as SECRET_NAME
 from verticil.party.storage.secret import read_secret
@@ -252,7 +252,7 @@ def make_decoders(
 
     to, of = X25519PrivateKey.generate(), X25519PrivateKey.generate()
     return {
-        "party.backup.sealing.read_head": Decoder(
+        "party.backup.read_head": Decoder(
             lambda data: read_head(io.BytesIO(data), "backup"),
             b"".join(custody.seal([b"state"], "a passphrase", {"party": "clinic"}, cost=2)),
         ),
@@ -392,7 +392,7 @@ def make_decoders(
         "shared.audit.verify": Decoder(
             lambda data: verify_audit(data, anchor_number=0, anchor_hash=bytes(32), name="audit.jsonl"), audit
         ),
-        "party.policy.votes.ApproverKey.load": Decoder(
+        "party.policy.decision_store.ApproverKey.load": Decoder(
             _file(node / "pki", "clinic.sign", ApproverKey.load), (node / "pki" / "clinic.sign").read_bytes()
         ),
         "shared.release.evidence.read_countersignature": Decoder(read_countersignature, countersignature),
@@ -446,7 +446,7 @@ def _of_carried(folder: Path, key: SigningKey, now: dt.datetime) -> dict[str, De
 
 
 NAMES = (
-    "party.backup.sealing.read_head",
+    "party.backup.read_head",
     "shared.transport.sealing.open_sealed",
     "shared.airgap.bundle.unpack",
     "shared.airgap.bundle.read_statement",
@@ -498,7 +498,7 @@ NAMES = (
     "party.storage.secret.read_secret",
     "party.dataset.keyfile.read_key",
     "shared.audit.verify",
-    "party.policy.votes.ApproverKey.load",
+    "party.policy.decision_store.ApproverKey.load",
     "shared.release.evidence.read_countersignature",
     "shared.audit.entries",
     "party.policy.approval.content_of",

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from verticil.cli.main import main
-from verticil.party.backup.backup import restore
+from verticil.party.backup import restore
 from verticil.party.config import load_party
 from verticil.party.site import Site
 from verticil.party.storage.database import SCHEMA_VERSION

@@ -18,7 +18,7 @@ from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.operator import commands
 from verticil.party.operator.approvers import add_approver, remove_approver
-from verticil.party.policy.votes import ApproverKey, check_vote, vote_body
+from verticil.party.policy.decision_store import ApproverKey, check_vote, vote_body
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.errors import DataFault, Misuse, Refusal, VerticilError

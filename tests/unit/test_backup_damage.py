@@ -8,7 +8,7 @@ import json
 import pytest
 import rfc8785
 
-from verticil.party.backup import sealing
+from verticil.party import backup as sealing
 from verticil.shared.errors import GateFailed
 
 WORDS = "twelve letters and more"

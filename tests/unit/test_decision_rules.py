@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.documents import party_toml
-from verticil.party.backup.purge import purge
+from verticil.party.backup import purge
 from verticil.party.config import load_party
 from verticil.party.policy.by_rule import approve_by_rule, ruling
 from verticil.party.policy.rules import Rule, against

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from verticil.party.policy.votes import vote_body
+from verticil.party.policy.decision_store import vote_body
 from verticil.shared.airgap.bundle import parse_statement as parse_carried
 from verticil.shared.airgap.exchange import load_journal, store_journal
 from verticil.shared.alignment.statements import blinded_body, common_body

@@ -330,7 +330,7 @@ def backup(
     form: FormatOption = Format.text,
 ) -> None:
     """Secret, keys, ledger, audit log and configuration in one encrypted file. The daemon may run. The tables are not in it."""
-    from verticil.party.backup.backup import backup as make
+    from verticil.party.backup import backup as make
     from verticil.party.config import load_party
 
     made = make(load_party(config), out, _passphrase(passphrase_file, twice=True))
@@ -354,7 +354,7 @@ def restore(
     form: FormatOption = Format.text,
 ) -> None:
     """Make a site's folder again. What was sent since the backup its ledger does not know: the daemon asks the miner."""
-    from verticil.party.backup.backup import restore as make
+    from verticil.party.backup import restore as make
 
     made = make(file, folder, _passphrase(passphrase_file, twice=False), audit_log=audit_log)
     if emit(made, form=form):
@@ -382,7 +382,7 @@ def purge(
     form: FormatOption = Format.text,
 ) -> None:
     """Delete what ended studies have left behind: spooled columns, copies, what peers sent. Never the ledger or the audit log."""
-    from verticil.party.backup.purge import purge as delete
+    from verticil.party.backup import purge as delete
     from verticil.party.config import load_party
 
     purged = delete(load_party(config), study, older_than_days=older_than, dry_run=dry_run)

@@ -21,7 +21,7 @@ from typing import Final
 
 from verticil.cli.output import quoted, write_federation, write_new, write_secret
 from verticil.party.dataset.table import ColumnRule
-from verticil.party.policy.votes import ApproverKey, public_key_text
+from verticil.party.policy.decision_store import ApproverKey, public_key_text
 from verticil.party.site import init_state
 from verticil.shared.config import RELAY, read_toml
 from verticil.shared.identity.authority import create_authority, issue

@@ -15,6 +15,7 @@ from typing import Final, Literal, cast
 from verticil.party.codebook import known_from
 from verticil.party.dataset.encoding import WRITTEN
 from verticil.party.dataset.table import ColumnRule, DatasetRule
+from verticil.party.policy.decision_store import public_key_from
 from verticil.party.policy.policy import (
     DELTA_STUDIES,
     MAX_OPEN_STUDIES,
@@ -24,7 +25,6 @@ from verticil.party.policy.policy import (
     Policy,
 )
 from verticil.party.policy.rules import Known, Rule
-from verticil.party.policy.votes import public_key_from
 from verticil.shared.channels.privacy import Breach
 from verticil.shared.config import RELAY, Federation, Table, listen_address, load_federation, read_toml
 from verticil.shared.errors import Misuse

@@ -33,7 +33,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 from verticil.party.audit.log import Event, What, note_configuration
-from verticil.party.backup.backup import BETWEEN_PEERS, is_just_restored
+from verticil.party.backup import BETWEEN_PEERS, is_just_restored
 from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.metrics import party_gauges
 from verticil.party.operator import commands

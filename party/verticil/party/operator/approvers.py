@@ -15,28 +15,13 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import cast
 
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.policy.votes import ApproverKey, public_key_from, public_key_text
+from verticil.party.policy.decision_store import ApproverKey, public_key_from, public_key_text
+from verticil.party.policy.voting import key_place
 from verticil.shared.disk import replace_file, write_fault
 from verticil.shared.errors import Misuse, VerticilError
-
-_FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._-]{0,80}", re.ASCII)
-
-
-def approver_key(config: PartyConfig, approver: str, path: Path | None) -> ApproverKey | None:
-    """The key of an approver; None where nobody is named, or no file is given and none lies at the usual place.
-
-    Raises:
-        DataFault, Misuse: as `ApproverKey.load`.
-    """
-    if not config.policy.approvers:
-        return None
-    found = path if path is not None else _usual_place(config.path, approver)
-    if found is None or (path is None and not found.exists()):
-        return None
-    return ApproverKey.load(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +108,7 @@ def add_approver(path: Path, name: str, *, key: Path | None = None, public_key: 
         raise Misuse("CONFIG_INVALID", f"{path.name}: approver: '{name}' has a key already", hint=hint)
     made = False
     if public_key is None:
-        file = key if key is not None else _usual_place(path, name)
+        file = key if key is not None else key_place(path, name)
         if file is None:
             raise Misuse("USAGE", f"approver '{name}': no file is named after this, expected --key FILE")
         made = not file.exists()
@@ -240,7 +225,3 @@ def _replace(path: Path, whole: bytes) -> None:
         raise write_fault(error, path) from None
     finally:
         trial.unlink(missing_ok=True)
-
-
-def _usual_place(party_toml: Path, name: str) -> Path | None:
-    return party_toml.parent / "approvers" / f"{name}.key" if _FILE_NAME.fullmatch(name) else None

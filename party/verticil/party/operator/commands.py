@@ -19,7 +19,6 @@ from typing import Final
 
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.local_dataset import columns_of
-from verticil.party.operator.approvers import approver_key
 from verticil.party.operator.reports import confirmations
 from verticil.party.operator.view_model import (
     ColumnView,
@@ -41,7 +40,7 @@ from verticil.party.operator.view_model import (
 )
 from verticil.party.policy import approval, policy
 from verticil.party.policy.ledger_recovery import OLDER_HINT
-from verticil.party.policy.voting import Verdict
+from verticil.party.policy.voting import Verdict, approver_key
 from verticil.party.protocol.central import review
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import holds_nothing

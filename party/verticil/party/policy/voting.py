@@ -20,9 +20,11 @@ for each state of it.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from pathlib import Path
 from typing import Final
 
 from verticil.party.audit.log import Audit, Event, What, note_configuration
@@ -31,11 +33,10 @@ from verticil.party.dataset.local_dataset import Holding, releases_of
 from verticil.party.policy import approval
 from verticil.party.policy.approval import Review, void
 from verticil.party.policy.comparison import changes, data_changes
-from verticil.party.policy.decision_store import DecisionStore, Vote
+from verticil.party.policy.decision_store import ApproverKey, DecisionStore, Vote, check_vote, vote_body
 from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.revocation import Revocation, Revocations
 from verticil.party.policy.rules import RULE_PREFIX, approver_name
-from verticil.party.policy.votes import ApproverKey, check_vote, vote_body
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import SiteSecret
 from verticil.party.storage.studies import PartyState, StudyRecord
@@ -48,6 +49,8 @@ from verticil.shared.study.states import State, is_final
 AUTOMATIC: Final = "automatic approval (demonstration)"
 """The approver that the daemon names under a marked authority."""
 _NEW_ID: Final = "the study must be submitted, or loaded, again under a new id"
+
+_FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._-]{0,80}", re.ASCII)
 
 _log = logging.getLogger(__name__)
 
@@ -445,3 +448,22 @@ def _ended(record: StudyRecord, state: State) -> VerticilError:
     if state is State.EXPIRED:
         message += f"; its last day was {approval.parsed(record.task.proposal).expires.isoformat()}"
     return Refusal(codes.get(state, "STUDY_WITHDRAWN"), message, hint="nothing can be decided any more")
+
+
+def approver_key(config: PartyConfig, approver: str, path: Path | None) -> ApproverKey | None:
+    """The key of an approver; None where nobody is named, or no file is given and none lies at the usual place.
+
+    Raises:
+        DataFault, Misuse: as `ApproverKey.load`.
+    """
+    if not config.policy.approvers:
+        return None
+    found = path if path is not None else key_place(config.path, approver)
+    if found is None or (path is None and not found.exists()):
+        return None
+    return ApproverKey.load(found)
+
+
+def key_place(party_toml: Path, name: str) -> Path | None:
+    """Where the key of an approver usually lies; None: no file can be named after them."""
+    return party_toml.parent / "approvers" / f"{name}.key" if _FILE_NAME.fullmatch(name) else None

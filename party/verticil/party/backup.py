@@ -9,42 +9,73 @@ found then ends); approvers' private keys, which belong to people.
 Promises
 - The backup is one moment: the database is copied by SQLite's own means while nobody else may write to it, and the audit log with
   it. The daemon may run; it waits for a moment.
-- The file is made whole or not at all, mode 0600, never over another. `sealing` says what the passphrase protects.
+- The file is made whole or not at all, mode 0600, never over another. `seal` says what the passphrase protects.
 - Restoring makes a new folder, whole or not at all, after the whole file was checked, and writes into the audit log that it did.
 
-A restored state is as old as its backup: it has forgotten what was sent since, and with it what that cost. `reckoning` finds this
-out from the miner, and `recall` from the audit log of the state that is lost, where there is one. Between peers (Model I) nobody
+A restored state is as old as its backup: it has forgotten what was sent since, and with it what that cost. the miner's word of
+it is compared (`verticil.party.protocol.ledger_reconciliation`), and the audit log of the state that is lost, where there is one
+(`verticil.party.policy.ledger_recovery`). Between peers (Model I) nobody
 can show it unless they sign what they have: `BETWEEN_PEERS` says so after a restore, and when the daemon starts after one.
+
+The file: a file that only a passphrase opens: scrypt (RFC 7914) for the key, ChaCha20-Poly1305 (RFC 8439) for the bytes.
+
+Promises
+- Whoever has the file and not the passphrase learns its size and what the head says in clear: the party's name and when it was
+  made.
+- Any change is found, and nothing that was changed is ever handed out: the head, each frame of a mebibyte, their order and the
+  end are authenticated (the STREAM construction of Hoang, Reyhanitabar, Rogaway and Vizár, CRYPTO 2015: the nonce is the frame's
+  number and whether it is the last; the key is new for each file, because its salt is).
+- Opening costs 128 MiB and a fraction of a second for each guess. That is no help to a short passphrase: at least 12 letters.
+
+Memory is bounded by the frame, whatever the size of the file.
+
+Purging: throwing away what ended studies have left behind at a site, which is spooled columns, what peers sent, copies of
+releases, caches.
+
+What is deleted can be made again (randomization is sticky) or had again, or is of no use any more. Never deleted: the ledger,
+the audit log, receipts, approvals, and the keyed hashes by which nearly equal sets of people are noticed; they are what the
+site's account rests on. A study that has not ended is not touched. The daemon may run.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import hashlib
 import json
 import os
+import secrets
 import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Final, cast
+from typing import IO, Final, cast
+
+import rfc8785
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from verticil.party.audit.log import FILE_NAME as AUDIT
 from verticil.party.audit.log import AuditLog, Event, What
-from verticil.party.backup.sealing import seal, unseal
 from verticil.party.config import PartyConfig, load_party
+from verticil.party.protocol.central.review import drop, folder_of
+from verticil.party.protocol.peer.artifact_store import Shelf
 from verticil.party.protocol.blinding import BLINDING_KEY
+from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site
 from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.database import Database
+from verticil.party.storage.studies import StudyRecord
 from verticil.shared.config import read_toml
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import rename, sync_directory, sync_file
-from verticil.shared.errors import GateFailed, Misuse
+from verticil.shared.errors import GateFailed, Misuse, Refusal
 from verticil.shared.identity.pki import key_files, utc_now
 from verticil.shared.membership.revocation import FILE_NAME as DENY_LIST
+from verticil.shared.study.states import State, is_final
 from verticil.shared.view import left_out
 from verticil.shared.vitals import FILE_NAME as HEALTH
 
@@ -393,3 +424,269 @@ class _Reader:
             del self._held[:size]
             size -= len(found)
             yield found
+
+
+# ---- the sealed file
+
+LEAST_LETTERS: Final = 12
+"""The shortest passphrase."""
+_MAGIC: Final = b"verticil backup 1\n"
+_COST: Final = 2**17
+_BLOCK_SIZE: Final = 8
+_MOST_COST: Final = 2**20
+"""A file says what opening it costs; more than this, a gibibyte, is not spent on one that may be anybody's."""
+_FRAME: Final = 1 << 20
+_TAG: Final = 16
+_LARGEST_HEAD: Final = 4096
+_CHECK: Final = b"\xff" * 12
+"""Nonce of no frame: the empty text under it says whether a key is the right one, as the first frame would."""
+_ANOTHER_COPY: Final = "it is damaged, whatever the passphrase is: take another copy of the backup"
+
+
+def _nonce(number: int, *, last: bool) -> bytes:
+    return number.to_bytes(11, "big") + bytes([last])
+
+
+def _sum(head: Mapping[str, object]) -> str:
+    """Of everything else in the head: tells damage from another passphrase, and proves nothing."""
+    rest = {name: value for name, value in head.items() if name != "sum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _check(head: Mapping[str, object], cipher: ChaCha20Poly1305, name: str) -> bool:
+    """Whether the passphrase is known to be the right one; files of earlier versions do not say.
+
+    Raises:
+        GateFailed: BACKUP_INVALID, the head was changed, or it is another passphrase.
+    """
+    if "sum" not in head:
+        return False
+    if head["sum"] != _sum(head):
+        raise GateFailed("BACKUP_INVALID", f"{name}: was changed in its head", hint=_ANOTHER_COPY)
+    if head.get("check") != cipher.encrypt(_CHECK, b"", None).hex():
+        raise GateFailed(
+            "BACKUP_INVALID", f"{name}: does not open with this passphrase", hint="the file itself looks whole"
+        )
+    return True
+
+
+def _cipher(passphrase: str, head: Mapping[str, object]) -> ChaCha20Poly1305:
+    n, r, p = (cast("int", head[name]) for name in ("n", "r", "p"))
+    key = Scrypt(salt=bytes.fromhex(cast("str", head["salt"])), length=32, n=n, r=r, p=p).derive(passphrase.encode())
+    return ChaCha20Poly1305(key)
+
+
+def _framed(data: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Frames of `data`, each with whether it is the last; there is always a last one, and it may be empty."""
+    held = bytearray()
+    for piece in data:
+        held += piece
+        while len(held) > _FRAME:
+            yield bytes(held[:_FRAME]), False
+            del held[:_FRAME]
+    yield bytes(held), True
+
+
+def seal(data: Iterable[bytes], passphrase: str, told: Mapping[str, str], *, cost: int = _COST) -> Iterator[bytes]:
+    """Encrypt.
+
+    Args:
+        data: in pieces of any size.
+        passphrase: that opens it.
+        told: stands in the head, in clear.
+        cost: scrypt's N, a power of two; a guess takes 1 KiB of memory for each unit.
+
+    Yields:
+        The file's bytes.
+
+    Raises:
+        Misuse: USAGE, the passphrase is too short.
+    """
+    if len(passphrase) < LEAST_LETTERS:
+        raise Misuse(
+            "USAGE",
+            f"the passphrase has {len(passphrase)} letters, expected at least {LEAST_LETTERS}",
+            hint="a few words that nobody said before; keep them where the backup is not",
+        )
+    head: dict[str, str | int] = {**told, "n": cost, "r": _BLOCK_SIZE, "p": 1, "salt": secrets.token_bytes(16).hex()}
+    cipher = _cipher(passphrase, head)
+    head["check"] = cipher.encrypt(_CHECK, b"", None).hex()
+    head["sum"] = _sum(head)
+    text = rfc8785.dumps({**head})
+    yield _MAGIC + len(text).to_bytes(2, "big") + text
+    for number, (frame, last) in enumerate(_framed(data)):
+        yield cipher.encrypt(_nonce(number, last=last), frame, text)
+
+
+def read_head(file: IO[bytes], name: str) -> tuple[Mapping[str, object], bytes]:
+    """What the head says, not yet authenticated, and its bytes.
+
+    Raises:
+        Misuse: FILE_MISSING, it is no such file.
+        GateFailed: BACKUP_INVALID, the head was changed.
+    """
+    if file.read(len(_MAGIC)) != _MAGIC:
+        raise Misuse("FILE_MISSING", f"{name}: is not a backup of a party", hint="made by: verticil party backup")
+    fault = GateFailed("BACKUP_INVALID", f"{name}: was changed in its head", hint=_ANOTHER_COPY)
+    text = file.read(int.from_bytes(file.read(2), "big"))
+    try:
+        head = cast("object", json.loads(text)) if len(text) <= _LARGEST_HEAD else None
+    except (ValueError, RecursionError):
+        raise fault from None
+    if not isinstance(head, dict):
+        raise fault
+    fields = cast("dict[str, object]", head)
+    numbers = [fields.get(key) for key in ("n", "r", "p")]
+    salt = fields.get("salt")
+    if not all(isinstance(number, int) and 1 <= number <= _MOST_COST for number in numbers) or not isinstance(
+        salt, str
+    ):
+        raise fault
+    n, r, p = cast("list[int]", numbers)
+    if (
+        n < 2
+        or n & (n - 1)
+        or n * r > _MOST_COST * 8
+        or p > 16
+        or len(salt) != 32
+        or set(salt) - set("0123456789abcdef")
+    ):
+        raise fault
+    return fields, text
+
+
+def unseal(file: IO[bytes], passphrase: str, name: str) -> Iterator[bytes]:
+    """Decrypt.
+
+    Args:
+        file: what `seal` made, from its beginning.
+        passphrase: that it was made with.
+        name: for messages.
+
+    Yields:
+        Pieces of the data, each checked before it is handed out.
+
+    Raises:
+        Misuse: FILE_MISSING, it is no such file.
+        GateFailed: BACKUP_INVALID, another passphrase, or (which the message tells apart, but for files of earlier versions) the
+            file was changed or cut off; what was handed out before is true but
+            not the whole.
+    """
+    head, text = read_head(file, name)
+    cipher = _cipher(passphrase, head)
+    known = _check(head, cipher, name)
+    number = 0
+    frame = file.read(_FRAME + _TAG)
+    while True:
+        following = file.read(_FRAME + _TAG) if len(frame) == _FRAME + _TAG else b""
+        last = not following
+        try:
+            plain = cipher.decrypt(_nonce(number, last=last), frame, text)
+        except InvalidTag:
+            if number or known:
+                raise GateFailed(
+                    "BACKUP_INVALID", f"{name}: was changed or cut off in frame {number}", hint=_ANOTHER_COPY
+                ) from None
+            raise GateFailed(
+                "BACKUP_INVALID",
+                f"{name}: does not open with this passphrase, or was changed at its beginning",
+                hint="another passphrase, or another copy of the backup",
+            ) from None
+        yield plain
+        if last:
+            return
+        frame, number = following, number + 1
+
+
+# ---- purging
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgedStudy:
+    """What an ended study had left behind."""
+
+    study: str
+    digest: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purged:
+    """What was deleted, or with `dry_run` would be; bytes altogether."""
+
+    studies: tuple[PurgedStudy, ...]
+    bytes: int
+    dry_run: bool
+
+
+def purge(
+    config: PartyConfig,
+    study: str | None,
+    *,
+    older_than_days: int | None,
+    dry_run: bool = False,
+    at: dt.datetime | None = None,
+) -> Purged:
+    """Delete what ended studies have left behind.
+
+    Args:
+        config: party.toml.
+        study: id or digest; None: all that ended.
+        older_than_days: only studies that were last worked on so many days ago.
+        dry_run: only list.
+        at: now.
+
+    Raises:
+        Misuse: STUDY_UNKNOWN; USAGE, neither a study nor an age.
+        Refusal: POLICY_REFUSED, the study has not ended.
+        DataFault: STATE_CORRUPT, DISK_FULL.
+    """
+    if study is None and older_than_days is None:
+        raise Misuse("USAGE", "expected STUDY or --older-than", hint="what ended long ago: --older-than 90")
+    now = at if at is not None else utc_now()
+    with Site.open(config) as site:
+        records = site.state.studies() if study is None else (site.state.find(study),)
+        if study is not None and not _ended(records[0]):
+            raise Refusal(
+                "POLICY_REFUSED",
+                f"study '{records[0].study_id}': it has not ended, {records[0].stage}",
+                hint="say no to it first: verticil party deny, or verticil party revoke",
+            )
+        limit = now - dt.timedelta(days=older_than_days) if older_than_days is not None else None
+        found = [
+            _one(site, record, dry_run=dry_run, at=now)
+            for record in records
+            if _ended(record) and _since(record, limit)
+        ]
+    kept = tuple(item for item in found if item.bytes)
+    return Purged(studies=kept, bytes=sum(item.bytes for item in kept), dry_run=dry_run)
+
+
+def _ended(record: StudyRecord) -> bool:
+    return is_final(State(record.task.state)) or record.denial_sent is True or record.revocation_sent is True
+
+
+def _since(record: StudyRecord, limit: dt.datetime | None) -> bool:
+    if limit is None:
+        return True
+    at = dt.datetime.fromisoformat(record.stage_at or record.seen_at)
+    return at.astimezone(dt.UTC) <= limit
+
+
+def _one(site: Site, record: StudyRecord, *, dry_run: bool, at: dt.datetime) -> PurgedStudy:
+    state = site.config.state_directory
+    spool, shelf = Spool(state / "spool"), Shelf(state / "peer", site.database)
+    spooled = [
+        spool.path(item.sha256) for item in site.state.artifacts(record.digest, record.task.effective_digest).values()
+    ]
+    shelved = [path for path in shelf.folder(record.digest).rglob("*") if path.is_file()]
+    copies = [path for path in folder_of(site, record.digest).rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in (*spooled, *shelved, *copies) if path.is_file())
+    if size and not dry_run:
+        event = Event(what=What.PURGED, who="operator", study=record.digest, study_id=record.study_id, size=size)
+        site.audit.record(event, at)
+        for sha256 in site.state.clear(record.digest):
+            spool.discard(sha256)
+        shelf.clear(record.digest)
+        drop(site, record.digest)
+    return PurgedStudy(study=record.study_id, digest=record.digest.hex(), bytes=size)

@@ -1,1 +1,0 @@
-"""Backup and retention of a site's state."""
