@@ -61,9 +61,9 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from verticil.party.audit.log import FILE_NAME as AUDIT
 from verticil.party.audit.log import AuditLog, Event, What
 from verticil.party.config import PartyConfig, load_party
+from verticil.party.protocol.blinding import BLINDING_KEY
 from verticil.party.protocol.central.review import drop, folder_of
 from verticil.party.protocol.peer.artifact_store import Shelf
-from verticil.party.protocol.blinding import BLINDING_KEY
 from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site
 from verticil.party.storage.database import FILE_NAME as DATABASE

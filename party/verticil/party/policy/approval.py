@@ -131,11 +131,11 @@ def review(
     )
     if holding is None:
         holding = read_holding(config, study, proposal_digest=digest, site_secret=site_secret, linkage_key=linkage_key)
+    releases = releases_of(config, study, holding, site_secret=site_secret.value)
+    shared = statistics_of(study, config.name, datasets_of(releases))
     policy.require_rows(config.policy, holding.n_rows, study.id)
     minimum = max(study.linkage.minimum_common_records, config.policy.minimum_common_records)
-    releases = releases_of(config, study, holding, site_secret=site_secret.value)
     sent = [index for index in releases if index in sent_units(study)]
-    shared = statistics_of(study, config.name, datasets_of(releases))
     assessments = ledger.assess([releases[index] for index in sent], config.policy, study_digest=digest, shared=shared)
     return Review(
         study=study,
