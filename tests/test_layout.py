@@ -451,11 +451,15 @@ def branches_on_the_model(source: str) -> list[str]:
 
 
 def test_nothing_outside_the_registries_branches_on_the_model() -> None:
+    templates_branch = re.compile(r"\bmodel\s*(==|!=|in\b)")
+    assert templates_branch.search('{{ "a" if words.model == "peer" else "b" }}')
     for wing in WINGS:
         for path in (ROOT / wing).rglob("*.py"):
             place = path.relative_to(ROOT).as_posix()
             if place not in REGISTRIES and not place.startswith(PAPERS):
                 assert branches_on_the_model(path.read_text(encoding="utf-8")) == [], place
+        for path in (ROOT / wing).rglob("*.j2"):
+            assert not templates_branch.search(path.read_text(encoding="utf-8")), path
     for planted in (
         'if study.model == "central":\n    pass',
         'if "peer" != document.model:\n    pass',

@@ -20,7 +20,7 @@ def print_alignment(shown: Mapping[str, str]) -> None:
     """Say what finding the common people reveals, to whom.
 
     Args:
-        shown: `verticil.shared.alignment.disclosure.Disclosure.document`.
+        shown: `verticil.shared.study.protocol.Disclosure.document`.
     """
     console = text_console()
     console.print(f"finding the common people ({shown['mode']}) shows, besides what epsilon counts:")

@@ -41,6 +41,7 @@ from verticil.shared.errors import VerticilError
 from verticil.shared.membership.current import CertificateState, certificate_state
 from verticil.shared.release.report import wording
 from verticil.shared.study.approval import parse_approval
+from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.states import State, is_final
 
 if TYPE_CHECKING:
@@ -468,6 +469,7 @@ def _environment() -> Environment:
     found.filters |= {
         "epsilon": epsilon_text,
         "left": left_text,
+        "protocol": lambda model: PROTOCOLS.named(model).summary,
         "sentence": sentence,
         "size": size_text,
         "when": when_text,
