@@ -13,7 +13,7 @@ from support import miner_daemon
 from support.miner_daemon import NOW, Daemon, connection
 from verticil.miner.config import Limits, load_miner
 from verticil.miner.daemon import run_miner
-from verticil.miner.scheduler.job import LearningJob
+from verticil.miner.scheduler.job import LearningJob, job_from
 from verticil.miner.scheduler.learning import SpawnedLearning, StructureJob, WorkerDied
 from verticil.miner.service.metrics import miner_gauges
 from verticil.miner.service.node import MinerNode
@@ -24,6 +24,7 @@ from verticil.shared.errors import DataFault, PeerFault, VerticilError
 from verticil.shared.identity.pki import load_credentials
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.record import encode
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
     GeneticRule,
@@ -182,8 +183,8 @@ def job(folder: Path) -> LearningJob:
 
 
 def test_a_job_survives_its_way_to_the_process(tmp_path: Path) -> None:
-    assert LearningJob.from_json(job(tmp_path).to_json()) == job(tmp_path)
-    assert b"\n" not in job(tmp_path).to_json()
+    assert job_from(encode(job(tmp_path))) == job(tmp_path)
+    assert b"\n" not in encode(job(tmp_path))
 
 
 async def test_what_the_process_reports_is_raised(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from verticil.miner.config import Limits
-from verticil.miner.scheduler.job import LearningJob, Progress
+from verticil.miner.scheduler.job import LearningJob, Progress, job_from
 from verticil.miner.scheduler.learning import Executor, InlineLearning, SpawnedLearning, StructureJob, WorkerDied
 from verticil.miner.service.node import MinerNode
 from verticil.miner.service.scores import MAX_INFORMATION
@@ -32,6 +32,7 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import certificate_sha256, load_credentials, read_certificates
 from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.record import encode
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
     GeneticRule,
@@ -287,9 +288,9 @@ async def test_over_grpc_it_answers_alike(trial: Trial) -> None:
 async def test_a_process_of_its_own_finds_the_same_as_a_thread(tmp_path: Path) -> None:
     study = make_study()
     job = StructureJob(
-        effective=canonical.to_bytes(study), scores={party: scores_of(study, party) for party in PARTIES}
+        effective=canonical.to_bytes(study), scores={party: tuple(scores_of(study, party)) for party in PARTIES}
     )
-    assert StructureJob.from_json(job.to_json()) == job
+    assert job_from(encode(job)) == job
     stages: list[tuple[str, int]] = []
     spawned = await SpawnedLearning(tmp_path / "cache").search(
         job, lambda stage, percent: stages.append((stage, percent))
@@ -378,7 +379,7 @@ async def test_a_restart_after_every_step_leads_to_the_same_structure(trial: Tri
         again = await trial.put(study, "south")
     assert again == reply
     job = StructureJob(
-        effective=canonical.to_bytes(study), scores={party: scores_of(study, party) for party in PARTIES}
+        effective=canonical.to_bytes(study), scores={party: tuple(scores_of(study, party)) for party in PARTIES}
     )
     undisturbed = await InlineLearning(clock=lambda: NOW).search(job, lambda _stage, _percent: None)
     assert trial.structure(study, reply).body == undisturbed

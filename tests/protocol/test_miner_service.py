@@ -929,7 +929,7 @@ async def test_the_learning_process_ends_with_its_miner(tmp_path: Path) -> None:
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(endless_job(tmp_path).to_json() + b"\n")
+    process.stdin.write(encode(endless_job(tmp_path)) + b"\n")
     assert json.loads(await process.stdout.readline())["stage"] == "reading"
     process.stdin.close()
     assert await asyncio.wait_for(process.wait(), 60) == 1

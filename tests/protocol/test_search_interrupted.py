@@ -15,11 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verticil.miner.scheduler.job import ColumnFile, LearningJob
+from verticil.miner.scheduler.job import ColumnFile, LearningJob, job_from
 from verticil.miner.scheduler.learning import InlineLearning, SpawnedLearning, StructureJob, WorkerDied
 from verticil.miner.storage.checkpoint import CheckpointFile
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.record import encode
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
     GeneticRule,
@@ -162,14 +163,14 @@ async def test_a_search_from_scores_goes_on_too(tmp_path: Path, caplog: pytest.L
     caplog.set_level(logging.INFO)
     study, executor = study_of("peer", 3000), InlineLearning(clock=lambda: NOW)
     generator = np.random.default_rng(1)
-    scores = {p: generator.integers(0, 10**8, len(scored_pairs(study, p))).tolist() for p in study.parties}
+    scores = {p: tuple(generator.integers(0, 10**8, len(scored_pairs(study, p))).tolist()) for p in study.parties}
     job = StructureJob(
         effective=canonical.to_bytes(study),
         scores=scores,
         checkpoint=tmp_path / "checkpoint",
         checkpoint_seconds=0.05,
     )
-    assert StructureJob.from_json(job.to_json()) == job
+    assert job_from(encode(job)) == job
     whole = await executor.search(dataclasses.replace(job, checkpoint=None), lambda _stage, _percent: None)
     running = asyncio.create_task(executor.search(job, once(job, lambda: running.cancel(), share=20)))
     with pytest.raises(asyncio.CancelledError):
@@ -178,7 +179,7 @@ async def test_a_search_from_scores_goes_on_too(tmp_path: Path, caplog: pytest.L
     caplog.clear()
     assert await executor.search(job, lambda _stage, _percent: None) == whole
     assert "the search goes on from its checkpoint" in caplog.text
-    other = dataclasses.replace(job, scores={**scores, "north": [s + 1 for s in scores["north"]]})
+    other = dataclasses.replace(job, scores={**scores, "north": tuple(s + 1 for s in scores["north"])})
     caplog.clear()
     await executor.search(other, lambda _stage, _percent: None)
     assert "the checkpoint is not used: it is of another search; the search begins anew" in caplog.text

@@ -11,7 +11,7 @@ What the type of a field says:
 - ``Literal[...]``: one of these texts. ``T | None``: null.
 - ``Annotated[str, 80]``: at most so many letters. ``Annotated[bytes, 32]``: exactly so many bytes.
   ``Annotated[int, Within(0, 9)]``: a number between these, both included.
-- ``bytes``: lower-case hexadecimal digits. ``date``: YYYY-MM-DD. ``datetime``: UTC, as 2026-11-21T10:00:00Z.
+- ``Path``: its text. ``bytes``: lower-case hexadecimal digits. ``date``: YYYY-MM-DD. ``datetime``: UTC, as 2026-11-21T10:00:00Z.
 - ``tuple[T, ...]``, ``tuple[A, B]``: a list. ``Mapping[str, T]``: an object. Another record: an object.
 
 ``Annotated[..., Key(...)]`` says the rest: another name in the document, that the key came `later`, that the keys of a nested
@@ -34,6 +34,7 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, Union, cast
 
 import rfc8785
@@ -379,6 +380,7 @@ _SCALARS: Final[dict[Any, tuple[Read, Write]]] = {
     **{kind: _scalar(kind) for kind in (bool, int, float, str)},
     object: (lambda raw, _, __: raw, _same),
     bytes: (_bytes, bytes.hex),
+    Path: (lambda raw, table, name: Path(table.typed(str, raw, name)), str),
     dt.date: (_date, dt.date.isoformat),
     dt.datetime: (_time, time_text),
 }

@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -34,7 +33,7 @@ from verticil.miner.storage.records import StoredSignature
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
 from verticil.shared.model.network import CONFIRMED
-from verticil.shared.record import Json
+from verticil.shared.record import Json, parse, read
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import scored_pairs
@@ -51,6 +50,7 @@ Progress = Callable[[str, int], None]
 """Stage and percent; never anything that depends on data."""
 
 _BLOCK: Final = 1 << 22
+_LONGEST: Final = 1 << 30  # bytes of a job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,18 +62,9 @@ class ColumnFile:
     sha256: bytes
 
 
-def _signed_to_json(item: StoredSignature) -> list[str]:
-    return [item.body.hex(), item.signature.hex(), item.certificate.hex()]
-
-
-def _signed_from_json(item: Sequence[str]) -> StoredSignature:
-    body, signature, certificate = map(bytes.fromhex, item)
-    return StoredSignature(body=body, signature=signature, certificate=certificate)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningJob:
-    """Everything that learning needs.
+    """Everything that learning needs. `record.encode` makes one line of it, for another process.
 
     Attributes:
         proposal_digest: of the study as submitted.
@@ -90,6 +81,8 @@ class LearningJob:
         checkpoint_seconds: between two of them.
     """
 
+    MARK: ClassVar = {"kind": "learning"}
+
     proposal_digest: bytes
     effective: bytes
     n_common: int
@@ -104,57 +97,16 @@ class LearningJob:
     proposal: bytes = b""
     sub_model: StoredSignature | None = None
 
-    def to_json(self) -> bytes:
-        """The job as one line of JSON, for another process."""
-        return json.dumps(
-            {
-                "proposal_digest": self.proposal_digest.hex(),
-                "effective": self.effective.decode("utf-8"),
-                "n_common": self.n_common,
-                "columns": [[str(item.path), item.item_bytes, item.sha256.hex()] for item in self.columns],
-                "receipts": [_signed_to_json(item) for item in self.receipts],
-                "proposal": self.proposal.decode("utf-8"),
-                "sub_model": None if self.sub_model is None else _signed_to_json(self.sub_model),
-                "target": str(self.target),
-                "started_at": self.started_at.isoformat(),
-                "simulation": self.simulation,
-                "seed_derived": self.seed_derived,
-                "checkpoint": None if self.checkpoint is None else str(self.checkpoint),
-                "checkpoint_seconds": self.checkpoint_seconds,
-            }
-        ).encode("ascii")
-
-    @classmethod
-    def from_json(cls, line: bytes) -> LearningJob:
-        """Read what `to_json` wrote (by the miner itself: not checked)."""
-        values = cast("dict[str, object]", json.loads(line))
-        columns = cast("list[tuple[str, int, str]]", values["columns"])
-        receipts = cast("list[tuple[str, str, str]]", values["receipts"])
-        sub_model = cast("tuple[str, str, str] | None", values["sub_model"])
-        checkpoint = cast("str | None", values["checkpoint"])
-        return cls(
-            proposal_digest=bytes.fromhex(cast("str", values["proposal_digest"])),
-            effective=cast("str", values["effective"]).encode("utf-8"),
-            n_common=cast("int", values["n_common"]),
-            columns=tuple(
-                ColumnFile(path=Path(path), item_bytes=size, sha256=bytes.fromhex(digest))
-                for path, size, digest in columns
-            ),
-            receipts=tuple(map(_signed_from_json, receipts)),
-            proposal=cast("str", values["proposal"]).encode("utf-8"),
-            sub_model=None if sub_model is None else _signed_from_json(sub_model),
-            target=Path(cast("str", values["target"])),
-            started_at=dt.datetime.fromisoformat(cast("str", values["started_at"])),
-            simulation=cast("bool", values["simulation"]),
-            seed_derived=cast("bool", values["seed_derived"]),
-            checkpoint=None if checkpoint is None else Path(checkpoint),
-            checkpoint_seconds=cast("float", values["checkpoint_seconds"]),
-        )
-
     @property
     def binding(self) -> bytes:
         """Of the search: SHA-256 of the study, of the columns and of the software that searches."""
         return binding_of([self.n_common, *(item.sha256.hex() for item in self.columns)], self.effective)
+
+
+def job_from(line: bytes) -> LearningJob | StructureJob:
+    """Read what `record.encode` made of a job, in the miner's own process."""
+    table = parse(line, source="job", limit=_LONGEST)
+    return read(StructureJob, table) if table.raw("kind") == "structure" else read(LearningJob, table)
 
 
 def _open_column(column: ColumnFile, n_codes: int, name: str) -> Codes:
@@ -267,13 +219,9 @@ def learn_and_write(
     progress("written", 100)
 
 
-STRUCTURE_KIND: Final = "structure"
-"""Tells the job's line from one of `LearningJob`."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StructureJob:
-    """Everything that the search needs.
+    """Everything that the search needs; a line for another process, as a `LearningJob`.
 
     Attributes:
         effective: canonical bytes of the effective study.
@@ -281,34 +229,12 @@ class StructureJob:
         checkpoint, checkpoint_seconds: see `job.LearningJob`.
     """
 
+    MARK: ClassVar = {"kind": "structure"}
+
     effective: bytes
-    scores: Mapping[str, Sequence[int]]
+    scores: Mapping[str, tuple[int, ...]]
     checkpoint: Path | None = None
     checkpoint_seconds: float = CHECKPOINT_SECONDS
-
-    def to_json(self) -> bytes:
-        """The job as one line of JSON, for another process."""
-        return json.dumps(
-            {
-                "kind": STRUCTURE_KIND,
-                "effective": self.effective.decode("utf-8"),
-                "scores": {party: list(scores) for party, scores in self.scores.items()},
-                "checkpoint": None if self.checkpoint is None else str(self.checkpoint),
-                "checkpoint_seconds": self.checkpoint_seconds,
-            }
-        ).encode("ascii")
-
-    @classmethod
-    def from_json(cls, line: bytes) -> StructureJob:
-        """Read what `to_json` wrote (by the miner itself: not checked)."""
-        values = cast("dict[str, object]", json.loads(line))
-        checkpoint = cast("str | None", values["checkpoint"])
-        return cls(
-            effective=cast("str", values["effective"]).encode("utf-8"),
-            scores=cast("dict[str, list[int]]", values["scores"]),
-            checkpoint=None if checkpoint is None else Path(checkpoint),
-            checkpoint_seconds=cast("float", values["checkpoint_seconds"]),
-        )
 
     @property
     def binding(self) -> bytes:

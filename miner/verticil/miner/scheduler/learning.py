@@ -24,6 +24,7 @@ from typing import Final, Protocol, TypeVar, cast
 
 from verticil.miner.scheduler.job import LearningJob, Progress, StructureJob, learn_and_write, search_structure
 from verticil.shared.errors import PeerFault, from_code
+from verticil.shared.record import encode
 
 R = TypeVar("R")
 
@@ -139,12 +140,12 @@ class SpawnedLearning:
     async def run(self, job: LearningJob, progress: Progress) -> None:
         """See `Executor.run`."""
         async with self._slots:
-            await self._run(job.to_json(), progress)
+            await self._run(encode(job), progress)
 
     async def search(self, job: StructureJob, progress: Progress) -> bytes:
         """See `Executor.search`."""
         async with self._slots:
-            return bytes.fromhex(await self._run(await asyncio.to_thread(job.to_json), progress))
+            return bytes.fromhex(await self._run(await asyncio.to_thread(encode, job), progress))
 
     async def _run(self, line: bytes, progress: Progress) -> str:
         """Have the line's job done; what the process returned, empty for a learning job."""

@@ -82,18 +82,12 @@ class _ForTheMiner(logging.Handler):
 
 def _do(line: bytes, report: Callable[[str, int], None], cancelled: Callable[[], bool]) -> str:
     """Do the job of this line; the bytes that it returns, hexadecimal."""
-    if json.loads(line).get("kind") == "structure":
-        from verticil.miner.scheduler.job import StructureJob, search_structure
+    from verticil.miner.scheduler.job import StructureJob, job_from, learn_and_write, search_structure
 
-        return search_structure(StructureJob.from_json(line), progress=report, cancelled=cancelled).hex()
-    from verticil.miner.scheduler.job import LearningJob, learn_and_write
-
-    learn_and_write(
-        LearningJob.from_json(line),
-        progress=report,
-        cancelled=cancelled,
-        clock=lambda: dt.datetime.now(dt.UTC),
-    )
+    job = job_from(line)
+    if isinstance(job, StructureJob):
+        return search_structure(job, progress=report, cancelled=cancelled).hex()
+    learn_and_write(job, progress=report, cancelled=cancelled, clock=lambda: dt.datetime.now(dt.UTC))
     return ""
 
 

@@ -257,7 +257,7 @@ class Scores:
                 return None
             return StructureJob(
                 effective=known.effective,
-                scores=self._table.scores(digest),
+                scores={party: tuple(scores) for party, scores in self._table.scores(digest).items()},
                 checkpoint=self._checkpoints / digest.hex(),
             )
 
