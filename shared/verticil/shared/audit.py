@@ -16,12 +16,12 @@ Promises
 What it cannot do: the chain has no secret. Whoever may write both the file and the anchor can write another history. The file
 is never rotated; who writes to it bounds what is written (`verticil.shared.audit`).
 
-Refused calls. Calls that were refused for who made them, written down without letting whoever makes them fill the disk.
+Refused calls. Calls that were refused for who made them are written down without letting the callers fill the disk.
 
 Promises
 - The first refusal of a kind (a caller's certificate and an error's code) is written as soon as the listener's task runs. Further
   ones are counted, and told by one line with their number when the period is over.
-- A period is ten minutes and names at most `MOST_KINDS` kinds; what goes beyond is counted together, whoever it was. So a period
+- A period is ten minutes and names at most `MOST_KINDS` kinds; what goes beyond is counted together, for all callers. So a period
   takes at most 2 `MOST_KINDS` + 1 lines, whatever is done: four megabytes a day from a whole federation of attackers, some
   hundred kilobytes from one certificate, until it is revoked.
 - What was counted is told in good order when the node stops; a node that is killed loses the count of its last period, never the
@@ -169,7 +169,7 @@ class ChainedLog:
             GateFailed: AUDIT_BROKEN, naming the line.
             DataFault: STATE_CORRUPT, it cannot be read.
         """
-        with self._anchor.transaction():  # nobody writes meanwhile
+        with self._anchor.transaction():  # no line is written meanwhile
             anchor = self._anchor.head()
             try:
                 data = self.path.read_bytes() if anchor.number or self.path.exists() else b""

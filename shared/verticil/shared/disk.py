@@ -41,7 +41,7 @@ def is_disk_full(error: OSError) -> bool:
 def files_exhausted(error: OSError, path: Path) -> DataFault | None:
     """The error for a process or a machine that may open no more files; None when that is not what the system said.
 
-    It passes by itself, so whoever meets it tries again.
+    It passes by itself, so the operation is tried again.
     """
     if error.errno not in _NO_MORE_FILES:
         return None
@@ -56,7 +56,7 @@ def unwritable(error: OSError | sqlite3.Error, path: Path) -> DataFault | None:
     """The error for a file of a node's state that cannot be written to; None when that is not what was said.
 
     In a folder that is read-only SQLite cannot make the files that it needs beside a database, and calls that SQLITE_CANTOPEN.
-    Nothing is damaged then, and nobody must restore a backup.
+    Nothing is damaged then, and no backup need be restored.
 
     Args:
         error: what the operating system or SQLite said.
@@ -83,7 +83,7 @@ def read_only_fault(path: Path) -> DataFault:
 def looking_uri(path: Path) -> str:
     """The URI by which an SQLite database is opened to look at it, without making a file beside it or writing to one.
 
-    A database at rest, which nobody has open and whose write-ahead log is empty, is read as it is, in a read-only folder, too.
+    A database at rest (not open, and its write-ahead log empty) is read as it is, in a read-only folder, too.
     """
     log, shared = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
     at_rest = not shared.exists() and not (log.exists() and log.stat().st_size)
@@ -94,7 +94,7 @@ def is_database_full(error: sqlite3.Error) -> bool:
     """Whether SQLite stopped for lack of room.
 
     On a full disk it cannot make room for the index of its write-ahead log, and calls that SQLITE_IOERR_SHMSIZE, an
-    input/output error (seen with SQLite 3.40 on tmpfs). Nothing is damaged then, and nobody must restore a backup.
+    input/output error (seen with SQLite 3.40 on tmpfs). Nothing is damaged then, and no backup need be restored.
     """
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     return code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE
@@ -167,7 +167,7 @@ def replace_file(path: Path, content: bytes, *, part: Path) -> None:
     Args:
         path: the file; one that exists is replaced.
         content: of it.
-        part: where it is written first, in the same folder; what a killed process leaves there is in nobody's way.
+        part: where it is written first, in the same folder; what a killed process leaves there is overwritten.
 
     Raises:
         OSError: nothing has changed.

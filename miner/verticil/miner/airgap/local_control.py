@@ -146,7 +146,7 @@ def ask_the_daemon(
         sleep: waits.
 
     Raises:
-        PeerFault: NOT_READY, nobody takes it up.
+        PeerFault: NOT_READY, no daemon takes it up.
         VerticilError: what the daemon met.
     """
     target = request.file

@@ -221,7 +221,7 @@ class Authorizer:
 
     Args:
         federation: its name.
-        roles: full method name -> roles that may call it; what is not there, nobody may call.
+        roles: full method name -> roles that may call it; what is not there is refused to all.
         maximum: calls at a time; one caller may have a quarter of them under way.
         clock: the time that certificates are checked against.
         revocations: the deny-list by which callers' certificates are refused.

@@ -123,7 +123,7 @@ class ReloadingChannel:
         source: our credentials.
         revocations: the deny-list.
         make: makes a channel with credentials that trusts the given certificates (PEM).
-        server_certificate: fetches and verifies the certificate of whoever answers; blocks.
+        server_certificate: fetches and verifies the certificate of the node that answers; blocks.
     """
 
     def __init__(
@@ -394,7 +394,7 @@ def _stays_open(host: str, port: int, context: ssl.SSLContext, name: str, timeou
 
 
 def _who_answers(endpoint: str, credentials: Credentials, timeout_seconds: float) -> str:
-    """The identity in the certificate of whoever answers, which our authority issued; empty when it cannot be told."""
+    """The identity in the certificate of the node that answers, which our authority issued; empty when it cannot be told."""
     host, port = split_endpoint(endpoint)
     context = _context(credentials)
     context.check_hostname = False  # only to tell who it is: nothing is sent, and the chain is still verified

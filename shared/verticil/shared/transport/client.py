@@ -307,7 +307,7 @@ def dial_peer(
     idle_timeout_seconds: float = 120.0,
     revocations: Revocations = EMPTY_DENY_LIST,
 ) -> Connection:
-    """A connection that reaches one node and no other: whoever else is at the address is refused before it gets a request.
+    """A connection that reaches one node and no other: any other node at the address is refused before it gets a request.
 
     Args:
         address: host:port, as federation.toml says.

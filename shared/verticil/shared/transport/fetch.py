@@ -5,7 +5,7 @@ size and SHA-256 must stay the same in every part; offsets, checksums and the le
 SHA-256 of the whole is verified at the end, and only then is anything handed over. A stream carries at most 32 MiB, so a longer
 whole takes several; one that breaks off is followed by another at the offset that was reached, until one brings not a single
 new byte. A stream that goes on for ten minutes is broken off; when it had brought next to nothing that is an error, too
-(DEADLINE), so that nobody is kept waiting by a byte now and then. Parts without a byte are no parts. That error is the caller's,
+(DEADLINE), so that a byte now and then keeps no caller waiting. Parts without a byte are no parts. That error is the caller's,
 who waits as it sees fit and calls again: `fetch_file` then goes on with what is on the disk, also after a kill.
 
 That the right node sent the bytes is the connection's promise, what they mean is the caller's to check.
@@ -118,7 +118,7 @@ async def send_parts(
         source: the bytes, or their file.
         offset: where to begin.
         what: what is sent, for messages.
-        sha256: of the whole; needed with a file, for which nobody wants to compute it at every call.
+        sha256: of the whole; needed with a file, so that it is not computed at every call.
 
     Raises:
         PeerFault: MESSAGE_INVALID, an offset behind the end.

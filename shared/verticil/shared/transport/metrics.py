@@ -6,7 +6,7 @@ parties and data sets as labels; times, bytes, counts of calls and studies, and 
 no study's name or title (bytes moved do tell about how large a table is): what a monitoring system stores, many read.
 
 The page is served by prometheus_client in a thread of its own, so a busy event loop does not delay it. It has neither TLS nor a
-login, which is why any address but loopback is refused; whoever wants it elsewhere puts an authenticating proxy before it.
+login, which is why any address but loopback is refused; where it is wanted elsewhere, an authenticating proxy goes before it.
 """
 
 from __future__ import annotations

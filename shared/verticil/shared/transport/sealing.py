@@ -2,13 +2,13 @@
 
 Every party that is reached through the miner, or reaches others so, has a sealing key (X25519) beside its other keys:
 ``NAME.seal``, made at the site, mode 0600. The public halves stand in federation.toml, ``[sealing]``: the same bytes at every
-site, compared when the federation is set up. They are pinned there and do *not* follow from certificates, so that whoever runs
-the miner and the certificate authority at the same time still cannot put a key of its own between two parties. A party's key
+site, compared when the federation is set up. They are pinned there and do *not* follow from certificates, so that an operator of
+both the miner and the certificate authority still cannot put a key of its own between two parties. A party's key
 is renewed by making a new one (``verticil pki seal NAME.crt --new``), changing its line in every site's federation.toml and
 starting the daemons anew; until all have done so, those who differ refuse each other and the studies wait.
 
 An envelope is a version (1 byte) and a message sealed with HPKE, mode Auth (`seal`). Bound into the seal are that version, the
-federation, the sender and the recipient, in this order, so that an envelope opens for nobody else, in no other federation, and
+federation, the sender and the recipient, in this order, so that an envelope opens for no other node, in no other federation, and
 not when it is sent back. What it says (which call, which piece, the last or not; `verticil.wire.v1.relay_pb2`) is sealed.
 
 The miner learns who tells whom something, when, and how many bytes. It can delay, drop and repeat envelopes, which costs time
@@ -20,9 +20,9 @@ only, and opens only if the holder of the sender's private key (or of the recipi
 the same `info` and `aad`. Each message has an ephemeral key of its own, so there are no counters to keep and a nonce is never
 used twice.
 
-It does not hide who seals for whom if that is known otherwise, nor how long a message is; whoever gets a recipient's private
-key later opens what was sealed for it before (section 9.1: no forward secrecy with respect to the recipient) and can seal
-messages *to* that recipient in anybody's name. Section numbers are those of the RFC; its test vector A.2.3 is in the tests.
+It does not hide who seals for whom if that is known otherwise, nor how long a message is. Who gets a recipient's private key
+later opens what was sealed for it before (section 9.1: no forward secrecy with respect to the recipient) and can seal messages
+*to* that recipient in anybody's name. Section numbers are those of the RFC; its test vector A.2.3 is in the tests.
 `cryptography` has the base mode, without a sender, and no other.
 """
 

@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 
 class BrokenOffError(PeerFault):
-    """UNREACHABLE: whoever has to do with a call was started anew, and its answer may be lost."""
+    """UNREACHABLE: the peer or the miner was started anew, and the answer of a call may be lost."""
 
     def __init__(self, why: str) -> None:
         super().__init__("UNREACHABLE", why, hint="it is asked again")

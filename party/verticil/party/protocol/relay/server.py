@@ -219,7 +219,7 @@ class Verdict(enum.Enum):
     NEW = "new"
     """Answer it."""
     REPEATED = "repeated"
-    """It came before; nobody waits for an answer."""
+    """It came before; no answer is waited for."""
     STALE = "stale"
     """It does not carry the present challenge: tell its sender which it is."""
 
