@@ -873,14 +873,15 @@ async def test_status_and_check_say_what_there_is(manual):
     checked = await asyncio.to_thread(check, config, read_study(manual.root / "study.toml"))
     assert checked.ok
     assert checked.faults == ()
-    assert checked.epsilon == pytest.approx(4.0)
-    assert checked.tables[0].records == N_COMMON + 17
+    assert checked.study is not None
+    assert checked.study.epsilon == pytest.approx(4.0)
+    assert checked.tables[0].counts.records == N_COMMON + 17
     manual.start("north")
     await manual.until_stage("north", "waiting for approval")
     facts = await asyncio.to_thread(commands.status, config)
     json.dumps(document(facts), allow_nan=False)
     (study,) = facts.studies
-    assert (study.state, study.approved, study.epsilon) == ("awaiting_approval", False, pytest.approx(4.0))
+    assert (study.state, study.approved, study.proposal.epsilon) == ("awaiting_approval", False, pytest.approx(4.0))
     assert facts.daemon.running
     assert facts.ledger == (Spent(dataset="people", epsilon_spent=0.0, epsilon_lifetime_limit=8.0),)
     assert (facts.daemon.connected, facts.daemon.link) == (True, "connected to the miner")

@@ -29,6 +29,7 @@ from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
 from verticil.party import daemon
 from verticil.party.operator import commands, peer_commands, reports
+from verticil.party.operator.view_model import Confirmation
 from verticil.party.policy.by_rule import ruling
 from verticil.party.policy.ledger import Ledger
 from verticil.party.protocol.peer.artifact_store import Kind
@@ -325,9 +326,9 @@ async def test_status_tells_who_is_waited_for_why_and_since_when(make, capsys, m
     assert "the disk of the state directory is full (4 KiB left)" in " ".join(capsys.readouterr().out.split())
     assert main([*arguments, "--format", "json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts.disk_free_bytes == full.free
-    assert facts.studies[0].since == f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
-    assert facts.studies[0].stage == federation.stage("north")
+    assert facts["disk_free_bytes"] == full.free
+    assert facts["studies"][0]["since"] == f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
+    assert facts["studies"][0]["stage"] == federation.stage("north")
 
 
 async def test_a_full_disk_here_is_not_taken_for_a_peers(make, monkeypatch):
@@ -527,7 +528,11 @@ async def test_feature_24_a_revocation_between_peers_ends_the_study_and_all_drop
     del federation.services["west"]  # it is away
     assert not await collect_confirmations(federation.parties["north"].work)
     south, west = reports.revoke(federation.config("north"), "peers", "officer", "again", at=NOW).confirmations
-    assert (south["confirmed"], south["keeps_release"], west) == (True, False, {"peer": "west", "confirmed": False})
+    assert (south.confirmed, south.deletion.keeps_release, west) == (
+        True,
+        False,
+        Confirmation(peer="west", confirmed=False),
+    )
     sent = {row.sha256: row for row in reports.ledger(federation.config("north")).rows}
     assert list(south.deletion.columns) == ["0"]
     assert sent[south.deletion.columns["0"].sha256].bytes == south.deletion.columns["0"].bytes
@@ -670,7 +675,7 @@ async def test_feature_24_a_revocation_after_the_publication_between_peers_is_fl
     assert [entry["who"] for entry in log if entry["event"] == "alignment"] == ["daemon"]
     assert await collect_confirmations(federation.parties["west"].work)
     told = reports.revoke(federation.config("west"), "peers", "officer", "again", at=NOW).confirmations
-    assert [(item.peer, item.keeps_release) for item in told] == [("north", True), ("south", True)]
+    assert [(item.peer, item.deletion.keeps_release) for item in told] == [("north", True), ("south", True)]
     for command in (["status"], ["revoke", "peers", "--reason", "again", "--as", "officer"]):
         assert main(["party", *command, "--config", str(federation.config("west").path)]) == 0
         shown = " ".join(capsys.readouterr().out.split())
@@ -895,7 +900,7 @@ async def test_share_noise_is_charged_once(make):
     (row,) = federation.ledger("west")
     assert (row.epsilon, row.charged, row.recipient) == (1.5, 1.5, "everyone")
     (people,) = reports.ledger(federation.config("west")).datasets
-    assert people["delta_spent"] == 1e-6  # with the epsilon, and not again after each restart
+    assert people.delta_spent == 1e-6  # with the epsilon, and not again after each restart
 
 
 async def test_a_party_with_no_room_for_the_delta_of_a_study_sends_nothing(make):

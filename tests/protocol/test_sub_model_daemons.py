@@ -200,7 +200,7 @@ async def test_feature_32_the_policy_of_a_site_ends_a_sub_model(made: Provisione
     with Database(clinic.state_directory) as database:
         assert Ledger(database).rows() == ()
     words = show(clinic, "three").quorum_words
-    assert words == [
+    assert list(words) == [
         "quorum: 2 hours after it was submitted the study goes on without parties that are missing, with at least 2 of its"
         " 3 parties; to approve it is to approve every such sub-model",
         "may be missing, with their columns: 'bank' (credit), 'insurer' (claims); then the people in common are others, and"

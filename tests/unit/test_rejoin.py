@@ -230,8 +230,8 @@ def test_party_status_and_the_page_say_revoked_and_the_command(
     told = run("party", "status", "--config", toml)["certificate"]
     assert told["words"].startswith("was revoked")
     with Site.look(load_party(toml)) as site:
-        (blocks,) = [item for item in overview(site, utc_now())["blocks"] if "was revoked" in item["what"]]  # type: ignore[attr-defined]
-    assert (blocks["command"], blocks["grave"]) == (told["command"], True)
+        (blocks,) = [item for item in overview(site, utc_now()).blocks if "was revoked" in item.what]
+    assert (blocks.command, blocks.grave) == (told["command"], True)
     assert main(["party", "status", "--config", str(toml)]) == 0
     assert "was revoked" in capsys.readouterr().out
     if heard == "a refusal":
