@@ -475,3 +475,52 @@ def test_nothing_outside_the_registries_branches_on_the_model() -> None:
     ):
         assert len(branches_on_the_model(planted)) == 1, planted
     assert branches_on_the_model('PROTOCOLS.named(study.model)\n{"peer": name, "at": time}\ntable.has("peer")') == []
+
+
+def casts(source: str) -> list[str]:
+    """Where a module says what a value is instead of having it from one that has a type."""
+    return [
+        f"line {node.lineno}: cast"
+        for node in ast.walk(ast.parse(source))
+        if (isinstance(node, ast.Call) and ast.unparse(node.func) in {"cast", "typing.cast"})
+        or (isinstance(node, ast.ImportFrom) and any(alias.name == "cast" for alias in node.names))
+    ]
+
+
+def untyped_answers(command: str, application: Mapping[str, str]) -> list[str]:
+    """Functions that a module of the command line imports and that answer a mapping of anything.
+
+    Args:
+        command: the module's source.
+        application: module -> source, of all others.
+    """
+    found: list[str] = []
+    for node in ast.walk(ast.parse(command)):
+        if isinstance(node, ast.ImportFrom) and node.module in application:
+            wanted = {alias.name for alias in node.names}
+            found += [
+                f"{node.module}.{item.name} -> {ast.unparse(item.returns)}"
+                for item in ast.parse(application[node.module]).body
+                if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)
+                and item.name in wanted
+                and item.returns is not None
+                and re.search(r"\[str, (object|Any)\]|\bFacts\b|^object$|\bAny\b", ast.unparse(item.returns))
+            ]
+    return found
+
+
+def test_the_command_line_gets_view_models_and_casts_nothing() -> None:
+    commands, application = {}, {}
+    for wing in WINGS:
+        for path in (ROOT / wing).rglob("*.py"):
+            name = ".".join(path.relative_to(ROOT / wing).with_suffix("").parts).removesuffix(".__init__")
+            (commands if within(name, "verticil.cli") else application)[name] = path.read_text(encoding="utf-8")
+    assert len(commands) > 10
+    for name, source in commands.items():
+        assert casts(source) == [], name
+        assert untyped_answers(source, application) == [], name
+    assert casts("from typing import cast") == ["line 1: cast"]
+    assert casts("rows = cast('list[str]', facts)") == ["line 1: cast"]
+    planted = {"verticil.party.planted": "async def status(config) -> dict[str, object]: ..."}
+    command = "def show():\n    from verticil.party.planted import status"
+    assert untyped_answers(command, planted) == ["verticil.party.planted.status -> dict[str, object]"]
