@@ -19,9 +19,9 @@ from support.publishing import ALL, GIVEN, STUDY, Publishing
 from verticil.cli.main import main
 from verticil.party.operator import commands
 from verticil.party.operator.approvers import add_approver
+from verticil.party.operator.check import preview
 from verticil.party.operator.commands import countersign, look
 from verticil.party.operator.pending_studies import inbox
-from verticil.party.operator.preview import preview
 from verticil.party.operator.view_model import COUNTS_TELL
 from verticil.party.site import Site
 from verticil.shared.errors import GateFailed, Misuse, PeerFault, Refusal
@@ -99,7 +99,7 @@ async def test_a_preview_leaves_no_half_folder_and_shows_nothing_that_would_be_r
     def no_name(source: object, target: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("verticil.party.operator.preview.rename", no_name)
+    monkeypatch.setattr("verticil.party.operator.check.rename", no_name)
     with pytest.raises(Exception, match="no space left"):
         await asyncio.to_thread(preview, config, "trial", tmp_path / "full")
     assert [path.name for path in tmp_path.iterdir() if "full" in path.name or "refused" in path.name] == []

@@ -139,7 +139,7 @@ def preview(
 ) -> None:
     """Write what would leave: the randomized codes of all local rows, and raw against randomized frequencies. Sends nothing."""
     from verticil.party.config import load_party
-    from verticil.party.operator.preview import preview as party_preview
+    from verticil.party.operator.check import preview as party_preview
 
     found = party_preview(load_party(config), study, out)
     if emit(found, form=form):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from verticil.party.config import PartyConfig
 from verticil.party.dataset import linkage, perturb, subsets, substitutes
-from verticil.party.dataset.compounds import Compound
+from verticil.party.dataset.encoding import Compound
 from verticil.party.dataset.linkage import order_key, order_tree
 from verticil.party.dataset.releases import Column, Release
 from verticil.party.dataset.source import Records, read_records

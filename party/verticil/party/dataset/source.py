@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.party.dataset.compounds import Compound
-from verticil.party.dataset.encoding import Codebook, Outcome
+from verticil.party.dataset.encoding import Codebook, Compound, Outcome
 from verticil.party.dataset.linkage import normalise_ids
 from verticil.party.dataset.table import ColumnRule, DatasetRule, header, missing_columns, read_parts
 from verticil.shared.arrays import Codes

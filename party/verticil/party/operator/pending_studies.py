@@ -13,8 +13,14 @@ from dataclasses import dataclass, replace
 
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.local_dataset import columns_of
-from verticil.party.operator.missing_parties import quorum_words
-from verticil.party.operator.plain_language import PRIOR, belief_words, column_words, ratio_of, total_words
+from verticil.party.operator.plain_language import (
+    PRIOR,
+    belief_words,
+    column_words,
+    quorum_words,
+    ratio_of,
+    total_words,
+)
 from verticil.party.operator.view_model import (
     COUNTS_TELL,
     ColumnInWords,
