@@ -30,7 +30,7 @@ EXEMPT: Mapping[str, str] = {
     "party.protocol.context.Node.verify": "verifies with verify_signed",
     "shared.errors.from_code": "takes a code, not a document; from_detail is fuzzed",
     "party.dataset.releases.Release.from_json": "reads the site's own database, written by itself",
-    "party.protocol.peer.artifact_store.Shelf.read": "reads files whose SHA-256 stands in the site's own database",
+    "party.protocol.peer.artifact_store.ArtifactStore.read": "reads files whose SHA-256 stands in the site's own database",
     "miner.storage.linkage.read_list": "maps a file whose size and SHA-256 were checked before",
     "shared.identity.authority.open_authority": "the authority's own folder; reads with read_certificates and load_private_key",
     "pki.register.entries": "the authority's own register, whose certificates it verifies",

@@ -34,7 +34,7 @@ from hypothesis import strategies as st
 
 from verticil.party.config import load_party
 from verticil.party.protocol.context import Node
-from verticil.party.protocol.peer.artifact_store import Shelf
+from verticil.party.protocol.peer.artifact_store import ArtifactStore
 from verticil.party.protocol.peer.service import Answers
 from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site
@@ -245,8 +245,8 @@ class Stage:
             signing_key = SigningKey.load(config.signing_key, config.certificate)
             authority = config.federation.ca_certificate.read_bytes()
             own = Node(site=site, spool=spool, signing_key=signing_key, authority=authority, clock=utc_now)
-            shelf = Shelf(config.state_directory / "peer", site.database)
-            self.services[f"Peer of {name}"] = Answers(own, shelf, software=software_text())
+            store = ArtifactStore(config.state_directory / "peer", site.database)
+            self.services[f"Peer of {name}"] = Answers(own, store, software=software_text())
             self.sites[name] = site
 
     def line(self, service: str, identity: Identity) -> Any:

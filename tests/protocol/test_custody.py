@@ -25,7 +25,7 @@ from verticil.party.config import load_party
 from verticil.party.daemon import run_party
 from verticil.party.dataset.releases import Release
 from verticil.party.operator import commands, reports
-from verticil.party.protocol.blinding import Workshop
+from verticil.party.protocol.blinding import BlindingState
 from verticil.party.protocol.ledger_reconciliation import proven
 from verticil.party.site import Site
 from verticil.shared.errors import GateFailed, Misuse, Refusal
@@ -542,9 +542,9 @@ def test_what_lies_elsewhere_is_kept_and_named(tmp_path: Path, make_site: Any) -
     )
     (folder / "party.toml").write_text(text)
     config = load_party(folder / "party.toml")
-    workshop = Workshop(config.state_directory, bytes(32))
-    workshop.key()
-    workshop.path("own.list").write_bytes(b"tokens")
+    blinding_state = BlindingState(config.state_directory, bytes(32))
+    blinding_state.key()
+    blinding_state.path("own.list").write_bytes(b"tokens")
     backup(config, tmp_path / "made", WORDS)
     away = tmp_path / "other-machine" / "deep" / "north"
     facts: Any = restore(tmp_path / "made", away, WORDS)

@@ -89,9 +89,9 @@ def published(tmp_path_factory, pki):
     def look(mode: str) -> None:
         federation = made[mode]
         for name, party in federation.parties.items():
-            if name not in found[mode] and (Kind.COMMON, "") in party.shelf.items(federation.digest):
+            if name not in found[mode] and (Kind.COMMON, "") in party.store.items(federation.digest):
                 found[mode][name] = rows_of(party, mode, federation.digest)
-                federation.left[name] = {kind for kind, _ in party.shelf.items(federation.digest)}
+                federation.left[name] = {kind for kind, _ in party.store.items(federation.digest)}
 
     def watch(step: durable.Step) -> None:
         if step.moment == "after" and made["dh-psi"].root in step.path.parents and step.path.is_file():
@@ -111,7 +111,7 @@ def published(tmp_path_factory, pki):
 
 def rows_of(party, mode: str, digest: bytes) -> list[int]:
     """Which rows of its table a party takes for the common people."""
-    holding, common = party.site.read(party.record), party.shelf.read(digest, Kind.COMMON)
+    holding, common = party.site.read(party.record), party.store.read(digest, Kind.COMMON)
     if mode == "dh-psi":
         return passing.common_rows(holding.order, common).tolist()
     return accepted_rows(
@@ -173,7 +173,7 @@ class Liar:
     def tell(self, caller: str, request: peer_pb2.GetPseudonymsRequest, whole: bytes) -> bytes:
         if request.list not in {BLINDED, STEPS} or request.owner != self._owner or self._to not in {None, caller}:
             return whole
-        told = self._lie(self._party.shelf.read(self._digest, Kind.BLINDED, str(self._owner)))
+        told = self._lie(self._party.store.read(self._digest, Kind.BLINDED, str(self._owner)))
         if request.list == BLINDED:
             return told
         steps = peer_pb2.BlindedSteps.FromString(whole)
@@ -337,7 +337,7 @@ async def test_feature_14_dh_psi_between_peers_refuses_points_that_are_returned(
     by, whose = returned
 
     def points(data: bytes) -> bytes:
-        other = federation.parties[by].shelf.read(federation.digest, Kind.BLINDED, str(NAMES.index(whose)))
+        other = federation.parties[by].store.read(federation.digest, Kind.BLINDED, str(NAMES.index(whose)))
         return ordered(other[:32] + data[32:])
 
     Liar(federation, liar, owner, points)
@@ -374,11 +374,11 @@ async def test_feature_14_dh_psi_between_peers_refuses_a_list_that_changes_betwe
     lost: list[str] = []
 
     def lose() -> None:
-        shelf = federation.parties[SOUTH].shelf
-        if lost or (Kind.TAKEN, "0") not in shelf.items(federation.digest):
+        store = federation.parties[SOUTH].store
+        if lost or (Kind.TAKEN, "0") not in store.items(federation.digest):
             return
         lost.append("now")
-        shelf.forget(federation.digest, Kind.BLINDED, "0")
+        store.forget(federation.digest, Kind.BLINDED, "0")
         (federation.root / SOUTH / "state" / "linkage" / federation.digest.hex() / "0.in").unlink()
         Liar(federation, NORTH, NORTH, lambda data: ordered(A_POINT + data[32:]))
 
@@ -407,7 +407,7 @@ async def test_feature_14_dh_psi_between_peers_notices_who_tells_two_lists(feder
     """West tells south another list, blinded by all, than it tells north: they do not sign the same common list."""
 
     def without_one(data: bytes) -> bytes:
-        common = federation.parties[WEST].shelf.read(federation.digest, Kind.TOKENS)[:32]
+        common = federation.parties[WEST].store.read(federation.digest, Kind.TOKENS)[:32]
         return ordered(data.replace(common, A_POINT))
 
     def before(asks: str, name: str, rpc: str) -> None:  # west knows the common list before south gets north's of it
@@ -494,7 +494,7 @@ async def test_feature_14_dh_psi_between_peers_lists_are_for_the_next_and_places
 
 
 def items(federation, name: str):
-    return federation.parties[name].shelf.items(federation.digest)
+    return federation.parties[name].store.items(federation.digest)
 
 
 @pytest.mark.parametrize("mode", ["keyed-hash", "order-commitment", "dh-psi"])
@@ -583,7 +583,7 @@ async def test_feature_14_dh_psi_between_peers_a_list_without_its_scalar_is_not_
             return
         if len([kind for kind, _ in items(federation, NORTH) if kind is Kind.STEPS]) == 3:
             before["lost"] = True
-            federation.parties[NORTH].shelf.forget(federation.digest, Kind.BLINDED, "0")
+            federation.parties[NORTH].store.forget(federation.digest, Kind.BLINDED, "0")
 
     await federation.run(after_step=lose)
     assert before

@@ -102,7 +102,7 @@ async def test_cross_parents_reach_only_their_readers(published):
 
 async def test_a_party_that_published_keeps_its_signature_and_nothing_else(published):
     for name, party in published.parties.items():
-        assert {kind for kind, _ in party.shelf.items(published.digest)} == {Kind.SIGNATURE}
+        assert {kind for kind, _ in party.store.items(published.digest)} == {Kind.SIGNATURE}
         assert list((published.root / name / "state" / "spool").iterdir()) == []
 
 
@@ -285,7 +285,7 @@ async def test_a_peer_that_never_answers_is_named_with_what_it_is_waited_for(mak
     silent: set[str] = set()
 
     def silence(caller: str, name: str, rpc: str) -> None:
-        if rpc == "get_parameters" and federation.parties["north"].shelf.items(federation.digest).get(
+        if rpc == "get_parameters" and federation.parties["north"].store.items(federation.digest).get(
             (Kind.STATEMENT, "north")
         ):
             silent.add("south")
@@ -432,7 +432,7 @@ async def test_an_approval_whose_key_was_revoked_before_the_last_one_is_asked_fo
     for name in ("north", "west"):
         commands.approve(federation.config(name), "peers", "officer", at=NOW)
     await federation.run()
-    assert federation.parties["north"].shelf.items(federation.digest).keys() == {(Kind.APPROVAL, "west")}
+    assert federation.parties["north"].store.items(federation.digest).keys() == {(Kind.APPROVAL, "west")}
     folder = federation.root / "west" / "pki"
     for certificate in read_certificates(folder / "west.crt"):
         revoke(open_authority(federation.pki / "ca", at=NOW), f"{certificate.serial_number:x}", at=NOW)
@@ -499,7 +499,7 @@ async def test_feature_24_a_revocation_between_peers_ends_the_study_and_all_drop
         if rpc == "get_parameters" and name == "north":
             asked.append(caller)
             if len(asked) == 1:
-                held.update(federation.parties["south"].shelf.items(federation.digest))
+                held.update(federation.parties["south"].store.items(federation.digest))
                 revoked = reports.revoke(federation.config("north"), "peers", "officer", "consent withdrawn", at=NOW)
                 assert (revoked.deletion, revoked.after_publication) == (None, False)
 
@@ -516,7 +516,7 @@ async def test_feature_24_a_revocation_between_peers_ends_the_study_and_all_drop
     assert "revoked by 'north': consent withdrawn" in told
     for name in NAMES:
         party = federation.parties[name]
-        assert party.shelf.items(federation.digest) == {}
+        assert party.store.items(federation.digest) == {}
         assert list((federation.root / name / "state" / "spool").iterdir()) == []
         assert not release_folder(party.site, federation.digest).exists()
         assert reports.verify_audit(federation.config(name)).ok
@@ -574,8 +574,8 @@ async def test_feature_24_a_peer_that_is_killed_while_it_deletes_signs_when_ever
     federation.before = revoke
     with pytest.raises(PeerFault, match="has not ended here yet"):
         await InMemoryPeer(federation.services["south"], north).get_deletion(request)
-    shelf = federation.parties["south"].shelf
-    folder = shelf.folder(federation.digest)
+    store = federation.parties["south"].store
+    folder = store.folder(federation.digest)
 
     def die(step: durable.Step) -> None:
         nonlocal died
@@ -585,7 +585,7 @@ async def test_feature_24_a_peer_that_is_killed_while_it_deletes_signs_when_ever
 
     with durable.watched(die), pytest.raises(KeyboardInterrupt):
         await federation.run()
-    assert shelf.items(federation.digest) == {}
+    assert store.items(federation.digest) == {}
     assert (folder / "column.0").exists()
     with pytest.raises(PeerFault, match="not everything is deleted"):
         await InMemoryPeer(federation.services["south"], north).get_deletion(request)
@@ -772,8 +772,8 @@ async def test_a_second_common_list_is_refused(make):
 
     def lost() -> None:
         party = federation.parties["north"]
-        if party.record.n_common is not None and (Kind.COMMON, "") in party.shelf.items(federation.digest):
-            party.shelf.forget(federation.digest, Kind.COMMON)
+        if party.record.n_common is not None and (Kind.COMMON, "") in party.store.items(federation.digest):
+            party.store.forget(federation.digest, Kind.COMMON)
             federation.falsified["west", "get_pseudonyms"] = lambda data: data[16:]
 
     await federation.run(after_step=lost)
@@ -1042,8 +1042,8 @@ async def test_a_lost_spool_file_is_made_again(exchanging):
     path = party.work.node.spool.path(item.sha256)
     path.write_bytes(b"harmed")
     south = exchanging.parties["south"]
-    south.shelf.forget(exchanging.digest, Kind.COLUMN, "0")
-    south.shelf.forget(exchanging.digest, Kind.STATEMENT, "south")
+    south.store.forget(exchanging.digest, Kind.COLUMN, "0")
+    south.store.forget(exchanging.digest, Kind.STATEMENT, "south")
     exchanging.before = lambda caller, name, rpc: None
     await exchanging.run()
     assert len(set(exchanging.manifests().values())) == 1

@@ -75,7 +75,7 @@ async def test_what_this_party_waits_for_is_not_told_to_peers(exchanging):
     exchanging.parties["north"].site.state.show(
         exchanging.digest, "trying again: DISK_FULL: /srv/clinic/register: no space left", at=session.NOW
     )
-    exchanging.parties["north"].shelf.forget(exchanging.digest, Kind.RUNNING)
+    exchanging.parties["north"].store.forget(exchanging.digest, Kind.RUNNING)
     request = peer_pb2.GetPseudonymsRequest(
         effective_digest=record.task.effective_digest, list=peer_pb2.PSEUDONYM_LIST_RUNNING
     )
@@ -133,7 +133,7 @@ async def test_invented_people_do_not_make_a_list_long_enough(make):
 
 
 def _forget_parameters(federation, name: str) -> None:
-    federation.parties[name].shelf.forget(federation.digest, Kind.STATEMENT, name)
+    federation.parties[name].store.forget(federation.digest, Kind.STATEMENT, name)
 
 
 @pytest.mark.parametrize(("policy", "study"), [(session.EXACT, session.STUDY), ("", session.STUDY + NOISE)])
@@ -150,18 +150,18 @@ async def test_another_column_gets_no_second_parameters(make, policy, study):
     federation.before = hold
     await federation.run()
     south = federation.parties["south"]
-    first = south.shelf.item(federation.digest, Kind.STATEMENT, "south")
+    first = south.store.item(federation.digest, Kind.STATEMENT, "south")
     # Lost and computed again from the same column: the same answer, and no charge.
     before = sum(row.charged for row in federation.ledger("south") if row.charged != float("inf"))
     _forget_parameters(federation, "south")
     await federation.run()
-    assert south.shelf.item(federation.digest, Kind.STATEMENT, "south") == first
+    assert south.store.item(federation.digest, Kind.STATEMENT, "south") == first
     # Lost together with the column, which the peer now replaces by one that marks people of its choice.
     _forget_parameters(federation, "south")
-    south.shelf.forget(federation.digest, Kind.COLUMN, "0")
+    south.store.forget(federation.digest, Kind.COLUMN, "0")
     federation.falsified["north", "get_column"] = lambda data: artifact.pack(1 - artifact.unpack(data, 2, N_COMMON), 2)
     await federation.run()
-    assert (Kind.STATEMENT, "south") not in south.shelf.items(federation.digest)
+    assert (Kind.STATEMENT, "south") not in south.store.items(federation.digest)
     failure = federation.record("south").failure
     assert failure is not None
     assert failure.code == "APPROVAL_VOID"
@@ -184,7 +184,7 @@ async def test_another_structure_gets_no_second_parameters(make):
     def tell(parents) -> None:
         body = structure_body(digest, parents, {"method": "genetic"})
         signed = signing.sign(body).SerializeToString(deterministic=True)
-        federation.parties["north"].shelf.put(federation.digest, Kind.STRUCTURE, signed)
+        federation.parties["north"].store.put(federation.digest, Kind.STRUCTURE, signed)
 
     def hold(caller: str, name: str, rpc: str) -> None:
         if rpc == "get_parameters":
@@ -193,9 +193,9 @@ async def test_another_structure_gets_no_second_parameters(make):
     federation.before = hold
     tell(none)
     await federation.run()
-    assert (Kind.STATEMENT, "north") in federation.parties["north"].shelf.items(federation.digest)
+    assert (Kind.STATEMENT, "north") in federation.parties["north"].store.items(federation.digest)
     _forget_parameters(federation, "north")
     tell([[], [0], *none[2:]])  # a local edge: the same columns are read
     await federation.run()
-    assert (Kind.STATEMENT, "north") not in federation.parties["north"].shelf.items(federation.digest)
+    assert (Kind.STATEMENT, "north") not in federation.parties["north"].store.items(federation.digest)
     assert federation.record("north").failure.code == "APPROVAL_VOID"

@@ -360,14 +360,14 @@ async def collect(context: PeerStudyContext, name: str) -> None:
         count_of(signed.body, context.study, name)
     except VerticilError as error:
         raise PeerFailedError(context.named(error, name)) from None
-    await asyncio.to_thread(context.shelf.put, context.digest, Kind.STATEMENT, body, name)
+    await asyncio.to_thread(context.store.put, context.digest, Kind.STATEMENT, body, name)
 
 
 def assemble(context: PeerStudyContext) -> None:
     """Write the release of everybody's numbers, and sign it."""
     study = context.study
     signed: list[SignedStatement] = [
-        common_pb2.Signed.FromString(context.shelf.read(context.digest, Kind.STATEMENT, name)) for name in study.parties
+        common_pb2.Signed.FromString(context.store.read(context.digest, Kind.STATEMENT, name)) for name in study.parties
     ]
     counts = [count_of(item.body, study, party) for item, party in zip(signed, study.parties, strict=True)]
     network, marginals = nothing_learned(study)

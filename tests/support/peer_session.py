@@ -17,7 +17,7 @@ from verticil.party.operator import peer_commands
 from verticil.party.policy.ledger import Ledger, LedgerRow
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.engine import Outcome
-from verticil.party.protocol.peer.artifact_store import Shelf
+from verticil.party.protocol.peer.artifact_store import ArtifactStore
 from verticil.party.protocol.peer.context import PeerContext
 from verticil.party.protocol.peer.network import Peers
 from verticil.party.protocol.peer.publication import release_folder
@@ -260,17 +260,17 @@ class Party:
             clock=lambda: federation.now,
             revocations=federation.revocations,
         )
-        self.shelf = Shelf(self.config.state_directory / "peer", self.site.database)
+        self.store = ArtifactStore(self.config.state_directory / "peer", self.site.database)
         self.work = PeerContext(
             node=node,
-            shelf=self.shelf,
+            store=self.store,
             peers=Peers(Network(federation, name), "trial", lambda: federation.now),
             coordinator=None if federation.dial is None else functools.partial(federation.dial, name),
             search_wait_seconds=0,
             software=federation.software.get(name, software_text()),
         )
         self.study = PeerStudy(self.work, federation.digest)
-        federation.services[name] = Answers(node, self.shelf, software=self.work.software)
+        federation.services[name] = Answers(node, self.store, software=self.work.software)
 
     @property
     def record(self) -> StudyRecord:

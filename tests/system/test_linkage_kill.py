@@ -17,7 +17,7 @@ N = 9_000
 
 
 def blinding(nodes: Any, party: str) -> list[str]:
-    """What stands in a party's workshop."""
+    """What stands in a party's blinding_state."""
     folder = nodes.made.parties[party] / "state" / "linkage"
     return [path.name for path in folder.rglob("*") if path.is_file()]
 

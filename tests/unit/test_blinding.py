@@ -1,4 +1,4 @@
-"""Blinded ids on P-256: against plain arithmetic on the curve, what is refused, and a workshop that is killed."""
+"""Blinded ids on P-256: against plain arithmetic on the curve, what is refused, and a blinding_state that is killed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from verticil.party.protocol import blinding
 from verticil.party.protocol.blinding import (
     BlindingKey,
+    BlindingState,
     Pool,
     TokenInvalidError,
-    Workshop,
     blind_seeds,
     blind_tokens,
     seeds,
@@ -146,10 +146,10 @@ async def test_a_list_goes_on_where_it_was_killed_and_is_the_same(tmp_path, monk
 
     for percent in (20, 40, 60):
         with pytest.raises(Killed):
-            await Workshop(tmp_path, STUDY).blinded(
+            await BlindingState(tmp_path, STUDY).blinded(
                 "own.list", data, own=True, heavily=heavily, progress=until(percent)
             )
-    shop = Workshop(tmp_path, STUDY)
+    shop = BlindingState(tmp_path, STUDY)
     part = next(path for path in (tmp_path / "linkage" / STUDY.hex()).iterdir() if path.name.endswith(".part"))
     with part.open("ab") as file:
         file.write(b"half of a tok")  # what was being written when the power failed

@@ -1,4 +1,4 @@
-"""What a party keeps of a study between peers: shelf, lists, rows, the ledger of what is shared; whom it waits for."""
+"""What a party keeps of a study between peers: store, lists, rows, the ledger of what is shared; whom it waits for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.policy import Policy
 from verticil.party.protocol.party_node import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, WAIT_GROWTH
 from verticil.party.protocol.peer import lists
-from verticil.party.protocol.peer.artifact_store import Item, Kind, Shelf
+from verticil.party.protocol.peer.artifact_store import ArtifactStore, Item, Kind
 from verticil.party.protocol.peer.network import Peers, all_of
 from verticil.party.protocol.planning import LostError, PeerFailedError, WaitedForError
 from verticil.party.protocol.retry import Backoff
@@ -79,41 +79,41 @@ def test_state_moves_and_the_effective_study_is_found_by_its_digest(database):
     assert (record.digest, record.task.state, record.task.failure) == (DIGEST, State.FAILED, "ARTIFACT_INVALID")
 
 
-# ---- the shelf
+# ---- the store
 
 
 def test_the_shelf_gives_back_what_was_put_and_forgets_what_was_harmed(database, tmp_path):
-    shelf = Shelf(tmp_path / "peer", database)
-    shelf.put(DIGEST, Kind.STATEMENT, b"signed", "north")
-    shelf.put(DIGEST, Kind.COMMON, b"list")
-    assert shelf.read(DIGEST, Kind.STATEMENT, "north") == b"signed"
-    assert set(shelf.items(DIGEST)) == {(Kind.STATEMENT, "north"), (Kind.COMMON, "")}
-    path, item = shelf.unharmed(DIGEST, Kind.COMMON)
+    store = ArtifactStore(tmp_path / "peer", database)
+    store.put(DIGEST, Kind.STATEMENT, b"signed", "north")
+    store.put(DIGEST, Kind.COMMON, b"list")
+    assert store.read(DIGEST, Kind.STATEMENT, "north") == b"signed"
+    assert set(store.items(DIGEST)) == {(Kind.STATEMENT, "north"), (Kind.COMMON, "")}
+    path, item = store.unharmed(DIGEST, Kind.COMMON)
     assert (path.read_bytes(), item) == (b"list", Item(sha256=hashlib.sha256(b"list").digest(), size=4))
     path.write_bytes(b"harm")
     with pytest.raises(LostError):
-        shelf.unharmed(DIGEST, Kind.COMMON)
-    shelf.target(DIGEST, Kind.STATEMENT, "north").unlink()
+        store.unharmed(DIGEST, Kind.COMMON)
+    store.target(DIGEST, Kind.STATEMENT, "north").unlink()
     with pytest.raises(LostError):
-        shelf.read(DIGEST, Kind.STATEMENT, "north")
-    assert shelf.items(DIGEST) == {}
+        store.read(DIGEST, Kind.STATEMENT, "north")
+    assert store.items(DIGEST) == {}
 
 
 def test_a_file_without_a_row_does_not_count(database, tmp_path):
-    shelf = Shelf(tmp_path / "peer", database)
-    shelf.target(DIGEST, Kind.COLUMN, "3").write_bytes(b"half")
+    store = ArtifactStore(tmp_path / "peer", database)
+    store.target(DIGEST, Kind.COLUMN, "3").write_bytes(b"half")
     with pytest.raises(LostError):
-        shelf.read(DIGEST, Kind.COLUMN, "3")
+        store.read(DIGEST, Kind.COLUMN, "3")
 
 
 def test_clearing_keeps_what_peers_may_still_ask_for(database, tmp_path):
-    shelf = Shelf(tmp_path / "peer", database)
+    store = ArtifactStore(tmp_path / "peer", database)
     for kind, name in ((Kind.COLUMN, "1"), (Kind.SIGNATURE, "north"), (Kind.COMMON, "")):
-        shelf.put(DIGEST, kind, b"x", name)
-    shelf.target(DIGEST, Kind.COLUMN, "2").write_bytes(b"half")
-    shelf.clear(DIGEST, keep=frozenset({Kind.SIGNATURE}))
+        store.put(DIGEST, kind, b"x", name)
+    store.target(DIGEST, Kind.COLUMN, "2").write_bytes(b"half")
+    store.clear(DIGEST, keep=frozenset({Kind.SIGNATURE}))
     assert [path.name for path in (tmp_path / "peer" / DIGEST.hex()).iterdir()] == ["signature.north"]
-    shelf.clear(DIGEST)
+    store.clear(DIGEST)
     assert list((tmp_path / "peer").iterdir()) == []
 
 

@@ -63,7 +63,7 @@ from verticil.party.audit.log import AuditLog, Event, What
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.protocol.blinding import BLINDING_KEY
 from verticil.party.protocol.central.review import drop, folder_of
-from verticil.party.protocol.peer.artifact_store import Shelf
+from verticil.party.protocol.peer.artifact_store import ArtifactStore
 from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site
 from verticil.party.storage.database import FILE_NAME as DATABASE
@@ -675,18 +675,18 @@ def _since(record: StudyRecord, limit: dt.datetime | None) -> bool:
 
 def _one(site: Site, record: StudyRecord, *, dry_run: bool, at: dt.datetime) -> PurgedStudy:
     state = site.config.state_directory
-    spool, shelf = Spool(state / "spool"), Shelf(state / "peer", site.database)
+    spool, store = Spool(state / "spool"), ArtifactStore(state / "peer", site.database)
     spooled = [
         spool.path(item.sha256) for item in site.state.artifacts(record.digest, record.task.effective_digest).values()
     ]
-    shelved = [path for path in shelf.folder(record.digest).rglob("*") if path.is_file()]
+    stored = [path for path in store.folder(record.digest).rglob("*") if path.is_file()]
     copies = [path for path in folder_of(site, record.digest).rglob("*") if path.is_file()]
-    size = sum(path.stat().st_size for path in (*spooled, *shelved, *copies) if path.is_file())
+    size = sum(path.stat().st_size for path in (*spooled, *stored, *copies) if path.is_file())
     if size and not dry_run:
         event = Event(what=What.PURGED, who="operator", study=record.digest, study_id=record.study_id, size=size)
         site.audit.record(event, at)
         for sha256 in site.state.clear(record.digest):
             spool.discard(sha256)
-        shelf.clear(record.digest)
+        store.clear(record.digest)
         drop(site, record.digest)
     return PurgedStudy(study=record.study_id, digest=record.digest.hex(), bytes=size)

@@ -39,7 +39,7 @@ from verticil.party.metrics import party_gauges
 from verticil.party.operator import commands
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.party_node import CoordinatorFactory, PartyNode, PeerNode
-from verticil.party.protocol.peer.artifact_store import Shelf
+from verticil.party.protocol.peer.artifact_store import ArtifactStore
 from verticil.party.protocol.peer.context import PeerContext
 from verticil.party.protocol.peer.network import GrpcNetwork, PeerNetwork, Peers
 from verticil.party.protocol.randomization import Spool
@@ -177,7 +177,7 @@ async def run_party(
         if peers is not None:
             peering = PeerContext(
                 node=node,
-                shelf=Shelf(config.state_directory / "peer", site.database),
+                store=ArtifactStore(config.state_directory / "peer", site.database),
                 peers=Peers(peers, config.federation.name, clock, revocations),
                 coordinator=coordinator_factory,
                 software=software_text(),

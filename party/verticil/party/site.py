@@ -11,7 +11,7 @@ from verticil.party.audit.common_sets import CommonSets
 from verticil.party.audit.log import Audit, AuditLog
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.keyfile import read_key
-from verticil.party.dataset.local_dataset import Holding, read_holding, releases_of
+from verticil.party.dataset.local_dataset import LocalDataset, read_holding, releases_of
 from verticil.party.dataset.releases import Release
 from verticil.party.policy import approval
 from verticil.party.policy.decision_store import DecisionStore
@@ -121,7 +121,7 @@ class Site:
     ) -> None:
         self.database.close()
 
-    def read(self, record: StudyRecord) -> Holding:
+    def read(self, record: StudyRecord) -> LocalDataset:
         """Read this party's tables for a study; raises as `read_holding`."""
         return read_holding(
             self.config,
@@ -131,7 +131,7 @@ class Site:
             linkage_key=self.linkage_key,
         )
 
-    def releases(self, study: Study, holding: Holding) -> dict[int, Release]:
+    def releases(self, study: Study, holding: LocalDataset) -> dict[int, Release]:
         """What releasing each of this party's units of `study` means; raises as `origins`."""
         return releases_of(self.config, study, holding, site_secret=self.site_secret)
 

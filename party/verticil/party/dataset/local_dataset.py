@@ -1,6 +1,6 @@
 """The site's own records as one study sees them: who they are, what their codes are, and what releasing them means.
 
-A `Holding` is made from the local tables in one pass and keeps no id: of each record it has the tag that sticky noise needs,
+A `LocalDataset` is made from the local tables in one pass and keeps no id: of each record it has the tag that sticky noise needs,
 the pseudonym (or what the mode of linkage has in its place) that linkage needs, and one code for each variable. It never leaves
 the process. What is released of a record is one code of each unit: of a compound the code of its combination. Every value has
 one: where the study declares none for it, a category that is drawn for the record (`verticil.party.dataset.substitutes`).
@@ -53,7 +53,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Holding:
+class LocalDataset:
     """This party's people in one study, in the order of the (first) table. Secret.
 
     Attributes:
@@ -76,7 +76,7 @@ class Holding:
     tree: Tree | None = field(repr=False)
     n_rows: int
 
-    def renumbered(self, before: Study, after: Study, party: str) -> Holding:
+    def renumbered(self, before: Study, after: Study, party: str) -> LocalDataset:
         """The same people for a study in which this party has the same units at other positions, as a sub-model has."""
         if not after.left_out:
             return self
@@ -196,7 +196,7 @@ class People:
 
     Attributes:
         ids: normalised, distinct.
-        tags, codes, fingerprints, n_rows: see `Holding`.
+        tags, codes, fingerprints, n_rows: see `LocalDataset`.
     """
 
     ids: tuple[str, ...] = field(repr=False)
@@ -291,7 +291,7 @@ def _joined(one: People, other: People) -> People:
 
 def read_holding(
     config: PartyConfig, study: Study, *, proposal_digest: bytes, site_secret: SiteSecret, linkage_key: bytes
-) -> Holding:
+) -> LocalDataset:
     """Read this party's tables for a study, and what linkage needs of them.
 
     Args:
@@ -317,7 +317,7 @@ def read_holding(
         seeds, order = blinding.seeds(linkage_key, proposal_digest, ids)
     else:
         values, order = linkage.pseudonyms(linkage_key, linkage.linkage_context(proposal_digest), ids)
-    return Holding(
+    return LocalDataset(
         tags=found.tags,
         codes=found.codes,
         fingerprints=found.fingerprints,
@@ -376,7 +376,7 @@ def _unit_codebook(study: Study, index: int, places: Mapping[str, Origin]) -> by
     return perturb.compound_digest(codebooks, unit.impossible) if unit.is_compound else codebooks[0]
 
 
-def releases_of(config: PartyConfig, study: Study, holding: Holding, *, site_secret: bytes) -> dict[int, Release]:
+def releases_of(config: PartyConfig, study: Study, holding: LocalDataset, *, site_secret: bytes) -> dict[int, Release]:
     """`release_of` each of this party's units.
 
     Args:
@@ -417,7 +417,7 @@ def statistics_of(study: Study, party: str, datasets: Mapping[str, str]) -> dict
 
 
 def randomize(
-    holding: Holding,
+    holding: LocalDataset,
     rows: NDArray[np.int64],
     study: Study,
     index: int,

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.local_dataset import (
-    Holding,
+    LocalDataset,
     columns_of,
     datasets_of,
     read_holding,
@@ -67,7 +67,7 @@ class Review:
 
     study: Study
     proposal_digest: bytes
-    holding: Holding
+    holding: LocalDataset
     minimum_common_records: int
     releases: Mapping[int, Release]
     assessments: Mapping[int, Assessment]
@@ -102,7 +102,7 @@ def review(
     site_secret: SiteSecret,
     linkage_key: bytes,
     today: date,
-    holding: Holding | None = None,
+    holding: LocalDataset | None = None,
 ) -> Review:
     """Look at a study: expiry, policy, data, budget, in this order.
 

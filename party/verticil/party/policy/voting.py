@@ -29,7 +29,7 @@ from typing import Final
 
 from verticil.party.audit.log import Audit, Event, What, note_configuration
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.dataset.local_dataset import Holding, releases_of
+from verticil.party.dataset.local_dataset import LocalDataset, releases_of
 from verticil.party.policy import approval
 from verticil.party.policy.approval import Review, void
 from verticil.party.policy.comparison import changes, data_changes
@@ -144,7 +144,7 @@ class Voting:
     secret: SiteSecret = field(repr=False)
     linkage_key: bytes = field(repr=False)
 
-    def check_data(self, record: StudyRecord, given: Approval, approved: Study, holding: Holding) -> None:
+    def check_data(self, record: StudyRecord, given: Approval, approved: Study, holding: LocalDataset) -> None:
         """Check that the data are those that were approved.
 
         Args:
@@ -237,7 +237,7 @@ class Voting:
         before, after = (approval.parsed(item.task.proposal) for item in (earlier[0], record))
         return earlier[0], changes(before, after)
 
-    def review(self, record: StudyRecord, at: datetime, *, holding: Holding | None = None) -> Review:
+    def review(self, record: StudyRecord, at: datetime, *, holding: LocalDataset | None = None) -> Review:
         """Everything that is looked at before anybody says yes; raises as `verticil.party.policy.approval.review`."""
         return approval.review(
             self.config,
@@ -256,7 +256,7 @@ class Voting:
         at: datetime,
         *,
         key: ApproverKey | None = None,
-        holding: Holding | None = None,
+        holding: LocalDataset | None = None,
     ) -> Verdict:
         """Say yes to a study as it stands; on the disk when it returns. Saying it twice is saying it once.
 

@@ -247,7 +247,7 @@ class Pool:
         return b"".join([piece for piece in made if isinstance(piece, bytes)])
 
 
-class Workshop:
+class BlindingState:
     """The folder of one study. Methods block, but for `blinded`.
 
     Args:

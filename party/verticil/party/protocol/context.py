@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.audit.log import Event, What
-from verticil.party.dataset.local_dataset import Holding, columns_of
+from verticil.party.dataset.local_dataset import LocalDataset, columns_of
 from verticil.party.policy import approval, policy
 from verticil.party.protocol.planning import AskedAgainError
 from verticil.party.protocol.randomization import Spool
@@ -180,20 +180,20 @@ class DatasetCache:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._holding: Holding | None = None
+        self._holding: LocalDataset | None = None
         self.rows: Rows | None = None
 
     def drop(self) -> None:
         """Forget them."""
         self._holding = self.rows = None
 
-    async def read(self, record: StudyRecord) -> Holding:
+    async def read(self, record: StudyRecord) -> LocalDataset:
         """The data as they are; raises as `Site.read`."""
         if self._holding is None:
             self._holding = await self._node.heavily(lambda: self._node.site.read(record))
         return self._holding
 
-    async def approved(self, record: StudyRecord, agreed: Agreed) -> Holding:
+    async def approved(self, record: StudyRecord, agreed: Agreed) -> LocalDataset:
         """The data, if they are those that were approved.
 
         The new approval stays here. What others have of the old one are the declarations, which the new one repeats
@@ -274,7 +274,7 @@ class StudyContext:
             raise ValueError("the common list is not known yet")
         return self.record.n_common, self.record.common_sha256
 
-    async def approved(self) -> Holding:
+    async def approved(self) -> LocalDataset:
         """The data, if they are those that were approved; raises as `DatasetCache.approved`."""
         return await self.data.approved(self.record, self.agreed)
 
@@ -297,7 +297,7 @@ class StudyContext:
         statement = self.node.signing_key.sign(self.common_statement(self.me, n_common, common_sha256))
         return common_pb2.Commitment(statement=statement, nodes=nodes, n_records=0 if nodes is None else n_common)
 
-    def row_order(self, holding: Holding) -> common_pb2.Commitment:
+    def row_order(self, holding: LocalDataset) -> common_pb2.Commitment:
         """This party's commitment to the order of its table's rows."""
         tree = holding.row_order
         return self.commitment(tree.n_records, tree.root, tree.nodes)

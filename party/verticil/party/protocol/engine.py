@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from verticil.party.audit.log import Event, What
 from verticil.party.policy.by_rule import approve_by_rule
 from verticil.party.policy.voting import AUTOMATIC
-from verticil.party.protocol.blinding import Workshop
+from verticil.party.protocol.blinding import BlindingState
 from verticil.party.protocol.context import DatasetCache, Node
 from verticil.party.protocol.planning import (
     REST,
@@ -272,7 +272,7 @@ class StudyRun(ABC):
     def drop_data(self) -> None:
         """Drop the people's data, and what is on the disk of their linkage. Blocks."""
         self.data.drop()
-        Workshop(self.site.config.state_directory, self.digest).drop()
+        BlindingState(self.site.config.state_directory, self.digest).drop()
 
     def drop_columns(self) -> None:
         """Drop the people's data and the randomized columns that no other study sends: the study has ended here. Blocks."""

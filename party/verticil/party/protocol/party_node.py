@@ -120,7 +120,7 @@ class PeerNode:
             VerticilError: what no retry mends at this machine.
         """
         node, peers = self._between.node, self._between.peers
-        service = Answers(node, self._between.shelf, software=self._between.software)
+        service = Answers(node, self._between.store, software=self._between.software)
         failure: list[VerticilError] = []
         try:
             async with self._network.serve(service) as port:

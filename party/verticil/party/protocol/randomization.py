@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.audit.log import Event, What
-from verticil.party.dataset.local_dataset import Holding, datasets_of, randomize, statistics_of
+from verticil.party.dataset.local_dataset import LocalDataset, datasets_of, randomize, statistics_of
 from verticil.party.dataset.releases import Release
 from verticil.party.policy import approval
 from verticil.party.policy.ledger import audited
@@ -51,7 +51,7 @@ def fill_spool(
     record: StudyRecord,
     *,
     effective: Study,
-    holding: Holding,
+    holding: LocalDataset,
     rows: NDArray[np.int64],
     units: Collection[int],
     at: dt.datetime,
@@ -132,7 +132,7 @@ def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping
 
 
 def refill_spool(
-    site: Site, spool: Spool, record: StudyRecord, *, effective: Study, holding: Holding, rows: NDArray[np.int64]
+    site: Site, spool: Spool, record: StudyRecord, *, effective: Study, holding: LocalDataset, rows: NDArray[np.int64]
 ) -> None:
     """Make again what was sent and is no longer in the spool; nothing leaves, so nothing is charged. Arguments as `fill_spool`.
 

@@ -13,9 +13,10 @@ What a protocol has to keep
 - The planner is a pure function of what this party remembers. Every step leads to a state in which it is not planned again, or
   can be repeated without harm: the process may be killed anywhere.
 - Nothing of the table leaves before its row is in the ledger (`Ledger.record`, `Ledger.record_shared`), in the same transaction
-  as what is told, and what was told once is told again as it was (`Shelf.put`).
+  as what is told, and what was told once is told again as it was (`ArtifactStore.put`).
 - Whether and when this party answers depends on no value in its table.
-- What it keeps is cleared when the study ends (`StudyRun.drop_columns`, `Shelf.clear`); what peers may ask for is `serves`.
+- What it keeps is cleared when the study ends (`StudyRun.drop_columns`, `ArtifactStore.clear`); `serves` says what peers may
+  ask for.
 """
 
 from __future__ import annotations

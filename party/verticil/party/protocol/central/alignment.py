@@ -40,8 +40,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.dataset.linkage import check_common_size, common_from_bitmap, marked_positions
-from verticil.party.dataset.local_dataset import Holding
-from verticil.party.protocol.blinding import TOKEN_BYTES, TokenInvalidError, Workshop
+from verticil.party.dataset.local_dataset import LocalDataset
+from verticil.party.protocol.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError
 from verticil.party.protocol.central.upload import Alignment, fetch_alignment, send_all, send_pseudonyms
 from verticil.party.protocol.context import Rows, StudyContext
 from verticil.shared.alignment.statements import blinded_body, check_common, sender
@@ -74,7 +74,7 @@ class CentralContext(StudyContext):
     """
 
     coordinator: Coordinator
-    holding: Holding
+    holding: LocalDataset
     progress: Callable[[int], Awaitable[None]]
 
     async def alignment(self, *, n_records: int) -> Alignment:
@@ -249,18 +249,20 @@ class Ring:
         """The common records by ascending fully blinded token; every party has signed the list."""
         told, rows = await self._found(context)
         context.signed_by_all(told)
-        await asyncio.to_thread(_workshop(context).forget_key)
+        await asyncio.to_thread(_blinding_state(context).forget_key)
         return rows
 
     # ---- own list
 
     async def _own(self, context: CentralContext, progress: _Progress) -> tuple[bytes, NDArray[np.int64]]:
         """The own list as it is sent, ascending, and the record of each of its tokens."""
-        workshop, holding = _workshop(context), context.holding
-        await workshop.blinded(_OWN, holding.seeds.tobytes(), own=True, heavily=context.node.heavily, progress=progress)
+        blinding_state, holding = _blinding_state(context), context.holding
+        await blinding_state.blinded(
+            _OWN, holding.seeds.tobytes(), own=True, heavily=context.node.heavily, progress=progress
+        )
 
         def ascending() -> tuple[bytes, NDArray[np.int64]]:
-            data = workshop.take(_OWN) or b""
+            data = blinding_state.take(_OWN) or b""
             if len(data) != TOKEN_BYTES * holding.n_records:
                 raise PeerFault(
                     "ALIGNMENT_MISMATCH",
@@ -279,11 +281,11 @@ class Ring:
         What the miner marks are places in that list. Made again with another key, or from another table, it has other places,
         and the marks would be taken for other people.
         """
-        workshop = _workshop(context)
-        if not workshop.has_key and await asyncio.to_thread(workshop.take, _OWN) is None:
+        blinding_state = _blinding_state(context)
+        if not blinding_state.has_key and await asyncio.to_thread(blinding_state.take, _OWN) is None:
             raise _lost(context, "is lost, and so is the key with which it was made")
         data, rows = await self._own(context, context.progress)
-        noted = await asyncio.to_thread(workshop.take, _SENT)
+        noted = await asyncio.to_thread(blinding_state.take, _SENT)
         if noted is not None:
             if noted != hashlib.sha256(data).digest():
                 raise _lost(context, "is not the one that it sent to the miner")
@@ -303,22 +305,22 @@ class Ring:
 
     async def _others(self, context: CentralContext, owner: int, hop: int, progress: _Progress) -> bytes:
         """Another party's list, blinded by this one."""
-        workshop, name = _workshop(context), f"{owner:02d}-{hop:02d}.list"
-        made = await asyncio.to_thread(workshop.take, name)
+        blinding_state, name = _blinding_state(context), f"{owner:02d}-{hop:02d}.list"
+        made = await asyncio.to_thread(blinding_state.take, name)
         if made is not None:
             return made
         arriving = f"{owner:02d}-{hop - 1:02d}.in"
         data = await self._fetch(context, owner, hop - 1, arriving)
         try:
-            await workshop.blinded(name, data, own=False, heavily=context.node.heavily, progress=progress)
+            await blinding_state.blinded(name, data, own=False, heavily=context.node.heavily, progress=progress)
         except TokenInvalidError as error:
             raise context.wrong_list(owner, hop - 1, f"token {error.position} is not a point of P-256") from None
-        await asyncio.to_thread(workshop.remove, arriving)
-        return await asyncio.to_thread(workshop.take, name) or b""
+        await asyncio.to_thread(blinding_state.remove, arriving)
+        return await asyncio.to_thread(blinding_state.take, name) or b""
 
     async def _fetch(self, context: CentralContext, owner: int, hop: int, name: str) -> bytes:
         """A list as the party before sent it, checked."""
-        target = await asyncio.to_thread(_workshop(context).path, name)
+        target = await asyncio.to_thread(_blinding_state(context).path, name)
         statements: list[common_pb2.Signed] = []
 
         async def parts(offset: int) -> AsyncGenerator[peer_pb2.Part]:
@@ -378,10 +380,10 @@ class Ring:
         """What the miner tells, and the rows that it marks, if they are the list that it names."""
         told = await context.alignment(n_records=context.holding.n_records)
         parties = context.study.parties
-        data = await asyncio.to_thread(_workshop(context).take, _FULL)
+        data = await asyncio.to_thread(_blinding_state(context).take, _FULL)
         if data is None:
             data = await self._fetch(context, parties.index(context.me), len(parties) - 1, _ARRIVED)
-            await asyncio.to_thread(_workshop(context).accept, _ARRIVED, _FULL)
+            await asyncio.to_thread(_blinding_state(context).accept, _ARRIVED, _FULL)
         full = _tokens(data)
         rows = await self._as_sent(context)
 
@@ -407,16 +409,16 @@ class Ring:
         return told, await context.node.heavily(find)
 
 
-def _workshop(context: CentralContext) -> Workshop:
-    return Workshop(context.node.site.config.state_directory, context.digest)
+def _blinding_state(context: CentralContext) -> BlindingState:
+    return BlindingState(context.node.site.config.state_directory, context.digest)
 
 
 def _note_sent(context: CentralContext, data: bytes) -> None:
     """Remember the digest of the own list before its first byte leaves; another list never does."""
-    workshop, sha256 = _workshop(context), hashlib.sha256(data).digest()
-    noted = workshop.take(_SENT)
+    blinding_state, sha256 = _blinding_state(context), hashlib.sha256(data).digest()
+    noted = blinding_state.take(_SENT)
     if noted is None:
-        workshop.note(_SENT, sha256)
+        blinding_state.note(_SENT, sha256)
     elif noted != sha256:
         raise _lost(context, "is not the one that it sent to the miner")
 

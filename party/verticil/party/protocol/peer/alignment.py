@@ -11,7 +11,7 @@ import asyncio
 from google.protobuf.message import DecodeError
 
 from verticil.party.dataset.linkage import PSEUDONYM_BYTES, check_common_size, check_own_size
-from verticil.party.dataset.local_dataset import Holding
+from verticil.party.dataset.local_dataset import LocalDataset
 from verticil.party.protocol.peer import lists
 from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.party.protocol.peer.context import PeerStudyContext
@@ -43,10 +43,10 @@ async def make_running_list(context: PeerStudyContext) -> None:
     if context.mode == "order-commitment":
         check_own_size(holding.n_records, context.minimum)
         commitment = context.row_order(holding).SerializeToString(deterministic=True)
-        await asyncio.to_thread(context.shelf.put, context.digest, Kind.COMMITMENT, commitment)
+        await asyncio.to_thread(context.store.put, context.digest, Kind.COMMITMENT, commitment)
         return
     running = await _running(context, holding)
-    await asyncio.to_thread(context.shelf.put, context.digest, Kind.RUNNING, running)
+    await asyncio.to_thread(context.store.put, context.digest, Kind.RUNNING, running)
 
 
 async def take_common_list(context: PeerStudyContext) -> None:
@@ -62,11 +62,11 @@ async def take_common_list(context: PeerStudyContext) -> None:
     if context.mode == "order-commitment":
         await _compare_orders(context, holding)
         return
-    shelf, teller = context.shelf, context.study.parties[-1]
+    store, teller = context.store, context.study.parties[-1]
     if teller == context.me:
         common, passed_on = await _running(context, holding), None
     else:
-        passed_on = await asyncio.to_thread(shelf.read, context.digest, Kind.RUNNING)
+        passed_on = await asyncio.to_thread(store.read, context.digest, Kind.RUNNING)
         common = await _pull(context, teller, peer_pb2.PSEUDONYM_LIST_COMMON)
 
     def accept() -> None:
@@ -82,13 +82,13 @@ async def take_common_list(context: PeerStudyContext) -> None:
         problem = f"'{teller}' tells another common list than the one that was accepted"
         context.require_same_common(sha256, problem, hint="nothing is computed for a second list")
         context.accept_people(holding.tags[rows], sha256)
-        shelf.put(context.digest, Kind.COMMON, common)
+        store.put(context.digest, Kind.COMMON, common)
         context.node.site.state.confirm(context.digest, len(common) // PSEUDONYM_BYTES, sha256)
 
     await context.node.heavily(accept)
 
 
-async def _compare_orders(context: PeerStudyContext, holding: Holding) -> None:
+async def _compare_orders(context: PeerStudyContext, holding: LocalDataset) -> None:
     """Get every peer's commitment, and accept when all are this party's own."""
     told = [await _pull(context, name, peer_pb2.PSEUDONYM_LIST_COMMITMENT) for name in context.others]
 
@@ -101,7 +101,7 @@ async def _compare_orders(context: PeerStudyContext, holding: Holding) -> None:
         problem = "the rows are in another order than the one that was accepted"
         context.require_same_common(root, problem, hint="nothing is computed for a second order")
         context.accept_people(holding.tags, root)
-        context.shelf.put(context.digest, Kind.COMMON, root)
+        context.store.put(context.digest, Kind.COMMON, root)
         context.node.site.state.confirm(context.digest, common.n_records, root)
 
     await context.node.heavily(accept)
@@ -121,7 +121,7 @@ def _tree(context: PeerStudyContext, name: str, data: bytes) -> Tree:
     return tree
 
 
-async def _running(context: PeerStudyContext, holding: Holding) -> bytes:
+async def _running(context: PeerStudyContext, holding: LocalDataset) -> bytes:
     """This party's list, as far as all parties before it have it, too."""
     minimum = context.minimum
     position = context.study.parties.index(context.me)

@@ -63,13 +63,13 @@ def kept_after(state: State) -> frozenset[Kind]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """A file on the shelf."""
+    """A file in the artifact store."""
 
     sha256: bytes
     size: int
 
 
-class Shelf:
+class ArtifactStore:
     """The folder and its rows.
 
     Args:

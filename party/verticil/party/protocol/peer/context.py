@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from verticil.party.dataset.local_dataset import Holding
+from verticil.party.dataset.local_dataset import LocalDataset
 from verticil.party.protocol.context import Node, Rows, StudyContext
 from verticil.party.protocol.peer import lists
-from verticil.party.protocol.peer.artifact_store import Kind, Shelf
+from verticil.party.protocol.peer.artifact_store import ArtifactStore, Kind
 from verticil.party.protocol.peer.network import Peers
 from verticil.party.protocol.planning import LostError
 from verticil.party.storage.studies import StudyRecord
@@ -21,11 +21,11 @@ from verticil.shared.transport.interface import Coordinator
 from verticil.wire.v1 import common_pb2
 
 
-def known_structure(shelf: Shelf, record: StudyRecord, effective: Study) -> Structure | None:
+def known_structure(store: ArtifactStore, record: StudyRecord, effective: Study) -> Structure | None:
     """The structure that the study gives, or the one that the miner signed; None before.
 
     Args:
-        shelf: where the signed one is. It was verified before it was put there.
+        store: where the signed one is. It was verified before it was put there.
         record: a study that every party has approved.
         effective: the effective study.
     """
@@ -33,7 +33,7 @@ def known_structure(shelf: Shelf, record: StudyRecord, effective: Study) -> Stru
     if given is not None:
         return given
     try:
-        signed = common_pb2.Signed.FromString(shelf.read(record.digest, Kind.STRUCTURE))
+        signed = common_pb2.Signed.FromString(store.read(record.digest, Kind.STRUCTURE))
     except LostError:
         return None
     return parse_structure(signed.body, effective, record.task.effective_digest)
@@ -45,7 +45,7 @@ class PeerContext:
 
     Attributes:
         node: this party.
-        shelf: what peers told, and what they are told.
+        store: what peers told, and what they are told.
         peers: the way to them.
         coordinator: makes a connection to the miner that searches structures; None: the federation has none.
         software: what decides a release's bytes here.
@@ -54,7 +54,7 @@ class PeerContext:
     """
 
     node: Node
-    shelf: Shelf
+    store: ArtifactStore
     peers: Peers
     coordinator: Callable[[], Coordinator] | None
     software: str
@@ -76,9 +76,9 @@ class PeerStudyContext(StudyContext):
     known_structure: Structure | None
 
     @property
-    def shelf(self) -> Shelf:
+    def store(self) -> ArtifactStore:
         """What peers told, and what they are told."""
-        return self.between.shelf
+        return self.between.store
 
     @property
     def peers(self) -> Peers:
@@ -101,13 +101,13 @@ class PeerStudyContext(StudyContext):
         """A fault of `party`, with its name."""
         return PeerFault(error.code, f"party '{party}': {shown(error.message, 1000)}", hint=error.hint)
 
-    async def common_people(self) -> tuple[Holding, Rows]:
+    async def common_people(self) -> tuple[LocalDataset, Rows]:
         """The approved data, and which records are the common people, in the common order."""
         holding = await self.approved()
         if self.data.rows is None:
 
             def find() -> Rows:
-                common = self.shelf.read(self.digest, Kind.COMMON)
+                common = self.store.read(self.digest, Kind.COMMON)
                 if self.mode == "order-commitment":
                     return lists.ordered_rows(holding.row_order.root, holding.order, common)
                 if self.mode == "dh-psi":

@@ -29,7 +29,7 @@ from verticil.party.policy.ledger_recovery import NO_DATA
 from verticil.party.policy.revocation import Awaited
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.ledger_reconciliation import mend
-from verticil.party.protocol.peer.artifact_store import Item, Kind, Shelf
+from verticil.party.protocol.peer.artifact_store import ArtifactStore, Item, Kind
 from verticil.party.protocol.peer.context import PeerContext
 from verticil.party.protocol.peer.learning import EVERYONE
 from verticil.party.protocol.peer.network import Peers
@@ -55,12 +55,12 @@ _MOST_STUDIES = 10_000
 _log = logging.getLogger(__name__)
 
 
-def held_of(node: Node, shelf: Shelf, caller: str, after: bytes) -> list[peer_pb2.Held]:
+def held_of(node: Node, store: ArtifactStore, caller: str, after: bytes) -> list[peer_pb2.Held]:
     """What this party has, or had, of `caller`, signed; studies in the order of their digests, as many as a reply holds.
 
     Args:
         node: this party.
-        shelf: what peers told.
+        store: what peers told.
         caller: asks for its own.
         after: the last digest that it was told.
     """
@@ -70,7 +70,7 @@ def held_of(node: Node, shelf: Shelf, caller: str, after: bytes) -> list[peer_pb
         proposal = approval.parsed(record.task.proposal)
         if record.digest <= after or protocol_of(proposal).coordinated or caller not in proposal.parties:
             continue
-        known = {**shelf.dropped(record.digest), **shelf.items(record.digest)}
+        known = {**store.dropped(record.digest), **store.items(record.digest)}
         units = {int(name): item for (kind, name), item in known.items() if kind is Kind.COLUMN}
         parameters = known.get((Kind.STATEMENT, caller))
         said = PeerHolding(
@@ -85,7 +85,7 @@ def held_of(node: Node, shelf: Shelf, caller: str, after: bytes) -> list[peer_pb
         held = peer_pb2.Held(
             statement=node.signing_key.sign(encode(said)),
             proposal=record.task.proposal,
-            approval=common_pb2.Signed.FromString(shelf.approval(record.digest, caller)),
+            approval=common_pb2.Signed.FromString(store.approval(record.digest, caller)),
         )
         size += held.ByteSize()
         if found and size > _REPLY_BYTES:

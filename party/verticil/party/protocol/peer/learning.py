@@ -18,7 +18,7 @@ from typing import Final, cast
 from google.protobuf.message import DecodeError
 
 from verticil.party.audit.log import Event, What
-from verticil.party.dataset.local_dataset import Holding, origins
+from verticil.party.dataset.local_dataset import LocalDataset, origins
 from verticil.party.dataset.releases import Release
 from verticil.party.policy.ledger import audited
 from verticil.party.protocol.peer.artifact_store import Item, Kind
@@ -120,7 +120,7 @@ async def _pull(context: PeerStudyContext, owner: str, index: int) -> None:
     width = unit.transition.codes_per_record
     expected = artifact.packed_size(n_common, unit.transition.n_states, codes_per_record=width)
     what = f"column '{', '.join(unit.variables)}'"
-    target = await asyncio.to_thread(context.shelf.target, context.digest, Kind.COLUMN, str(index))
+    target = await asyncio.to_thread(context.store.target, context.digest, Kind.COLUMN, str(index))
     request = peer_pb2.GetColumnRequest(
         effective_digest=context.effective_digest,
         unit=index,
@@ -148,7 +148,7 @@ async def _pull(context: PeerStudyContext, owner: str, index: int) -> None:
         except PeerFault as error:
             target.unlink(missing_ok=True)
             raise PeerFailedError(context.named(error, owner)) from None
-        context.shelf.enter(context.digest, Kind.COLUMN, str(index), Item(sha256=sha256, size=target.stat().st_size))
+        context.store.enter(context.digest, Kind.COLUMN, str(index), Item(sha256=sha256, size=target.stat().st_size))
 
     await context.node.heavily(keep)
 
@@ -178,7 +178,7 @@ def _checked(path: Path, study: Study, index: int, n_common: int, what: str) -> 
 
 
 def remote_codes(context: PeerStudyContext, units: Collection[int]) -> dict[int, Codes]:
-    """Peers' columns from the shelf: index of the unit -> released codes.
+    """Peers' columns from the artifact store: index of the unit -> released codes.
 
     Raises:
         LostError: one is not there any more.
@@ -187,7 +187,7 @@ def remote_codes(context: PeerStudyContext, units: Collection[int]) -> dict[int,
     found: dict[int, Codes] = {}
     for index in sorted(units):
         transition = context.study.units[index].transition
-        data = context.shelf.read(context.digest, Kind.COLUMN, str(index))
+        data = context.store.read(context.digest, Kind.COLUMN, str(index))
         found[index] = artifact.unpack(
             data, transition.n_states, n_common, codes_per_record=transition.codes_per_record
         )
@@ -233,12 +233,12 @@ async def find_structure(context: PeerStudyContext) -> None:
     except PeerFault as error:
         raise PeerFailedError(PeerFault(error.code, f"the miner's structure: {error.message}")) from None
     await asyncio.to_thread(
-        context.shelf.put, context.digest, Kind.STRUCTURE, reply.structure.SerializeToString(deterministic=True)
+        context.store.put, context.digest, Kind.STRUCTURE, reply.structure.SerializeToString(deterministic=True)
     )
 
 
 async def _scores(context: PeerStudyContext) -> Sequence[int]:
-    if (Kind.SCORES, "") not in await asyncio.to_thread(context.shelf.items, context.digest):
+    if (Kind.SCORES, "") not in await asyncio.to_thread(context.store.items, context.digest):
         holding, _ = await context.common_people()
         raw = await context.raw()
 
@@ -251,7 +251,7 @@ async def _scores(context: PeerStudyContext) -> Sequence[int]:
         await asyncio.to_thread(
             _store_shared, context, holding, kind=Kind.SCORES, name="", content=scored, recipient=MINER_NAME
         )
-    return cast("list[int]", json.loads(await asyncio.to_thread(context.shelf.read, context.digest, Kind.SCORES)))
+    return cast("list[int]", json.loads(await asyncio.to_thread(context.store.read, context.digest, Kind.SCORES)))
 
 
 async def learn_parameters(context: PeerStudyContext) -> None:
@@ -278,7 +278,7 @@ async def learn_parameters(context: PeerStudyContext) -> None:
         remote = remote_codes(context, units)
         noise = _noise(context, holding, structure.sha256)
         families, marginals = learn_families(raw, remote, study, context.me, structure.dag, noise=noise)
-        items = context.shelf.items(context.digest)
+        items = context.store.items(context.digest)
         statement = PartyStatement(
             party=context.me,
             effective_digest=context.effective_digest,
@@ -341,12 +341,12 @@ async def _told_before(context: PeerStudyContext) -> bytes:
     return b""
 
 
-def data_fingerprint(holding: Holding) -> bytes:
+def data_fingerprint(holding: LocalDataset) -> bytes:
     """Of all own units: other values get other noise."""
     return hashlib.sha256(b"".join(value for _, value in sorted(holding.fingerprints.items()))).digest()
 
 
-def _noise(context: PeerStudyContext, holding: Holding, structure_sha256: bytes) -> ShareNoise | None:
+def _noise(context: PeerStudyContext, holding: LocalDataset, structure_sha256: bytes) -> ShareNoise | None:
     key = share_key(
         context.node.site.site_secret,
         effective_digest=context.effective_digest,
@@ -359,7 +359,7 @@ def _noise(context: PeerStudyContext, holding: Holding, structure_sha256: bytes)
 
 def _basis(context: PeerStudyContext, units: Collection[int], structure_sha256: bytes = b"") -> bytes:
     """Names what statistics are computed from besides the own data: study, common list, structure, columns of peers."""
-    items = context.shelf.items(context.digest)
+    items = context.store.items(context.digest)
     read = b"".join(index.to_bytes(4, "big") + items[Kind.COLUMN, str(index)].sha256 for index in sorted(units))
     return hashlib.sha256(
         context.effective_digest + context.common[1] + structure_sha256.ljust(32, b"\0") + read
@@ -367,7 +367,7 @@ def _basis(context: PeerStudyContext, units: Collection[int], structure_sha256: 
 
 
 def statistics(
-    context: PeerStudyContext, holding: Holding, event: PrivacyEvent, *, basis: bytes, noise: bytes
+    context: PeerStudyContext, holding: LocalDataset, event: PrivacyEvent, *, basis: bytes, noise: bytes
 ) -> list[Release]:
     """What sharing statistics means for the ledger: one entry for each data set that they come from.
 
@@ -403,7 +403,7 @@ def statistics(
 
 
 def _store_shared(
-    context: PeerStudyContext, holding: Holding, *, kind: Kind, name: str, content: bytes, recipient: str
+    context: PeerStudyContext, holding: LocalDataset, *, kind: Kind, name: str, content: bytes, recipient: str
 ) -> None:
     study, rule = context.study, context.study.share
     scored = _basis(context, wanted_units(study, context.me, None))
@@ -430,12 +430,12 @@ def store_shared(
     recipient: str,
     along_with: bytes | None = None,
 ) -> None:
-    """Put what is shared on the shelf together with its rows in the ledger and the audit log: all or none.
+    """Put what is shared in the artifact store together with its rows in the ledger and the audit log: all or none.
 
     Args:
         context: the study.
         releases: what is drawn of each data set, see `statistics`; none: nothing of a table is in it.
-        kind, name: of the item on the shelf.
+        kind, name: of the item in the artifact store.
         content: the item.
         recipient: who gets it.
         along_with: see `Ledger.record_shared`.
@@ -473,7 +473,7 @@ def store_shared(
                 detail=str(kind),
             )
             site.audit.record(shared, context.node.clock())
-        context.shelf.put(context.digest, kind, content, name)
+        context.store.put(context.digest, kind, content, name)
 
 
 async def collect_statements(context: PeerStudyContext, missing: Sequence[str]) -> str | None:
@@ -509,7 +509,7 @@ async def _collect(context: PeerStudyContext, name: str) -> None:
             _check(context, name, body)
         except VerticilError as error:
             raise PeerFailedError(context.named(error, name)) from None
-        context.shelf.put(context.digest, Kind.STATEMENT, body, name)
+        context.store.put(context.digest, Kind.STATEMENT, body, name)
 
     await context.node.heavily(keep)
 

@@ -52,7 +52,7 @@ async def assemble_release(context: PeerStudyContext) -> None:
 def _assemble(context: PeerStudyContext) -> None:
     structure = context.structure
     signed = [
-        common_pb2.Signed.FromString(context.shelf.read(context.digest, Kind.STATEMENT, name))
+        common_pb2.Signed.FromString(context.store.read(context.digest, Kind.STATEMENT, name))
         for name in context.study.parties
     ]
     learned = context.study.structure.parents is None
@@ -63,7 +63,7 @@ def _assemble(context: PeerStudyContext) -> None:
         signed,
         simulation=context.between.simulation,
         seed_derived=context.between.seed_derived,
-        structure_signed=common_pb2.Signed.FromString(context.shelf.read(context.digest, Kind.STRUCTURE))
+        structure_signed=common_pb2.Signed.FromString(context.store.read(context.digest, Kind.STRUCTURE))
         if learned
         else None,
     )
@@ -81,7 +81,7 @@ def write_and_sign(context: PeerStudyContext, content: ReleaseContent) -> None:
         raise disk_fault(error, folder) from None
     manifest = (folder / MANIFEST).read_bytes()
     own = context.node.signing_key.sign(manifest).SerializeToString(deterministic=True)
-    context.shelf.put(context.digest, Kind.SIGNATURE, own, context.me)
+    context.store.put(context.digest, Kind.SIGNATURE, own, context.me)
 
 
 async def collect_signatures(context: PeerStudyContext, missing: Sequence[str]) -> str | None:
@@ -94,7 +94,7 @@ async def collect_signatures(context: PeerStudyContext, missing: Sequence[str]) 
         PeerFailedError: STUDY_MISMATCH, a peer assembled something else: both digests are shown.
     """
     own = common_pb2.Signed.FromString(
-        await asyncio.to_thread(context.shelf.read, context.digest, Kind.SIGNATURE, context.me)
+        await asyncio.to_thread(context.store.read, context.digest, Kind.SIGNATURE, context.me)
     )
     return await all_of(_collect(context, name, own.body) for name in missing)
 
@@ -118,7 +118,7 @@ async def _collect(context: PeerStudyContext, name: str, manifest: bytes) -> Non
             )
         )
     await asyncio.to_thread(
-        context.shelf.put, context.digest, Kind.SIGNATURE, signed.SerializeToString(deterministic=True), name
+        context.store.put, context.digest, Kind.SIGNATURE, signed.SerializeToString(deterministic=True), name
     )
 
 
@@ -133,7 +133,7 @@ async def publish(context: PeerStudyContext) -> None:
     def write() -> None:
         folder = release_folder(context.node.site, context.digest)
         signed = [
-            common_pb2.Signed.FromString(context.shelf.read(context.digest, Kind.SIGNATURE, name))
+            common_pb2.Signed.FromString(context.store.read(context.digest, Kind.SIGNATURE, name))
             for name in context.study.parties
         ]
         remove(folder / SIGNATURE)

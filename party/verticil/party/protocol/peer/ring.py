@@ -33,8 +33,8 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from verticil.party.dataset.linkage import check_common_size, check_own_size
-from verticil.party.dataset.local_dataset import Holding
-from verticil.party.protocol.blinding import TOKEN_BYTES, TokenInvalidError, Workshop
+from verticil.party.dataset.local_dataset import LocalDataset
+from verticil.party.protocol.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError
 from verticil.party.protocol.peer import lists
 from verticil.party.protocol.peer.artifact_store import Item, Kind
 from verticil.party.protocol.peer.context import PeerStudyContext
@@ -67,7 +67,7 @@ async def blind_lists(context: PeerStudyContext) -> None:
     check_own_size(holding.n_records, ring.minimum)
     for hop in range(len(ring.parties)):
         await ring.blind(hop, holding)
-    await asyncio.to_thread(ring.workshop.forget_key)
+    await asyncio.to_thread(ring.blinding_state.forget_key)
 
 
 async def find_common_people(context: PeerStudyContext) -> None:
@@ -79,11 +79,11 @@ async def find_common_people(context: PeerStudyContext) -> None:
         Refusal: APPROVAL_VOID, LINKAGE_TOO_SMALL, COMMON_SET_TOO_SIMILAR.
     """
     holding = await context.approved()
-    ring, shelf = _Ring(context), context.shelf
-    await asyncio.to_thread(ring.workshop.forget_key)
+    ring, store = _Ring(context), context.store
+    await asyncio.to_thread(ring.blinding_state.forget_key)
     if not ring.has(Kind.COMMITMENT):
         await ring.compare()
-    await asyncio.to_thread(ring.workshop.drop)
+    await asyncio.to_thread(ring.blinding_state.drop)
     n_common, sha256 = await ring.signed_by_all()
     if not ring.has(Kind.COMMON):
         found = await ring.follow(n_common)
@@ -91,12 +91,12 @@ async def find_common_people(context: PeerStudyContext) -> None:
         def accept() -> None:
             rows = lists.common_rows(holding.order, found)
             context.accept_people(holding.tags[rows], sha256)
-            shelf.put(context.digest, Kind.COMMON, found)
+            store.put(context.digest, Kind.COMMON, found)
 
         await context.node.heavily(accept)
 
     def end() -> None:
-        shelf.clear(context.digest, keep=frozenset(Kind) - _DROPPED)
+        store.clear(context.digest, keep=frozenset(Kind) - _DROPPED)
         context.node.site.state.confirm(context.digest, n_common, sha256)
 
     await asyncio.to_thread(end)
@@ -111,18 +111,18 @@ class _Ring:
         self._me = self.parties.index(context.me)
         self._last = len(self.parties) - 1
         self.minimum = context.minimum
-        self.workshop = Workshop(context.node.site.config.state_directory, context.digest)
+        self.blinding_state = BlindingState(context.node.site.config.state_directory, context.digest)
 
     def has(self, kind: Kind, owner: int | None = None) -> bool:
-        """Whether an item is on the shelf."""
+        """Whether an item is in the artifact store."""
         name = "" if owner is None else str(owner)
-        return (kind, name) in self._context.shelf.items(self._context.digest)
+        return (kind, name) in self._context.store.items(self._context.digest)
 
     # ---- hop by hop
 
-    async def blind(self, hop: int, holding: Holding) -> None:
+    async def blind(self, hop: int, holding: LocalDataset) -> None:
         """Make this party's list of the party `hop` places before it; nothing is done when it is there."""
-        context, shelf, owner = self._context, self._context.shelf, self._owner(hop)
+        context, store, owner = self._context, self._context.store, self._owner(hop)
         if self.has(Kind.BLINDED, owner) and self.has(Kind.STEPS, owner):
             return
         before: list[peer_pb2.BlindedStep] = []
@@ -137,27 +137,27 @@ class _Ring:
             await asyncio.to_thread(self._show, hop, percent)
 
         try:
-            await self.workshop.blinded(name, data, own=hop == 0, heavily=context.node.heavily, progress=progress)
+            await self.blinding_state.blinded(name, data, own=hop == 0, heavily=context.node.heavily, progress=progress)
         except TokenInvalidError as error:
             raise self._context.wrong_list(owner, hop - 1, f"token {error.position} is not a point of P-256") from None
 
         def keep() -> None:
-            made = self.workshop.take(name) or b""
+            made = self.blinding_state.take(name) or b""
             if len(made) != len(data):
                 raise self._lost("its half-made list is of another number of people than its table")
             told, order = lists.shuffled(made)
-            shelf.put(context.digest, Kind.SHUFFLE, order.tobytes(), str(owner))
-            shelf.put(context.digest, Kind.BLINDED, told, str(owner))
+            store.put(context.digest, Kind.SHUFFLE, order.tobytes(), str(owner))
+            store.put(context.digest, Kind.BLINDED, told, str(owner))
             steps = peer_pb2.BlindedSteps(steps=[*before, context.blinded_step(owner, hop, told)])
-            shelf.put(context.digest, Kind.STEPS, steps.SerializeToString(deterministic=True), str(owner))
-            self.workshop.remove(name)
+            store.put(context.digest, Kind.STEPS, steps.SerializeToString(deterministic=True), str(owner))
+            self.blinding_state.remove(name)
 
         await context.node.heavily(keep)
 
     def _check_key(self) -> None:
         """A second scalar must not blind anything when a list of the first has left."""
-        told = any(kind is Kind.STEPS for kind, _ in self._context.shelf.items(self._context.digest))
-        if told and not self.workshop.has_key:
+        told = any(kind is Kind.STEPS for kind, _ in self._context.store.items(self._context.digest))
+        if told and not self.blinding_state.has_key:
             raise self._lost("a list that it blinded is lost, and the scalar is deleted")
 
     def _show(self, hop: int, percent: int) -> None:
@@ -168,13 +168,13 @@ class _Ring:
 
     async def _taken(self, owner: int, hop: int) -> tuple[bytes, list[peer_pb2.BlindedStep]]:
         """A list as the predecessor blinded it, checked, and remembered as the only one that is taken."""
-        shelf, digest, name = self._context.shelf, self._context.digest, f"{owner}.in"
-        target = await asyncio.to_thread(self.workshop.path, name)
+        store, digest, name = self._context.store, self._context.digest, f"{owner}.in"
+        target = await asyncio.to_thread(self.blinding_state.path, name)
         known: list[peer_pb2.BlindedStep] | None = None
         if self.has(Kind.TAKEN, owner):
             remembered = await asyncio.to_thread(self._kept, Kind.TAKEN, owner)
             known = list(peer_pb2.BlindedSteps.FromString(remembered).steps)
-            data = await asyncio.to_thread(self.workshop.take, name)
+            data = await asyncio.to_thread(self.blinding_state.take, name)
             if data is not None and hashlib.sha256(data).digest() == known[-1].sha256:
                 return data, known
         steps = await self._steps(owner, hop - 1)
@@ -189,7 +189,7 @@ class _Ring:
 
         data = await self._context.node.heavily(checked)
         remember = peer_pb2.BlindedSteps(steps=steps).SerializeToString(deterministic=True)
-        await asyncio.to_thread(shelf.put, digest, Kind.TAKEN, remember, str(owner))
+        await asyncio.to_thread(store.put, digest, Kind.TAKEN, remember, str(owner))
         return data, steps
 
     # ---- what arrives
@@ -251,7 +251,7 @@ class _Ring:
 
     def _inputs(self, *, but: Path | None = None) -> Iterator[bytes]:
         """The lists that came, as they came, one in memory at a time."""
-        paths = [self.workshop.path(f"{self._owner(hop)}.in") for hop in range(1, len(self.parties))]
+        paths = [self.blinding_state.path(f"{self._owner(hop)}.in") for hop in range(1, len(self.parties))]
         return (path.read_bytes() for path in paths if path != but and path.exists())
 
     def _made(self, *, full: bool = True) -> Iterator[bytes]:
@@ -264,7 +264,7 @@ class _Ring:
 
     async def compare(self) -> None:
         """Take all lists that every party has blinded, intersect them, and sign the result."""
-        context, shelf = self._context, self._context.shelf
+        context, store = self._context, self._context.store
         for owner in range(len(self.parties)):
             if owner != self._owner(self._last) and not self.has(Kind.FULL, owner):
                 await self._take_full(owner)
@@ -279,26 +279,26 @@ class _Ring:
             sha256 = hashlib.sha256(data).digest()
             problem = "the peers tell another common list than the one that was accepted"
             context.require_same_common(sha256, problem, hint="nothing is computed for a second list")
-            shelf.put(context.digest, Kind.TOKENS, data)
+            store.put(context.digest, Kind.TOKENS, data)
             commitment = context.commitment(len(common), sha256, [sha256])
-            shelf.put(context.digest, Kind.COMMITMENT, commitment.SerializeToString(deterministic=True))
+            store.put(context.digest, Kind.COMMITMENT, commitment.SerializeToString(deterministic=True))
 
         await context.node.heavily(find)
 
     async def _take_full(self, owner: int) -> None:
-        shelf, digest, hop = self._context.shelf, self._context.digest, self._last
+        store, digest, hop = self._context.store, self._context.digest, self._last
         steps = await self._steps(owner, hop)
         mine = peer_pb2.BlindedSteps.FromString(self._kept(Kind.STEPS, owner)).steps
         if _digests(steps[: len(mine)]) != _digests(mine):
             raise self._context.wrong_list(owner, hop, "it was not made of the list that this party blinded")
-        target = await asyncio.to_thread(shelf.target, digest, Kind.FULL, str(owner))
+        target = await asyncio.to_thread(store.target, digest, Kind.FULL, str(owner))
         await self._fetch(owner, hop, target, steps)
 
         def keep() -> None:
             data = target.read_bytes()
             self._check(owner, hop, data, itertools.chain(self._inputs(), self._made(full=False)))
             item = Item(sha256=hashlib.sha256(data).digest(), size=len(data))
-            shelf.enter(digest, Kind.FULL, str(owner), item)
+            store.enter(digest, Kind.FULL, str(owner), item)
 
         await self._context.node.heavily(keep)
 
@@ -335,7 +335,7 @@ class _Ring:
             if not self.has(Kind.POSITIONS, owner):
                 places = await self._places(owner, hop, n_common)
                 await asyncio.to_thread(
-                    self._context.shelf.put, self._context.digest, Kind.POSITIONS, places, str(owner)
+                    self._context.store.put, self._context.digest, Kind.POSITIONS, places, str(owner)
                 )
         return await self._places(self._me, 0, n_common)
 
@@ -392,7 +392,7 @@ class _Ring:
     def _kept(self, kind: Kind, owner: int | None = None) -> bytes:
         """The bytes of an item that cannot be made again."""
         try:
-            return self._context.shelf.read(self._context.digest, kind, "" if owner is None else str(owner))
+            return self._context.store.read(self._context.digest, kind, "" if owner is None else str(owner))
         except LostError:
             raise self._lost("a file of its linkage is lost or harmed") from None
 

@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from verticil.party.policy import approval
-from verticil.party.protocol.blinding import Workshop
+from verticil.party.protocol.blinding import BlindingState
 from verticil.party.protocol.context import Agreed, Node, agreement
 from verticil.party.protocol.disclosure import outward, told_objections
-from verticil.party.protocol.peer.artifact_store import Item, Kind, Shelf, kept_after
+from verticil.party.protocol.peer.artifact_store import ArtifactStore, Item, Kind, kept_after
 from verticil.party.protocol.peer.context import known_structure
 from verticil.party.protocol.peer.held import held_of
 from verticil.party.protocol.planning import LostError, StoppedError
@@ -88,14 +88,14 @@ class Answers:
 
     Args:
         node: this party.
-        shelf: what is told.
+        store: what is told.
         software: what decides a release's bytes here (`verticil.shared.release.peer_assembly.software_text`).
     """
 
-    def __init__(self, node: Node, shelf: Shelf, *, software: str) -> None:
+    def __init__(self, node: Node, store: ArtifactStore, *, software: str) -> None:
         self._node = node
         self._site = node.site
-        self._shelf = shelf
+        self._store = store
         self._software = software
 
     async def Hello(self, identity: Identity, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
@@ -284,12 +284,12 @@ class Answers:
             successor = parties[parties.index(me) + 1 :][:1]
             if (caller,) != successor:
                 raise PeerFault("IDENTITY_REFUSED", f"the running list of '{me}' is not for '{caller}'")
-            return self._shelved(record, Kind.RUNNING)
+            return self._stored(record, Kind.RUNNING)
         if request.list == peer_pb2.PSEUDONYM_LIST_COMMITMENT:
-            return self._shelved(record, Kind.COMMITMENT)
+            return self._stored(record, Kind.COMMITMENT)
         if me != parties[-1]:
             raise PeerFault("NOT_OWNER", f"the common list is told by '{parties[-1]}', not by '{me}'")
-        return self._shelved(record, Kind.COMMON)
+        return self._stored(record, Kind.COMMON)
 
     def _blinded(
         self, caller: str, request: peer_pb2.GetPseudonymsRequest, record: StudyRecord, study: Study
@@ -310,7 +310,7 @@ class Answers:
                 f"what '{me}' tells of the blinded list of '{parties[request.owner]}' is not for '{caller}'",
             )
         try:
-            return self._shelf.unharmed(record.digest, kind, str(request.owner))
+            return self._store.unharmed(record.digest, kind, str(request.owner))
         except LostError:
             if record.n_common is None:
                 raise PeerFault("NOT_READY", "it is not there yet") from None
@@ -348,7 +348,7 @@ class Answers:
         if not request.structure_sha256:
             allowed = readers(study, request.unit, None) if study.structure.parents is None else ()
         else:
-            structure = known_structure(self._shelf, record, study)
+            structure = known_structure(self._store, record, study)
             if structure is None:
                 raise PeerFault("NOT_READY", "the structure is not known here yet")
             if request.structure_sha256 != structure.sha256:
@@ -373,17 +373,17 @@ class Answers:
 
     def _parameters(self, caller: str, request: peer_pb2.GetParametersRequest) -> tuple[Path, Item]:
         record, _ = self._open(caller, request.effective_digest, "GetParameters")
-        return self._shelved(record, Kind.STATEMENT, caller if request.yours else self._site.config.name)
+        return self._stored(record, Kind.STATEMENT, caller if request.yours else self._site.config.name)
 
     def _signature(self, caller: str, effective_digest: bytes) -> bytes:
         record, _ = self._open(caller, effective_digest, "GetSignature")
         try:
-            return self._shelf.read(record.digest, Kind.SIGNATURE, self._site.config.name)
+            return self._store.read(record.digest, Kind.SIGNATURE, self._site.config.name)
         except LostError:
             raise PeerFault("NOT_READY", "the release is not assembled here yet") from None
 
     def _held(self, caller: str, after: bytes) -> list[peer_pb2.Held]:
-        return held_of(self._node, self._shelf, caller, after)
+        return held_of(self._node, self._store, caller, after)
 
     def _deletion(self, caller: str, digest: bytes) -> bytes:
         """The body of the statement. It is made when everything is gone, and stays as it was made first."""
@@ -396,8 +396,8 @@ class Answers:
         if not is_final(state):
             raise PeerFault("NOT_READY", "the study has not ended here yet")
         left = (
-            self._shelf.holds(digest, keep=kept_after(state)),
-            Workshop(self._site.config.state_directory, digest).exists(),
+            self._store.holds(digest, keep=kept_after(state)),
+            BlindingState(self._site.config.state_directory, digest).exists(),
         )
         if any(left):
             raise PeerFault("NOT_READY", "not everything is deleted here yet")
@@ -406,7 +406,7 @@ class Answers:
 
     def _deleted(self, record: StudyRecord, proposal: Study, caller: str, at: dt.datetime) -> PeerDeletion:
         dropped = {
-            key: Deleted(sha256=item.sha256, size=item.size) for key, item in self._shelf.dropped(record.digest).items()
+            key: Deleted(sha256=item.sha256, size=item.size) for key, item in self._store.dropped(record.digest).items()
         }
         columns = {int(name): item for (kind, name), item in dropped.items() if kind is Kind.COLUMN}
         return PeerDeletion(
@@ -420,9 +420,9 @@ class Answers:
             deleted_at=at.replace(microsecond=0),
         )
 
-    def _shelved(self, record: StudyRecord, kind: Kind, name: str = "") -> tuple[Path, Item]:
+    def _stored(self, record: StudyRecord, kind: Kind, name: str = "") -> tuple[Path, Item]:
         try:
-            return self._shelf.unharmed(record.digest, kind, name)
+            return self._store.unharmed(record.digest, kind, name)
         except LostError:
             # What is waited for, or fails, is for this site's people: it can name folders, addresses and third parties.
             raise _not_there(record, "it is not there yet") from None

@@ -57,7 +57,7 @@ class PeerStudy(StudyRun):
     def __init__(self, between: PeerContext, digest: bytes) -> None:
         super().__init__(between.node, digest)
         self.between = between
-        self.shelf = between.shelf
+        self.store = between.store
 
     # ---- what another protocol between parties has of its own
 
@@ -158,8 +158,8 @@ class PeerStudy(StudyRun):
         proposal = approval.parsed(record.task.proposal)
         agreed = bool(record.task.effective)
         study = approval.parsed(record.task.effective) if agreed else proposal
-        structure = known_structure(self.shelf, record, study) if agreed else None
-        items = self.shelf.items(digest)
+        structure = known_structure(self.store, record, study) if agreed else None
+        items = self.store.items(digest)
         named = {kind: frozenset(name for which, name in items if which is kind) for kind in Kind}
         spooled = state.artifacts(digest, record.task.effective_digest)
         return Facts(
@@ -187,7 +187,7 @@ class PeerStudy(StudyRun):
             statements=named[Kind.STATEMENT],
             assembled=me in named[Kind.SIGNATURE] and publication.release_folder(self.site, digest).is_dir(),
             signatures=named[Kind.SIGNATURE],
-            leftovers=bool(spooled) or self.shelf.holds(digest, keep=kept_after(State(record.task.state))),
+            leftovers=bool(spooled) or self.store.holds(digest, keep=kept_after(State(record.task.state))),
         )
 
     # ---- ends
@@ -207,7 +207,7 @@ class PeerStudy(StudyRun):
     async def _clear(self, record: StudyRecord) -> None:
         def clear() -> None:
             self.drop_columns()
-            self.shelf.clear(record.digest, keep=kept_after(State(self.site.state.study(record.digest).task.state)))
+            self.store.clear(record.digest, keep=kept_after(State(self.site.state.study(record.digest).task.state)))
 
         await asyncio.to_thread(clear)
 
@@ -252,7 +252,7 @@ class PeerStudy(StudyRun):
                 raise WaitedForError(f"waiting for '{name}' to approve with another key: {error.message}") from None
             raise PeerFailedError(from_code(error.code, f"party '{name}': {error.message}", hint=error.hint)) from None
         data = signed.SerializeToString(deterministic=True)
-        await asyncio.to_thread(self.shelf.put, self.digest, Kind.APPROVAL, data, name)
+        await asyncio.to_thread(self.store.put, self.digest, Kind.APPROVAL, data, name)
 
     async def _digest_of(self, record: StudyRecord, name: str) -> peer_pb2.GetStudyDigestReply:
         """What a peer says of the study.
@@ -283,18 +283,18 @@ class PeerStudy(StudyRun):
 
     async def _agree(self, record: StudyRecord) -> None:
         """Everybody has approved: make the effective study; but ask whose approval a key signed that has been revoked since."""
-        shelf, node = self.shelf, self.node
+        store, node = self.store, self.node
 
         def agree() -> None:
             given = {
-                name: common_pb2.Signed.FromString(shelf.read(record.digest, Kind.APPROVAL, name))
+                name: common_pb2.Signed.FromString(store.read(record.digest, Kind.APPROVAL, name))
                 for name in self.facts.peers
             }
             revoked = node.revocations.serials()
             void = [name for name, signed in given.items() if serial_of(signed) in revoked]
             for name in void:
                 _log.warning("the approval of '%s' is void: its certificate was revoked", name)
-                shelf.forget(record.digest, Kind.APPROVAL, name)
+                store.forget(record.digest, Kind.APPROVAL, name)
             if void:
                 return
             self.site.state.told(record.digest, "remote_approved")
@@ -327,7 +327,7 @@ class PeerStudy(StudyRun):
             agreed=agreed,
             data=self.data,
             between=self.between,
-            known_structure=known_structure(self.shelf, record, agreed.effective),
+            known_structure=known_structure(self.store, record, agreed.effective),
         )
 
 
