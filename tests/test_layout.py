@@ -24,14 +24,12 @@ LAYERS = {
     "verticil.shared.model": 1,
     "verticil.shared.channels": 1,
     "verticil.shared.estimation": 1,
-    "verticil.shared.study.document": 1,
+    "verticil.shared.record": 1,
     "verticil.shared.registry": 1,
+    "verticil.shared.table": 1,
+    "verticil.shared.artifact": 1,
+    "verticil.shared.json_document": 1,
     "verticil.shared.privacy": 1,
-    "verticil.shared.study.protocol": 1,
-    "verticil.shared.study.protocols": 1,
-    "verticil.shared.study.central": 1,
-    "verticil.shared.study.peer": 1,
-    "verticil.shared.study.vocabulary": 1,
     "verticil.shared.release.synthesis": 1,
     "verticil.shared.release.sampling_plan": 1,
     "verticil.shared.release.ranking": 1,
@@ -44,18 +42,18 @@ LAYERS = {
     "verticil.experiments": 1,
     "verticil.shared.alignment": 2,
     "verticil.shared.alignment.statements": 3,
-    "verticil.shared.study": 2,
+    "verticil.shared.study": 1,
     "verticil.shared.study.reading": 3,
-    "verticil.shared.study.codebook": 3,
     "verticil.shared.formats": 2,
     "verticil.shared.formats.tables": 3,
     "verticil.shared.identity.identity": 2,
     "verticil.shared.transport.chunks": 2,
-    "verticil.party.policy.policy": 2,
+    "verticil.party.limits.policy": 2,
     "verticil.party.operator.plain_language": 1,
     "verticil.party.policy.comparison": 1,
-    "verticil.party.policy.rules": 2,
+    "verticil.party.limits.rules": 2,
     "verticil.party.dataset.linkage": 2,
+    "verticil.party.dataset.releases": 2,
     "verticil.wire": 2,
     # edges: gRPC, files, databases, clocks, pages, commands
     "verticil.shared.airgap": 3,
@@ -66,7 +64,6 @@ LAYERS = {
     "verticil.shared.identity": 3,
     "verticil.shared.logs": 3,
     "verticil.shared.membership": 3,
-    "verticil.shared.record": 3,
     "verticil.shared.relay": 3,
     "verticil.shared.release": 3,
     "verticil.shared.storage": 3,
@@ -80,6 +77,8 @@ LAYERS = {
     "verticil.party.config": 3,
     "verticil.party.daemon": 3,
     "verticil.party.dataset": 3,
+    "verticil.party.limits": 3,
+    "verticil.party.local_dataset": 3,
     "verticil.party.metrics": 3,
     "verticil.party.operator": 3,
     "verticil.party.policy": 3,
@@ -235,13 +234,17 @@ def beyond_numerics(project: Imports) -> list[str]:
     ]
 
 
+A_VALUE = {("verticil.shared.record", "pathlib")}
+"""A path may be a value of a document; nothing is opened there."""
+
+
 def impure(project: Imports) -> list[str]:
     return [
         f"{module} imports {target}"
         for module, targets in project.items()
         if layer(module) == 1
         for target in targets
-        if within(target, *NOT_IN_NUMERICS)
+        if within(target, *NOT_IN_NUMERICS) and (module, target.partition(".")[0]) not in A_VALUE
     ]
 
 
@@ -254,7 +257,7 @@ def upward(project: Imports) -> list[str]:
         if within(target, "verticil")
         and (target in project or within(target, "verticil.wire"))
         and layer(target) > layer(module)
-        if not any(other.startswith(target + ".") for other in targets)
+        if not any(other.startswith(target + ".") and other in project for other in targets)
     ]
 
 
@@ -283,12 +286,12 @@ RULES: list[tuple[Callable[[Imports], list[str]], str, str]] = [
     (impure, "verticil.party.dataset.perturb", "verticil.wire.v1.common_pb2"),
     (upward, "verticil.shared.model.planted", "verticil.shared.config"),
     (upward, "verticil.shared.study.planted", "verticil.shared.config"),
-    (upward, "verticil.miner.learning.planted", "verticil.shared.study.states"),
+    (upward, "verticil.miner.learning.planted", "verticil.shared.formats.bif"),
     (relative_or_star, "verticil.shared.study.planted", "verticil.shared.errors.*"),
     (unknown, "verticil.shared.planted", "verticil.shared.errors"),
     (unknown, "verticil.planted.planted", "verticil.shared.errors"),
-    (with_io, "verticil.shared.study.planted", "sqlite3"),
-    (with_io, "verticil.party.policy.policy", "grpc"),
+    (with_io, "verticil.shared.formats.planted", "sqlite3"),
+    (with_io, "verticil.party.limits.policy", "grpc"),
 ]
 
 

@@ -24,8 +24,8 @@ from verticil.party.operator.commands import countersign, look
 from verticil.party.operator.pending_studies import inbox
 from verticil.party.operator.view_model import COUNTS_TELL
 from verticil.party.site import Site
+from verticil.shared.artifact import pack, unpack
 from verticil.shared.errors import GateFailed, Misuse, PeerFault, Refusal
-from verticil.shared.formats.artifact import pack, unpack
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.record import encode

@@ -43,9 +43,9 @@ from verticil.miner.config import Limits
 from verticil.miner.scheduler.job import ColumnFile, LearningJob, Progress
 from verticil.miner.scheduler.learning import InlineLearning, SpawnedLearning, StructureJob, WorkerDied
 from verticil.pki.register import revoke
+from verticil.shared.artifact import pack
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import VerticilError
-from verticil.shared.formats.artifact import pack
 from verticil.shared.identity.authority import create_authority, issue, open_authority
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import SigningKey, verify_signed

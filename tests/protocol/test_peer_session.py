@@ -41,9 +41,8 @@ from verticil.party.site import Site
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import PartyState
 from verticil.pki.register import revoke
-from verticil.shared import durable
+from verticil.shared import artifact, durable
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
-from verticil.shared.formats import artifact
 from verticil.shared.formats.deletion import parse_peer_deletion
 from verticil.shared.identity.authority import issue, open_authority
 from verticil.shared.identity.identity import Identity, Role

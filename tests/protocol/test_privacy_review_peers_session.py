@@ -9,8 +9,8 @@ import pytest
 from support import peer_session as session
 from verticil.party.operator import commands
 from verticil.party.protocol.peer.artifact_store import Kind
+from verticil.shared import artifact
 from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.formats import artifact
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.states import State

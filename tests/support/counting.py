@@ -30,8 +30,8 @@ from verticil.party.protocol.registry import PartyProtocol
 from verticil.party.protocol.registry import register as register_party
 from verticil.shared.channels.gaussian import ShareNoise, share_key, share_sigma
 from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.formats.json_document import Node
 from verticil.shared.identity.identity import Role
+from verticil.shared.json_document import Node
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal, Network
 from verticil.shared.privacy import events

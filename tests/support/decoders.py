@@ -35,18 +35,19 @@ from verticil.party.storage.secret import FILE_NAME as SECRET_NAME
 from verticil.party.storage.secret import read_secret
 from verticil.pki.register import sign_request
 from verticil.pki.request import create_request, parse_request, read_request
+from verticil.shared import json_document
 from verticil.shared.airgap.bundle import BundleEntries, Reference, parse_entry, read_statement
 from verticil.shared.airgap.bundle import Statement as CarriedStatement
 from verticil.shared.airgap.bundle import pack as pack_bundle
 from verticil.shared.airgap.bundle import parse_statement as parse_carried_statement
 from verticil.shared.airgap.bundle import unpack as unpack_bundle
 from verticil.shared.airgap.exchange import Journal, load_journal, store_journal
+from verticil.shared.artifact import pack, unpack
 from verticil.shared.audit import entries
 from verticil.shared.audit import verify as verify_audit
 from verticil.shared.config import load_federation, read_toml
 from verticil.shared.errors import VerticilError
-from verticil.shared.formats import json_document, model_json
-from verticil.shared.formats.artifact import pack, unpack
+from verticil.shared.formats import model_json
 from verticil.shared.formats.deletion import (
     Deleted,
     Deletion,
@@ -261,13 +262,13 @@ def make_decoders(
             hpke.seal(b"message", recipient=to.public_key(), sender=of, info=b"i", aad=b"a"),
         ),
         **_of_carried(folder, SigningKey.load(node / "pki" / "clinic.sign", node / "pki" / "clinic.crt"), now),
-        "shared.formats.artifact.unpack": Decoder(
+        "shared.artifact.unpack": Decoder(
             lambda data: unpack(data, 5, 1000), pack(np.arange(1000, dtype=np.uint8) % 5, 5)
         ),
         "shared.formats.deletion.parse_deletion": Decoder(parse_deletion, deletion),
         "shared.formats.deletion.parse_peer_deletion": Decoder(parse_peer_deletion, deleted_at_peer),
         "shared.formats.deletion.parse_peer_holding": Decoder(parse_peer_holding, held_at_peer),
-        "shared.formats.json_document.parse": Decoder(
+        "shared.json_document.parse": Decoder(
             lambda data: json_document.parse(data, source="x"), (release / "manifest.json").read_bytes()
         ),
         "shared.formats.model_json.read": Decoder(model_json.read, (release / "model.json").read_bytes()),
@@ -454,11 +455,11 @@ NAMES = (
     "shared.airgap.bundle.BundleEntries.read",
     "shared.airgap.bundle.parse_entry",
     "shared.airgap.bundle.parse_statement",
-    "shared.formats.artifact.unpack",
+    "shared.artifact.unpack",
     "shared.formats.deletion.parse_deletion",
     "shared.formats.deletion.parse_peer_deletion",
     "shared.formats.deletion.parse_peer_holding",
-    "shared.formats.json_document.parse",
+    "shared.json_document.parse",
     "shared.formats.model_json.read",
     "shared.release.statement.parse_statement",
     "shared.release.synthetic.read_records",

@@ -12,8 +12,8 @@ from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.intake import Intake
 from verticil.miner.storage.records import StoredColumn, StoredSignature
 from verticil.miner.storage.store import Store
+from verticil.shared.artifact import pack
 from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.formats.artifact import pack
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.document import (
     GeneticRule,

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from verticil.miner.config import Limits
 from verticil.miner.scheduler.learning import Executor, InlineLearning
 from verticil.miner.service.node import MinerNode
+from verticil.shared.artifact import pack
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import VerticilError
-from verticil.shared.formats.artifact import pack
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import SigningKey

@@ -14,7 +14,7 @@ import pytest
 
 from support import party_session as session
 from verticil.party import daemon
-from verticil.party.policy.policy import MAX_OPEN_STUDIES
+from verticil.party.limits.policy import MAX_OPEN_STUDIES
 from verticil.party.site import Site
 from verticil.shared.config import load_federation
 from verticil.shared.errors import from_code

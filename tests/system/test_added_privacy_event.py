@@ -12,8 +12,8 @@ import pytest
 from support.documents import FEDERATION, party_toml
 from verticil.cli.main import main
 from verticil.party.config import load_party
-from verticil.party.dataset.local_dataset import datasets_of, statistics_of
 from verticil.party.dataset.releases import Release
+from verticil.party.local_dataset import datasets_of, statistics_of
 from verticil.party.operator.page import view
 from verticil.party.operator.page.view import render
 from verticil.party.operator.pending_studies import show

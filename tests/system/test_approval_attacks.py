@@ -28,8 +28,8 @@ from verticil.miner.config import load_miner
 from verticil.miner.daemon import init_miner, run_miner
 from verticil.party.config import load_party
 from verticil.party.daemon import run_party
-from verticil.party.dataset.local_dataset import compounds_of, read_holding
 from verticil.party.dataset.source import check_records
+from verticil.party.local_dataset import compounds_of, read_holding
 from verticil.party.policy import approval
 from verticil.party.policy.by_rule import approve_by_rule
 from verticil.party.site import Site, init_state

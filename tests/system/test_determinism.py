@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from verticil.party.dataset.linkage import linkage_context, pseudonyms
-from verticil.shared.formats.artifact import unpack
+from verticil.shared.artifact import unpack
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.reading import read_study
 from verticil.simulation import provision, simulate

@@ -16,9 +16,9 @@ from support.documents import FEDERATION, party_toml, study_toml
 from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.dataset.releases import Column
+from verticil.party.limits.policy import objections
 from verticil.party.operator import commands
 from verticil.party.policy import approval
-from verticil.party.policy.policy import objections
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.channels.privacy import Breach, breach_free

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from verticil.shared.disk import is_disk_full
-from verticil.shared.formats.json_document import to_text
 from verticil.shared.formats.tables import Resource, datapackage, write_csv, write_parquet
+from verticil.shared.json_document import to_text
 
 
 @pytest.fixture

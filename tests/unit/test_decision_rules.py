@@ -12,8 +12,8 @@ import pytest
 from support.documents import party_toml
 from verticil.party.backup import purge
 from verticil.party.config import load_party
+from verticil.party.limits.rules import Rule, against
 from verticil.party.policy.by_rule import approve_by_rule, ruling
-from verticil.party.policy.rules import Rule, against
 from verticil.party.policy.voting import Voting
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from verticil.shared.errors import PeerFault
-from verticil.shared.identity.identity import Identity, Role, is_name, peer_host
+from verticil.shared.identity.identity import Identity, Role, peer_host
+from verticil.shared.table import is_name
 from verticil.shared.transport.authorization import ROLES, check_access
 from verticil.wire.v1 import control_pb2, coordinator_pb2, peer_pb2
 

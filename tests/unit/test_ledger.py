@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 import pytest
 
 from verticil.party.dataset.releases import Release
+from verticil.party.limits.policy import Policy
 from verticil.party.policy.ledger import Ledger
-from verticil.party.policy.policy import Policy
 from verticil.party.storage.database import DaemonLock, Database
 from verticil.shared.errors import DataFault, Refusal
 from verticil.shared.privacy.events import RandomizedColumn

@@ -10,8 +10,8 @@ import pytest
 
 from support.documents import FEDERATION, party_toml
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.dataset.local_dataset import origins
 from verticil.party.dataset.releases import Release
+from verticil.party.local_dataset import origins
 from verticil.party.policy import approval
 from verticil.party.policy.voting import AUTOMATIC
 from verticil.party.site import Site, init_state

@@ -13,10 +13,10 @@ import pytest
 from support.documents import FEDERATION, party_toml
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.encoding import Compound
-from verticil.party.dataset.local_dataset import compounds_of, origins, randomize, read_holding, releases_of, unit_codes
 from verticil.party.dataset.perturb import compound_digest
 from verticil.party.dataset.releases import Release
 from verticil.party.dataset.source import check_records
+from verticil.party.local_dataset import compounds_of, origins, randomize, read_holding, releases_of, unit_codes
 from verticil.party.policy import approval
 from verticil.party.policy.ledger import Ledger
 from verticil.party.storage.database import Database

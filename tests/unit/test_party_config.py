@@ -10,8 +10,8 @@ from support.party_example import EXAMPLE, FEDERATION
 from verticil.party.config import load_party, require_marked_authority
 from verticil.party.dataset.releases import Column
 from verticil.party.dataset.table import ColumnRule
+from verticil.party.limits.rules import Combinations, Known
 from verticil.party.operator import commands
-from verticil.party.policy.rules import Combinations, Known
 from verticil.party.storage.secret import read_secret
 from verticil.shared.errors import Misuse
 

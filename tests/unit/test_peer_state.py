@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from verticil.party.dataset.releases import Release
+from verticil.party.limits.policy import Policy
 from verticil.party.policy.ledger import Ledger
-from verticil.party.policy.policy import Policy
 from verticil.party.protocol.party_node import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, WAIT_GROWTH
 from verticil.party.protocol.peer import lists
 from verticil.party.protocol.peer.artifact_store import ArtifactStore, Item, Kind

@@ -20,8 +20,8 @@ from verticil.party.dataset.perturb import (
     record_tags,
     unit_key,
 )
+from verticil.shared.artifact import pack
 from verticil.shared.channels.transition import SCALE, Transition, blocks, quantize, symmetric
-from verticil.shared.formats.artifact import pack
 from verticil.shared.model.schema import Missing, Variable
 
 SECRET = bytes(range(32))

@@ -9,7 +9,7 @@ import math
 import pytest
 
 from verticil.party.dataset.releases import Column
-from verticil.party.policy.policy import Policy, check_shared, finite_total, objections, refuse
+from verticil.party.limits.policy import Policy, check_shared, finite_total, objections, refuse
 from verticil.party.protocol.central.plan import Step, plan
 from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.errors import InternalFault, Refusal

@@ -12,7 +12,7 @@ import pytest
 
 from support.documents import FEDERATION, party_toml
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.dataset.local_dataset import randomize, read_holding, releases_of
+from verticil.party.local_dataset import randomize, read_holding, releases_of
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.protocol.disclosure import outward
 from verticil.party.site import Site, init_state

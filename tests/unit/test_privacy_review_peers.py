@@ -12,8 +12,8 @@ import pytest
 from support import party_example as example
 from verticil.party.config import load_party
 from verticil.party.dataset.releases import Column, Release
+from verticil.party.limits.policy import Policy, objections
 from verticil.party.policy.ledger import Ledger
-from verticil.party.policy.policy import Policy, objections
 from verticil.party.protocol.peer.learner import learn_families, share_noise
 from verticil.party.storage.database import Database
 from verticil.shared.channels.transition import identity, quantize

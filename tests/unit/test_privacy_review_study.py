@@ -14,8 +14,7 @@ from verticil.shared.channels.transition import SCALE, Transition, quantize, sym
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.model.schema import Missing
 from verticil.shared.study import canonical, rules
-from verticil.shared.study.approval import check_own_part
-from verticil.shared.study.reading import check_not_weaker
+from verticil.shared.study.approval import check_not_weaker, check_own_part
 
 
 @pytest.mark.parametrize("escape", ["\\ud800", "x\\udfff"])

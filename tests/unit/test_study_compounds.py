@@ -16,7 +16,6 @@ import rfc8785
 from support.documents import study_toml
 from verticil.analyst.lint import lint
 from verticil.shared.channels import privacy
-from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.record import encode
@@ -25,6 +24,7 @@ from verticil.shared.study.approval import Approval, check_approval, check_own_p
 from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.reading import read_declarations, read_study
 from verticil.shared.study.study_table import study_table
+from verticil.shared.table import Table
 
 HEAD = study_toml(
     "clinic.age: young old",

@@ -13,8 +13,8 @@ from verticil.party.config import load_party
 from verticil.party.dataset.releases import Column
 from verticil.party.dataset.source import check_records, read_records
 from verticil.party.dataset.table import ColumnRule, DatasetRule
+from verticil.party.limits.policy import objections
 from verticil.party.operator.commands import init_party
-from verticil.party.policy.policy import objections
 from verticil.shared.channels import privacy
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.study.document import Study

@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from verticil.analyst.lint import lint
+from verticil.shared.artifact import pack
 from verticil.shared.channels.transition import binary, blocks, identity, quantize, symmetric
-from verticil.shared.formats.artifact import pack
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.document import QuorumRule, Study, Unit
 from verticil.shared.study.reading import read_study

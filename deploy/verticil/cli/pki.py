@@ -18,7 +18,7 @@ import typer
 from verticil.cli.connection import FederationOption
 from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.shared.errors import Misuse, VerticilError
-from verticil.shared.identity.identity import is_name
+from verticil.shared.table import is_name
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -128,7 +128,7 @@ def real_codes(made: Provisioned, study: Study) -> list[Codes]:
     import numpy as np
 
     from verticil.party.config import load_party
-    from verticil.party.dataset.local_dataset import read_people
+    from verticil.party.local_dataset import read_people
     from verticil.party.storage.secret import read_secret
 
     tables = {}

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from verticil.shared.config import Federation, Table, load_federation, read_toml
+from verticil.shared.config import Federation, load_federation, path_in, read_toml
+from verticil.shared.table import Table
 from verticil.shared.transport.metrics import metrics_address
 
 _MEBIBYTE: Final = 1_048_576
@@ -106,18 +107,16 @@ def load_miner(path: Path) -> MinerConfig:
     limits = table.table("limits", optional=True)
     workers = table.table("workers", optional=True)
     retention = table.table("retention", optional=True)
-    certificate = identity.path_value("certificate", base)
+    certificate = path_in(identity, "certificate", base)
     config = MinerConfig(
         name=table.value(str, "name"),
-        federation=load_federation(table.path_value("federation", base)),
-        state_directory=table.path_value("state_directory", base, "state"),
+        federation=load_federation(path_in(table, "federation", base)),
+        state_directory=path_in(table, "state_directory", base, "state"),
         listen=table.value(str, "listen"),
         certificate=certificate,
-        key=identity.path_value("key", base),
+        key=path_in(identity, "key", base),
         signing_key=(
-            identity.path_value("signing_key", base)
-            if identity.has("signing_key")
-            else certificate.with_suffix(".sign")
+            path_in(identity, "signing_key", base) if identity.has("signing_key") else certificate.with_suffix(".sign")
         ),
         sealing_key=certificate.with_suffix(".seal"),
         limits=Limits(

@@ -69,7 +69,7 @@ from verticil.party.site import Site
 from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.config import read_toml
+from verticil.shared.config import path_in, read_toml
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import rename, sync_directory, sync_file
 from verticil.shared.errors import GateFailed, Misuse, Refusal
@@ -194,7 +194,7 @@ def _files(config: PartyConfig, *, database: Path, log: Path) -> list[tuple[_Ent
     wanted = [config.path, config.certificate, *(file for key in keys for file in key_files(key)), config.linkage_key]
     authority = config.federation.ca_certificate
     wanted += [
-        read_toml(config.path).path_value("federation", config.path.parent),
+        path_in(read_toml(config.path), "federation", config.path.parent),
         authority,
         authority.with_name(DENY_LIST),
     ]

@@ -22,11 +22,11 @@ from typing import TypeVar, cast
 
 from verticil.party.dataset.releases import Column
 from verticil.party.dataset.table import DatasetRule
-from verticil.party.policy.rules import ColumnCodebook, Combinations, Known, codebook_of
-from verticil.shared.config import Table
+from verticil.party.limits.rules import ColumnCodebook, Combinations, Known, codebook_of
 from verticil.shared.errors import Misuse
 from verticil.shared.study.codebook import CODEBOOK_KEYS, codebook_from
 from verticil.shared.study.vocabulary import NORMALISE_STEPS, near_hint
+from verticil.shared.table import Table
 
 T = TypeVar("T")
 

@@ -15,8 +15,7 @@ from typing import Final, Literal, cast
 from verticil.party.codebook import known_from
 from verticil.party.dataset.encoding import WRITTEN
 from verticil.party.dataset.table import ColumnRule, DatasetRule
-from verticil.party.policy.decision_store import public_key_from
-from verticil.party.policy.policy import (
+from verticil.party.limits.policy import (
     DELTA_STUDIES,
     MAX_OPEN_STUDIES,
     MINIMUM_DIFFERENCE,
@@ -24,12 +23,13 @@ from verticil.party.policy.policy import (
     SHARE_DELTA,
     Policy,
 )
-from verticil.party.policy.rules import Known, Rule
+from verticil.party.limits.rules import Known, Rule
+from verticil.party.policy.decision_store import public_key_from
 from verticil.shared.channels.privacy import Breach
-from verticil.shared.config import RELAY, Federation, Table, listen_address, load_federation, read_toml
+from verticil.shared.config import RELAY, Federation, listen_address, load_federation, path_in, read_toml
 from verticil.shared.errors import Misuse
-from verticil.shared.identity.identity import is_name
 from verticil.shared.record import read
+from verticil.shared.table import Table, is_name
 from verticil.shared.transport.metrics import metrics_address
 
 DEFAULT_PAGE: Final = ("127.0.0.1", 8899)
@@ -107,7 +107,7 @@ def load_party(path: Path) -> PartyConfig:
     if not is_name(name):
         table.fail("name", f"got '{name}', expected 1 to 63 of A-Z a-z 0-9 _ -")
     identity = table.table("identity")
-    certificate = identity.path_value("certificate", base)
+    certificate = path_in(identity, "certificate", base)
     linkage = table.table("linkage")
     datasets = table.named_tables("dataset")
     if not datasets:
@@ -120,17 +120,17 @@ def load_party(path: Path) -> PartyConfig:
     config = PartyConfig(
         path=path,
         name=name,
-        federation=load_federation(table.path_value("federation", base)),
-        state_directory=table.path_value("state_directory", base),
+        federation=load_federation(path_in(table, "federation", base)),
+        state_directory=path_in(table, "state_directory", base),
         certificate=certificate,
-        key=identity.path_value("key", base),
-        signing_key=identity.path_value("signing_key", base)
+        key=path_in(identity, "key", base),
+        signing_key=path_in(identity, "signing_key", base)
         if identity.has("signing_key")
         else certificate.with_suffix(".sign"),
-        sealing_key=identity.path_value("sealing_key", base)
+        sealing_key=path_in(identity, "sealing_key", base)
         if identity.has("sealing_key")
         else certificate.with_suffix(".seal"),
-        linkage_key=linkage.path_value("key", base),
+        linkage_key=path_in(linkage, "key", base),
         datasets=rules,
         declarations=table.tables("randomization", optional=True),
         policy=_policy(table.table("policy"), tuple(keys)),
@@ -176,7 +176,7 @@ def _check_files(table: Table, datasets: Mapping[str, DatasetRule]) -> None:
 
 def _dataset(table: Table, base: Path) -> DatasetRule:
     rule = DatasetRule(
-        path=table.path_value("path", base),
+        path=path_in(table, "path", base),
         format=cast("Literal['csv', 'parquet']", table.choice("format", ("csv", "parquet"), "csv")),
         delimiter=table.value(str, "delimiter", ","),
         encoding=table.value(str, "encoding", "utf-8"),

@@ -11,8 +11,8 @@ from verticil.party.audit.common_sets import CommonSets
 from verticil.party.audit.log import Audit, AuditLog
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.keyfile import read_key
-from verticil.party.dataset.local_dataset import LocalDataset, read_holding, releases_of
 from verticil.party.dataset.releases import Release
+from verticil.party.local_dataset import LocalDataset, read_holding, releases_of
 from verticil.party.policy import approval
 from verticil.party.policy.decision_store import DecisionStore
 from verticil.party.policy.ledger import Ledger

@@ -39,9 +39,9 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, Union, ca
 
 import rfc8785
 
-from verticil.shared.config import Table, kind_of
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
-from verticil.shared.formats.json_document import strict_json
+from verticil.shared.json_document import strict_json
+from verticil.shared.table import Table, kind_of
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """What a JSON document holds, as a type."""

@@ -53,10 +53,11 @@ from verticil.shared.alignment.statements import receiver
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import remove_tree
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
-from verticil.shared.identity.identity import Identity, Role, is_name
+from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.study.names import chosen
 from verticil.shared.study.states import State, is_final
+from verticil.shared.table import is_name
 from verticil.shared.transport.authorization import Revocations
 from verticil.shared.transport.chunks import make_chunks, plain_data
 from verticil.shared.transport.errors_on_wire import from_detail, to_detail

@@ -26,7 +26,7 @@ from typing import Final
 
 from verticil.miner.service.leases import Changes
 from verticil.shared.errors import PeerFault
-from verticil.shared.identity.identity import is_name
+from verticil.shared.table import is_name
 from verticil.shared.transport.sealing import ENVELOPE_LIMIT
 from verticil.wire.v1 import coordinator_pb2
 

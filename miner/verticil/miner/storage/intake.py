@@ -43,8 +43,8 @@ from verticil.miner.storage.records import (
 )
 from verticil.miner.storage.store import Store, StudyFiles, append_durably, remove_durably, replace_durably
 from verticil.shared.alignment.statements import sender
+from verticil.shared.artifact import packed_size, unpack
 from verticil.shared.errors import PeerFault, Refusal
-from verticil.shared.formats.artifact import packed_size, unpack
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study, Unit
 

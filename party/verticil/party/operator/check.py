@@ -33,9 +33,10 @@ import numpy as np
 from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.keyfile import check_key
-from verticil.party.dataset.local_dataset import compounds_of, origins, randomize, unit_codes
 from verticil.party.dataset.source import Remark, TableReport, check_records
 from verticil.party.dataset.table import DatasetRule, header, missing_columns
+from verticil.party.limits import policy
+from verticil.party.local_dataset import compounds_of, origins, randomize, unit_codes
 from verticil.party.operator.view_model import (
     COUNTS_TELL,
     ColumnView,
@@ -52,17 +53,17 @@ from verticil.party.operator.view_model import (
     share,
     total,
 )
-from verticil.party.policy import approval, policy
+from verticil.party.policy import approval
 from verticil.party.policy.approval import Review, parsed
 from verticil.party.policy.comparison import labels_of
 from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact, StudyRecord, stamp
+from verticil.shared import artifact
 from verticil.shared.arrays import Codes
 from verticil.shared.channels.subset import Subset
 from verticil.shared.disk import create_files, write_fault
 from verticil.shared.durable import rename, sync_directory
 from verticil.shared.errors import Misuse, VerticilError
-from verticil.shared.formats import artifact
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.study.canonical import digest as digest_of

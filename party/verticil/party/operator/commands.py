@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from verticil.party.config import PartyConfig
-from verticil.party.dataset.local_dataset import columns_of
+from verticil.party.limits import policy
+from verticil.party.local_dataset import columns_of
 from verticil.party.operator.reports import confirmations
 from verticil.party.operator.view_model import (
     ColumnView,
@@ -38,7 +39,7 @@ from verticil.party.operator.view_model import (
     total,
     widened,
 )
-from verticil.party.policy import approval, policy
+from verticil.party.policy import approval
 from verticil.party.policy.ledger_recovery import OLDER_HINT
 from verticil.party.policy.voting import Verdict, approver_key
 from verticil.party.protocol.central import review
@@ -47,10 +48,9 @@ from verticil.party.storage.database import holds_nothing
 from verticil.party.storage.studies import Heartbeat, StudyRecord, stamp
 from verticil.shared.airgap.exchange import CARRIED_FOLDER, last_crossing
 from verticil.shared.channels import privacy
-from verticil.shared.config import read_toml
+from verticil.shared.config import path_in, read_toml
 from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
-from verticil.shared.identity.identity import is_name
 from verticil.shared.identity.pki import read_certificates, utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.current import CertificateState, certificate_state
@@ -58,6 +58,7 @@ from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import disclosure, sent_units
 from verticil.shared.study.states import State
+from verticil.shared.table import is_name
 from verticil.shared.view import left_out
 from verticil.shared.vitals import judge
 
@@ -399,7 +400,7 @@ def own_certificate(config: PartyConfig, beat: Heartbeat | None, at: dt.datetime
         return widened(state, OwnCertificate, command=f"verticil pki renew {_quoted(config.certificate)}")
     command = (
         f"verticil pki request {config.name} --role party --new-keys --dir {_quoted(config.certificate.parent)}"
-        f" --federation {_quoted(read_toml(config.path).path_value('federation', config.path.parent))}"
+        f" --federation {_quoted(path_in(read_toml(config.path), 'federation', config.path.parent))}"
     )
     words = "was revoked" + ("" if since is None else f" on {since:%Y-%m-%d}")
     return widened(replace(state, words=words, warning=0), OwnCertificate, command=command)

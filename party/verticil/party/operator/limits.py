@@ -3,7 +3,7 @@
 The document says what a study may ask, for as long as the site publishes no other: whether it is approved, the site decides when
 it is there. It holds numbers and names of the policy, and the local columns that its codebooks are of; not what it denies
 (`deny_columns` names columns that nobody asked about), nothing of its tables, and no sum of its ledger. A study is compared with
-it by the same function as at the site (`verticil.party.policy.policy.objections`).
+it by the same function as at the site (`verticil.party.limits.policy.objections`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import rfc8785
 
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.releases import Column
-from verticil.party.policy.policy import Objection, Policy, objections
+from verticil.party.limits.policy import Objection, Policy, objections
 from verticil.shared.channels.privacy import Breach
-from verticil.shared.config import Table
 from verticil.shared.errors import Misuse, VerticilError, from_code
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.record import parse
 from verticil.shared.study.document import Study
+from verticil.shared.table import Table
 from verticil.shared.view import Json, document, left_out
 from verticil.wire.v1 import common_pb2
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from verticil.party.config import PartyConfig
-from verticil.party.dataset.local_dataset import columns_of
+from verticil.party.limits import policy
+from verticil.party.local_dataset import columns_of
 from verticil.party.operator.plain_language import (
     PRIOR,
     belief_words,
@@ -37,7 +38,7 @@ from verticil.party.operator.view_model import (
     share,
     widened,
 )
-from verticil.party.policy import approval, policy
+from verticil.party.policy import approval
 from verticil.party.policy.by_rule import ruling
 from verticil.party.policy.comparison import labels_of
 from verticil.party.site import Site

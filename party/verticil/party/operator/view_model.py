@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
 
 from verticil.party.config import PartyConfig
-from verticil.party.dataset.local_dataset import origins
+from verticil.party.local_dataset import origins
 from verticil.party.policy import approval
 from verticil.party.policy.comparison import impossible_words, normalise_words, variable_words
 from verticil.party.site import Site

@@ -25,7 +25,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from verticil.party.config import PartyConfig
-from verticil.party.dataset.local_dataset import (
+from verticil.party.dataset.releases import Release
+from verticil.party.limits import policy
+from verticil.party.local_dataset import (
     LocalDataset,
     columns_of,
     datasets_of,
@@ -33,8 +35,6 @@ from verticil.party.dataset.local_dataset import (
     releases_of,
     statistics_of,
 )
-from verticil.party.dataset.releases import Release
-from verticil.party.policy import policy
 from verticil.party.policy.comparison import Origins, data_changes, labels_of, unit_changes
 from verticil.party.policy.ledger import Assessment, Ledger
 from verticil.party.storage.secret import SiteSecret

@@ -4,7 +4,7 @@ Promises
 - Whether a rule approves is decided from the study, party.toml, the ledger and what people approved here before. The tables are
   read afterwards, for the approval itself; no value in them has a part in the answer.
 - A rule approves nothing that was not foreseen: codebooks, impossible combinations and ways of writing ids stand in party.toml or
-  were in a study that a person approved here (`verticil.party.policy.rules`).
+  were in a study that a person approved here (`verticil.party.limits.rules`).
 - What it may cost at most has room in the lifetime budget, so that the table cannot show by what is left of it.
 - At most `max_rule_approvals_per_day` studies are approved so within any 24 hours, also over restarts.
 - Each review is a line of the audit log: which rule approved, or why none did.
@@ -19,12 +19,13 @@ from datetime import datetime, timedelta
 from typing import Final, cast
 
 from verticil.party.audit.log import Event, What
-from verticil.party.dataset.local_dataset import columns_of, origins, release_of, statistics_of
 from verticil.party.dataset.releases import Column, Release
-from verticil.party.policy import approval, policy
+from verticil.party.limits import policy
+from verticil.party.limits.policy import Objection
+from verticil.party.limits.rules import RULE_PREFIX, Known, Rule, against, approver_name, asked, codebook_of, uncovered
+from verticil.party.local_dataset import columns_of, origins, release_of, statistics_of
+from verticil.party.policy import approval
 from verticil.party.policy.comparison import Origins
-from verticil.party.policy.policy import Objection
-from verticil.party.policy.rules import RULE_PREFIX, Known, Rule, against, approver_name, asked, codebook_of, uncovered
 from verticil.party.policy.voting import AUTOMATIC, Voting
 from verticil.party.storage.studies import StudyRecord, stamp
 from verticil.shared.audit import DAEMON

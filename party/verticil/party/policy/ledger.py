@@ -35,7 +35,7 @@ from types import MappingProxyType
 from typing import Final, cast
 
 from verticil.party.dataset.releases import Release, Values
-from verticil.party.policy.policy import Policy, check_shared
+from verticil.party.limits.policy import Policy, check_shared
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import secret_id
 from verticil.shared.channels.privacy import EPSILON_TOLERANCE

@@ -29,14 +29,14 @@ from typing import Final
 
 from verticil.party.audit.log import Audit, Event, What, note_configuration
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.dataset.local_dataset import LocalDataset, releases_of
+from verticil.party.limits.rules import RULE_PREFIX, approver_name
+from verticil.party.local_dataset import LocalDataset, releases_of
 from verticil.party.policy import approval
 from verticil.party.policy.approval import Review, void
 from verticil.party.policy.comparison import changes, data_changes
 from verticil.party.policy.decision_store import ApproverKey, DecisionStore, Vote, check_vote, vote_body
 from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.revocation import Revocation, Revocations
-from verticil.party.policy.rules import RULE_PREFIX, approver_name
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import SiteSecret
 from verticil.party.storage.studies import PartyState, StudyRecord

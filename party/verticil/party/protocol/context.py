@@ -28,8 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.audit.log import Event, What
-from verticil.party.dataset.local_dataset import LocalDataset, columns_of
-from verticil.party.policy import approval, policy
+from verticil.party.limits import policy
+from verticil.party.local_dataset import LocalDataset, columns_of
+from verticil.party.policy import approval
 from verticil.party.protocol.planning import AskedAgainError
 from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site

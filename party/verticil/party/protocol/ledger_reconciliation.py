@@ -23,8 +23,8 @@ from dataclasses import replace
 from typing import cast
 
 from verticil.party.audit.log import Event, What
-from verticil.party.dataset.local_dataset import origins, release_of
 from verticil.party.dataset.releases import Release
+from verticil.party.local_dataset import origins, release_of
 from verticil.party.policy.approval import parsed
 from verticil.party.policy.ledger import audited
 from verticil.party.policy.ledger_recovery import NO_DATA, OLDER_HINT

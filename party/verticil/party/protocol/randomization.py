@@ -23,18 +23,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.audit.log import Event, What
-from verticil.party.dataset.local_dataset import LocalDataset, datasets_of, randomize, statistics_of
 from verticil.party.dataset.releases import Release
+from verticil.party.local_dataset import LocalDataset, datasets_of, randomize, statistics_of
 from verticil.party.policy import approval
 from verticil.party.policy.ledger import audited
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact, StudyRecord
+from verticil.shared import artifact
 from verticil.shared.audit import DAEMON
 from verticil.shared.disk import replace_file
 from verticil.shared.durable import remove
 from verticil.shared.errors import DataFault, Refusal
-from verticil.shared.formats import artifact
 from verticil.shared.storage.database import disk_fault
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import sent_units

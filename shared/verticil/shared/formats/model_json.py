@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from verticil.shared.errors import GateFailed
 from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.estimation.smaller_families import RECORDS
-from verticil.shared.formats.json_document import Json, Node, parse
+from verticil.shared.json_document import Json, Node, parse
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal, Network, PairAccuracy, Projection
 from verticil.shared.model.schema import Missing, Schema, Variable

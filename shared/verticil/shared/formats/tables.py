@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from verticil.shared.disk import is_disk_full
 from verticil.shared.durable import rename, sync_file
 from verticil.shared.errors import DataFault
-from verticil.shared.formats.json_document import Json
+from verticil.shared.json_document import Json
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of

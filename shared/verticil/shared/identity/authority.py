@@ -26,7 +26,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from verticil.shared.disk import create_files
 from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.identity.identity import PEER_DOMAIN, Identity, Role, is_name, peer_host
+from verticil.shared.identity.identity import PEER_DOMAIN, Identity, Role, peer_host
 from verticil.shared.identity.pki import (
     DEMO_LIFETIME,
     DEMO_MARKER,
@@ -38,6 +38,7 @@ from verticil.shared.identity.pki import (
     read_certificates,
     utc_now,
 )
+from verticil.shared.table import is_name
 
 ISSUED: Final = "issued"
 """Folder beside ``ca.crt``: one file for each issuance, public."""

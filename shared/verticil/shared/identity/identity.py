@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import re
 from dataclasses import dataclass
 from typing import Final
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+from verticil.shared.table import is_name
+
 _SCHEME: Final = "verticil://"
 
 PEER_DOMAIN: Final = ".verticil"
@@ -30,15 +30,6 @@ class Role(enum.StrEnum):
     ANALYST = "analyst"
     CONSUMER = "consumer"
     AUDITOR = "auditor"
-
-
-def is_name(text: str) -> bool:
-    """Whether `text` may name a federation or a node: 1 to 63 of ``A-Z a-z 0-9 _ -``, the first a letter or digit.
-
-    >>> is_name("census_bureau"), is_name("a/b"), is_name("")
-    (True, False, False)
-    """
-    return _NAME.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,9 +34,9 @@ from verticil.shared.disk import is_disk_full
 from verticil.shared.durable import rename, sync_directory
 from verticil.shared.errors import DataFault, Misuse, PeerFault
 from verticil.shared.formats import bif, model_json
-from verticil.shared.formats.json_document import Json, to_text
 from verticil.shared.formats.tables import Resource, datapackage, write_atomically, write_csv, write_parquet
 from verticil.shared.identity.pki import identity_of
+from verticil.shared.json_document import Json, to_text
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.content import FILES, PROPOSAL, ReleaseContent, SignedStatement
 from verticil.shared.release.evidence import base64_text, parties_left_out, signed_document

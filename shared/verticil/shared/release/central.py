@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 
-from verticil.shared.formats.json_document import Json, Node, parse
 from verticil.shared.identity.identity import Role
+from verticil.shared.json_document import Json, Node, parse
 from verticil.shared.model.network import Network
 from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.release.content import ReleaseContent

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.formats.json_document import Json
+from verticil.shared.json_document import Json
 from verticil.shared.model.network import Marginal, Network, PairAccuracy, PairEstimate
 from verticil.shared.release.shares import pair_accuracy
 from verticil.shared.study import canonical

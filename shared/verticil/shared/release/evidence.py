@@ -30,9 +30,9 @@ from typing import Annotated, ClassVar
 from cryptography import x509
 
 from verticil.shared.errors import GateFailed, PeerFault, VerticilError
-from verticil.shared.formats.json_document import Json, Node
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import verify_signed
+from verticil.shared.json_document import Json, Node
 from verticil.shared.record import Key, Sha256, decode, tame, write
 from verticil.shared.release.content import PROPOSAL, SignedStatement
 from verticil.shared.study import canonical

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from verticil.shared.channels.privacy import max_posterior
 from verticil.shared.errors import GateFailed, PeerFault
-from verticil.shared.formats.json_document import Json, Node
 from verticil.shared.identity.identity import Role
+from verticil.shared.json_document import Json, Node
 from verticil.shared.model.network import Network
 from verticil.shared.privacy.statement import PRIOR, PrivacyStatement
 from verticil.shared.release.content import ReleaseContent

@@ -22,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.arrays import Floats
-from verticil.shared.config import Table
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.formats.model_json import numbers
 from verticil.shared.model.network import Family, Marginal
 from verticil.shared.record import Count, Json, Key, Sha256, decode, describe, encode, peer_fault, read, write
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
+from verticil.shared.table import Table
 
 MAX_STATEMENT_BYTES: Final = 32 * 2**20
 """About 250,000 parameters."""

@@ -27,8 +27,8 @@ from cryptography import x509
 
 from verticil.shared.errors import GateFailed, Misuse, VerticilError
 from verticil.shared.formats import model_json
-from verticil.shared.formats.json_document import Node, parse
 from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.json_document import Node, parse
 from verticil.shared.membership.revocation import parse_list, revoked_in
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network

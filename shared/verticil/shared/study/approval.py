@@ -24,15 +24,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
-from verticil.shared.config import Table
+from verticil.shared.channels import privacy
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.record import Count, Key, Sha256, Within, decode
 from verticil.shared.study import rules
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.document import LeftOut, Study, Unit
-from verticil.shared.study.reading import check_not_weaker
 from verticil.shared.study.sub_model import narrowed
 from verticil.shared.study.vocabulary import MAX_SAFE, MAX_TEXT
+from verticil.shared.table import Table
 
 _HEX_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -93,6 +93,22 @@ class Approval:
     def declarations(self) -> dict[int, Unit]:
         """Index -> declared unit."""
         return {declared.index: declared.unit for declared in self.units}
+
+
+def check_not_weaker(declared: Unit, proposed: Unit) -> None:
+    """A declaration must be at least as strong as the study's proposal: gamma not larger.
+
+    Raises:
+        Refusal: DECLARATION_WEAKER.
+    """
+    ours, theirs = privacy.gamma(declared.transition), privacy.gamma(proposed.transition)
+    if theirs is not None and (ours is None or ours > theirs):
+        got = "infinite" if ours is None else f"{float(ours):.6g}"
+        raise Refusal(
+            "DECLARATION_WEAKER",
+            f"{declared.text}: declared gamma {got}, expected at most the study's {float(theirs):.6g}",
+            hint="declare stronger noise, or remove the declaration",
+        )
 
 
 def declared_units(units: Mapping[int, Unit], fingerprints: Mapping[int, str]) -> tuple[DeclaredUnit, ...]:

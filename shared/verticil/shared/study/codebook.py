@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from verticil.shared.config import Table
 from verticil.shared.model.schema import MAX_STATES, Missing, Variable
 from verticil.shared.study.vocabulary import MAX_TEXT, fail, starts_a_formula
+from verticil.shared.table import Table
 
 _FARTHEST: Final = 1e15
 _NARROWEST: Final = 1e-15

@@ -22,7 +22,6 @@ from typing import Annotated, ClassVar, Final, Literal
 from verticil.shared.channels.privacy import Breach
 from verticil.shared.channels.subset import Subset
 from verticil.shared.channels.transition import Transition
-from verticil.shared.config import Table
 from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.model.constraints import Constraints, CustomNetwork, declared_constraints, declared_custom_network
@@ -39,6 +38,7 @@ from verticil.shared.study.vocabulary import (
     PRIORS,
     scores,
 )
+from verticil.shared.table import Table
 
 _WEIGHT: Final = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
 _EDGES: Final = '[["parent", "child"], ..]'

@@ -16,17 +16,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from verticil.shared.channels import privacy
-from verticil.shared.config import Table, read_toml
-from verticil.shared.errors import Refusal
+from verticil.shared.config import read_toml
 from verticil.shared.model.schema import Schema
 from verticil.shared.record import keys, read
 from verticil.shared.study import rules, schemes, vocabulary
+from verticil.shared.study.approval import check_not_weaker
 from verticil.shared.study.codebook import variable_from
 from verticil.shared.study.document import CustomRule, QuorumRule, ShareRule, StructureRule, Study, Unit, schema_of
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.schemes import Domain, compound, compound_of, single
 from verticil.shared.study.vocabulary import near_hint
+from verticil.shared.table import Table
 
 _EXAMPLES: Final = {"epsilon": "epsilon = 1.0", "delta": "delta = 1e-9"}
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,4})(min|h|d)", re.ASCII)
@@ -171,22 +171,6 @@ def _agreed(table: Table, domain: Domain, proposed: Unit) -> Domain:
             hint="leave the key out: the study's apply",
         )
     return domain
-
-
-def check_not_weaker(declared: Unit, proposed: Unit) -> None:
-    """A declaration must be at least as strong as the study's proposal: gamma not larger.
-
-    Raises:
-        Refusal: DECLARATION_WEAKER.
-    """
-    ours, theirs = privacy.gamma(declared.transition), privacy.gamma(proposed.transition)
-    if theirs is not None and (ours is None or ours > theirs):
-        got = "infinite" if ours is None else f"{float(ours):.6g}"
-        raise Refusal(
-            "DECLARATION_WEAKER",
-            f"{declared.text}: declared gamma {got}, expected at most the study's {float(theirs):.6g}",
-            hint="declare stronger noise, or remove the declaration",
-        )
 
 
 def _expires(table: Table) -> dt.date:

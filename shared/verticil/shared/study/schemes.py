@@ -46,11 +46,11 @@ from verticil.shared.channels import privacy, transition
 from verticil.shared.channels.allocation import equal_contrast
 from verticil.shared.channels.subset import LARGEST_EPSILON, LEAST_STATES, Subset, subset_selection
 from verticil.shared.channels.transition import SCALE, Transition
-from verticil.shared.config import Table
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study import vocabulary
 from verticil.shared.study.document import TwoLevel, Unit
 from verticil.shared.study.vocabulary import MAX_COMBINATIONS, near_hint
+from verticil.shared.table import Table
 
 _STRENGTHS: Final = ("epsilon", "gamma", "keep", "flip")
 _RULES: Final = ("equal-contrast",)

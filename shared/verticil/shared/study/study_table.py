@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from verticil.shared.artifact import packed_size
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
-from verticil.shared.formats.artifact import packed_size
 from verticil.shared.study.document import Study, TwoLevel
 from verticil.shared.study.protocols import protocol_of
 

@@ -22,8 +22,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from verticil.shared.config import Table, listen_address
+from verticil.shared.config import listen_address
 from verticil.shared.errors import Misuse, VerticilError
+from verticil.shared.table import Table
 
 _log = logging.getLogger(__name__)
 

@@ -21,6 +21,7 @@ from fractions import Fraction
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
+from verticil.party.limits.policy import Policy
 from verticil.party.operator.commands import Status, status_of, study_status
 from verticil.party.operator.pending_studies import PendingStudy, StudyInWords, in_words, waiting
 from verticil.party.operator.plain_language import PRIOR, ratio_of
@@ -34,7 +35,6 @@ from verticil.party.operator.reports import (
     ledger_of,
 )
 from verticil.party.operator.view_model import DaemonView, StudyStatus
-from verticil.party.policy.policy import Policy
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.errors import VerticilError

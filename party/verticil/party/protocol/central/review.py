@@ -56,15 +56,16 @@ from verticil.party.audit.log import Event, What
 from verticil.party.policy.approval import parsed
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
+from verticil.shared import artifact
 from verticil.shared.arrays import AnyCodes, Codes, Floats
 from verticil.shared.errors import GateFailed, PeerFault, VerticilError
 from verticil.shared.estimation import estimators, parameters
 from verticil.shared.estimation.contingency import family_counts
 from verticil.shared.estimation.design import FamilyDesign, family_design
 from verticil.shared.estimation.smaller_families import leaned_on, row_weight
-from verticil.shared.formats import artifact, bif, model_json
-from verticil.shared.formats.json_document import Node, parse
+from verticil.shared.formats import bif, model_json
 from verticil.shared.identity.signing import SigningKey
+from verticil.shared.json_document import Node, parse
 from verticil.shared.model.network import Family, Network
 from verticil.shared.record import encode
 from verticil.shared.release.bundle import release_limits

@@ -31,12 +31,13 @@ from verticil.party.protocol.ledger_reconciliation import proven, reckon
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.errors import PeerFault
-from verticil.shared.identity.identity import Role, is_name
+from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State, is_final
 from verticil.shared.study.sub_model import check_sub_model, left_out_words, parse_sub_model
+from verticil.shared.table import is_name
 from verticil.shared.transport.errors_on_wire import from_detail
 from verticil.wire.v1 import coordinator_pb2
 

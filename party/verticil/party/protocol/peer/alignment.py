@@ -11,7 +11,7 @@ import asyncio
 from google.protobuf.message import DecodeError
 
 from verticil.party.dataset.linkage import PSEUDONYM_BYTES, check_common_size, check_own_size
-from verticil.party.dataset.local_dataset import LocalDataset
+from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.peer import lists
 from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.party.protocol.peer.context import PeerStudyContext

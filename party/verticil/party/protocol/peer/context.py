@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from verticil.party.dataset.local_dataset import LocalDataset
+from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.context import Node, Rows, StudyContext
 from verticil.party.protocol.peer import lists
 from verticil.party.protocol.peer.artifact_store import ArtifactStore, Kind

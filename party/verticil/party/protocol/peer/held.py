@@ -22,8 +22,8 @@ import hashlib
 import logging
 from collections.abc import Collection, Iterator
 
-from verticil.party.dataset.local_dataset import origins, release_of
 from verticil.party.dataset.releases import Release
+from verticil.party.local_dataset import origins, release_of
 from verticil.party.policy import approval
 from verticil.party.policy.ledger_recovery import NO_DATA
 from verticil.party.policy.revocation import Awaited

@@ -18,8 +18,8 @@ from typing import Final, cast
 from google.protobuf.message import DecodeError
 
 from verticil.party.audit.log import Event, What
-from verticil.party.dataset.local_dataset import LocalDataset, origins
 from verticil.party.dataset.releases import Release
+from verticil.party.local_dataset import LocalDataset, origins
 from verticil.party.policy.ledger import audited
 from verticil.party.protocol.peer.artifact_store import Item, Kind
 from verticil.party.protocol.peer.context import PeerStudyContext
@@ -28,11 +28,11 @@ from verticil.party.protocol.peer.network import MINER, all_of
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.protocol.randomization import fill_spool
 from verticil.party.storage.secret import secret_id
+from verticil.shared import artifact
 from verticil.shared.arrays import Codes
 from verticil.shared.audit import DAEMON
 from verticil.shared.channels.gaussian import ShareNoise, share_key
 from verticil.shared.errors import PeerFault, VerticilError, from_code
-from verticil.shared.formats import artifact
 from verticil.shared.identity.identity import Role
 from verticil.shared.model.graph import Dag
 from verticil.shared.privacy.events import PrivacyEvent, share_event

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
-from verticil.shared.formats.json_document import Json
 from verticil.shared.formats.model_json import STRUCTURE_STATEMENT
+from verticil.shared.json_document import Json
 from verticil.shared.model.network import CONFIRMED
 from verticil.shared.privacy.statement import PRIOR, ColumnStatement, PrivacyStatement, privacy_statement
 from verticil.shared.release.content import ReleaseContent

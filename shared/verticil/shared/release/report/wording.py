@@ -30,7 +30,7 @@ from typing import Final
 import numpy as np
 
 from verticil.shared.estimation.estimators import ESTIMATORS
-from verticil.shared.formats.json_document import Json
+from verticil.shared.json_document import Json
 from verticil.shared.model.network import Marginal, Network
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.study.document import Study

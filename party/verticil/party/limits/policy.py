@@ -23,7 +23,7 @@ from fractions import Fraction
 from typing import Final, Literal
 
 from verticil.party.dataset.releases import Column
-from verticil.party.policy.rules import Rule
+from verticil.party.limits.rules import Rule
 from verticil.shared.channels import privacy
 from verticil.shared.errors import Refusal
 from verticil.shared.privacy.accountant import cost_of
