@@ -30,7 +30,6 @@ from verticil.shared.view import inlined, left_out
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-View = TypeVar("View", bound="DataclassInstance")
 Wider = TypeVar("Wider", bound="DataclassInstance")
 
 COUNTS_TELL: Final = (
@@ -335,7 +334,7 @@ def columns(config: PartyConfig, study: Study, charges: Mapping[int, float]) -> 
     return tuple(rows)
 
 
-def widened(view: View, wider: type[Wider], **more: object) -> Wider:
+def widened(view: DataclassInstance, wider: type[Wider], **more: object) -> Wider:
     """A view model as one of a class that has more fields."""
     return wider(**{field.name: getattr(view, field.name) for field in fields(view)}, **more)
 

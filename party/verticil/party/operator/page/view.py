@@ -459,6 +459,10 @@ def render(template: str, shown: DataclassInstance, *, root: str, shown_at: str)
     return page.render(values, style=_STYLE, root=root, shown_at=shown_at, page=template)
 
 
+def _protocol_text(model: str) -> str:
+    return PROTOCOLS.named(model).summary
+
+
 @functools.cache
 def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -469,7 +473,7 @@ def _environment() -> Environment:
     found.filters |= {
         "epsilon": epsilon_text,
         "left": left_text,
-        "protocol": lambda model: PROTOCOLS.named(model).summary,
+        "protocol": _protocol_text,
         "sentence": sentence,
         "size": size_text,
         "when": when_text,
