@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -599,3 +600,64 @@ def test_the_command_line_gets_view_models_and_casts_nothing() -> None:
     planted = {"verticil.party.planted": "async def status(config) -> dict[str, object]: ..."}
     command = "def show():\n    from verticil.party.planted import status"
     assert untyped_answers(command, planted) == ["verticil.party.planted.status -> dict[str, object]"]
+
+
+# ---- arrows between rooms
+
+
+def room(module: str) -> str:
+    """A package directly below a wing's root, a module that stands there, or (of `deploy`) a package below `verticil`."""
+    parts = module.split(".")[1:]
+    return "/".join(parts[:2]) if parts[0] in {"shared", "party", "miner"} else parts[0]
+
+
+def arrows(project: Imports) -> dict[str, set[str]]:
+    """Room -> rooms whose modules it imports."""
+    found: dict[str, set[str]] = {}
+    for module, targets in project.items():
+        if module in ROOTS:
+            continue
+        real = {target for target in targets if target in project and target not in ROOTS}
+        own = found.setdefault(room(module), set())
+        own |= {room(target) for target in real if not any(other.startswith(target + ".") for other in real)}
+        own.discard(room(module))
+    return found
+
+
+def not_in_the_table(project: Imports) -> list[str]:
+    """Arrows that `ARROWS` does not have."""
+    return [
+        f"{source} imports {target}"
+        for source, targets in arrows(project).items()
+        for target in sorted(targets - set(ARROWS.get(source, ())))
+    ]
+
+
+def each_other(table: Mapping[str, set[str]]) -> set[tuple[str, str]]:
+    """Pairs of rooms that import each other."""
+    return {(a, b) for a, targets in table.items() for b in targets if a < b and a in table.get(b, ())}
+
+
+ARROWS: Mapping[str, list[str]] = tomllib.loads((ROOT / "tests" / "arrows.toml").read_text(encoding="utf-8"))
+"""Which room may import which: all that is not there is a violation."""
+DEBTS: set[tuple[str, str]] = {
+    ("cli", "simulation"),
+    ("miner/rules", "miner/service"),
+    ("miner/scheduler", "miner/service"),
+    ("party/config", "party/policy"),
+    ("party/local_dataset", "party/protocol"),
+}
+"""Pairs that still import each other; none may be added."""
+
+
+def test_packages_import_only_what_the_table_says(project: dict[str, frozenset[str]]) -> None:
+    assert not_in_the_table(project) == []
+    planted = {**project, "verticil.shared.model.planted": frozenset({"verticil.shared.transport.client"})}
+    assert not_in_the_table(planted) == ["shared/model imports shared/transport"]
+    planted = {**project, "verticil.shared.planted": frozenset({"verticil.shared.errors"})}
+    assert not_in_the_table(planted) == ["shared/planted imports shared/errors"]
+
+
+def test_no_pair_of_packages_imports_each_other() -> None:
+    assert each_other({source: set(targets) for source, targets in ARROWS.items()}) == DEBTS
+    assert each_other({"a": {"b"}, "b": {"a"}, "c": {"a"}}) == {("a", "b")}
