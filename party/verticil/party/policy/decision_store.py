@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -266,8 +266,11 @@ class DecisionStore:
         )
         if not rows:
             return None
-        facts = cast("dict[str, dict[str, object]]", json.loads(cast("str", rows[0][0])))
-        return {int(index): _origins(item) for index, item in facts.items()}
+        facts = cast("dict[str, dict[str, Any]]", json.loads(cast("str", rows[0][0])))
+        return {
+            int(index): Origins(**item | {"variables": tuple(item["variables"]), "sources": tuple(item["sources"])})
+            for index, item in facts.items()
+        }
 
     # ---- countersignatures
 
@@ -319,20 +322,3 @@ class DecisionStore:
     def countersignature_told(self, digest: bytes) -> None:
         """The miner has it."""
         self._database.write("UPDATE review SET sent = 1 WHERE digest = ?", (digest,))
-
-
-def _origins(item: Mapping[str, object]) -> Origins:
-    return Origins(
-        variables=_texts(item["variables"]),
-        dataset=str(item["dataset"]),
-        sources=_texts(item["sources"]),
-        codebook=str(item["codebook"]),
-        transition=str(item["transition"]),
-        secret=str(item["secret"]),
-        fingerprint=str(item["fingerprint"]),
-        n_records=cast("int", item["n_records"]),
-    )
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(cast("list[str]", value))

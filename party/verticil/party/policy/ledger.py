@@ -92,7 +92,7 @@ class LedgerRow:
 
     Attributes:
         unit: index in the study; None: of no single unit, or nobody remembers of which.
-        event: what was drawn.
+        drawn: the event, as text.
         epsilon, delta: what the accountant said then that it costs.
         charged, charged_delta: nothing when the same values had been charged before.
     """
@@ -104,7 +104,7 @@ class LedgerRow:
     unit: int | None
     variables: tuple[str, ...]
     dataset: str
-    event: PrivacyEvent
+    drawn: str
     epsilon: float
     delta: float
     charged: float
@@ -112,6 +112,20 @@ class LedgerRow:
     recipient: str
     artifact_sha256: str
     size: int
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """What was drawn.
+
+        Raises:
+            Refusal: POLICY_REFUSED, the kind of event is not known here.
+            DataFault: STATE_CORRUPT, it is no event.
+        """
+        try:
+            return events.from_json(self.drawn)
+        except ValueError as error:
+            hint = "restore your backup of the state directory"
+            raise DataFault("STATE_CORRUPT", f"row {self.number} of the ledger: {error}", hint=hint) from None
 
 
 def _charged_once(releases: Sequence[Release], found: Sequence[Assessment]) -> tuple[Assessment, ...]:
@@ -133,14 +147,12 @@ class Ledger:
 
     def spent(self, dataset: str) -> Cost:
         """What was charged to a data set in its lifetime, without what has no bound."""
-        rows = self._database.rows("SELECT charged, charged_delta FROM ledger WHERE dataset = ?", (dataset,))
-        return finite(Cost(epsilon=cast("float", epsilon), delta=cast("float", delta)) for epsilon, delta in rows)
+        query = "SELECT charged AS epsilon, charged_delta AS delta FROM ledger WHERE dataset = ?"
+        return finite(self._database.read(Cost, query, (dataset,)))
 
     def datasets(self) -> tuple[str, ...]:
         """Names of the data sets that something was charged to."""
-        return tuple(
-            cast("str", name) for (name,) in self._database.rows("SELECT DISTINCT dataset FROM ledger ORDER BY dataset")
-        )
+        return tuple(self._database.read(str, "SELECT DISTINCT dataset FROM ledger ORDER BY dataset"))
 
     def check_secret(self, site_secret: bytes) -> None:
         """Check that a site secret is the one that the last row was made with.
@@ -158,40 +170,14 @@ class Ledger:
 
     def rows(self) -> tuple[LedgerRow, ...]:
         """The whole ledger in order."""
-        columns = (
-            "number, at, study_digest, study_id, variables, dataset, event, epsilon, delta, charged, charged_delta, recipient,"
-            " artifact_sha256, size, unit"
-        )
         return tuple(
-            LedgerRow(
-                number=cast("int", row[0]),
-                at=cast("str", row[1]),
-                study_digest=cast("bytes", row[2]).hex(),
-                study_id=cast("str", row[3]),
-                unit=cast("int | None", row[14]),
-                variables=tuple(json.loads(cast("str", row[4]))),
-                dataset=cast("str", row[5]),
-                event=self._event(cast("int", row[0]), cast("str", row[6])),
-                epsilon=cast("float", row[7]),
-                delta=cast("float", row[8]),
-                charged=cast("float", row[9]),
-                charged_delta=cast("float", row[10]),
-                recipient=cast("str", row[11]),
-                artifact_sha256=cast("bytes", row[12]).hex(),
-                size=cast("int", row[13]),
+            self._database.read(
+                LedgerRow,
+                "SELECT number, at, lower(hex(study_digest)) AS study_digest, study_id, unit, variables, dataset, event AS drawn,"
+                " epsilon, delta, charged, charged_delta, recipient, lower(hex(artifact_sha256)) AS artifact_sha256, size"
+                " FROM ledger ORDER BY number",
             )
-            for row in self._database.rows(f"SELECT {columns} FROM ledger ORDER BY number")  # noqa: S608 (constant text)
         )
-
-    def _event(self, number: int, text: str) -> PrivacyEvent:
-        try:
-            return events.from_json(text)
-        except ValueError as error:
-            raise DataFault(
-                "STATE_CORRUPT",
-                f"{self._database.path}: row {number} of the ledger: {error}",
-                hint="restore your backup of the state directory",
-            ) from None
 
     def attempts(self) -> int:
         """How many sends were attempted, those of the same bytes to the same recipient among them."""
@@ -544,32 +530,28 @@ class Ledger:
         dataset, sources, codebook, transition, secret = release.draw
         cost = cost_of(release.event)
         with self._database.transaction():
-            self._database.write(
-                "INSERT INTO ledger (at, study_digest, study_id, unit, variables, dataset, sources, codebook_digest,"
-                " transition_digest, secret_id, fingerprint, version_tag, event, epsilon, delta, charged, charged_delta,"
-                " recipient, artifact_sha256, size) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    f"{at:%Y-%m-%dT%H:%M:%SZ}",
-                    study_digest,
-                    study_id,
-                    unit,
-                    json.dumps(release.variables),
-                    dataset,
-                    sources,
-                    codebook,
-                    transition,
-                    secret,
-                    release.fingerprint,
-                    version_tag,
-                    events.to_json(release.event),
-                    cost.epsilon,
-                    cost.delta,
-                    charged.epsilon,
-                    self._first_delta(charged.delta, study_digest, dataset, codebook),
-                    recipient,
-                    artifact_sha256,
-                    size,
-                ),
+            self._database.insert(
+                "ledger",
+                at=f"{at:%Y-%m-%dT%H:%M:%SZ}",
+                study_digest=study_digest,
+                study_id=study_id,
+                unit=unit,
+                variables=json.dumps(release.variables),
+                dataset=dataset,
+                sources=sources,
+                codebook_digest=codebook,
+                transition_digest=transition,
+                secret_id=secret,
+                fingerprint=release.fingerprint,
+                version_tag=version_tag,
+                event=events.to_json(release.event),
+                epsilon=cost.epsilon,
+                delta=cost.delta,
+                charged=charged.epsilon,
+                charged_delta=self._first_delta(charged.delta, study_digest, dataset, codebook),
+                recipient=recipient,
+                artifact_sha256=artifact_sha256,
+                size=size,
             )
 
     def _first_delta(self, delta: float, study_digest: bytes, dataset: str, draw: bytes) -> float:
