@@ -210,7 +210,7 @@ class StudyRun(ABC):
         """
         record, found = await asyncio.to_thread(self._plan)
         self._waiting = None
-        if found.step == REST:
+        if found.step.value == REST:
             return await self.rest(record)
         if only is not None and found.step not in only:
             return Outcome.WAITING

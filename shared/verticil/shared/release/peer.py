@@ -165,9 +165,9 @@ class PeerRelease(ReleaseProtocol):
         )
         senders = {column.owner for column in peer.sent}
         share = peer.share
-        covered = ("no limit", "exact functions of raw data; see section 2")
+        covered = "no limit", "exact functions of raw data; see section 2"
         if share is not None:
-            covered = (f"{share.epsilon:g}, {wording.tiny(share.delta)}", "of each organisation; see section 2")
+            covered = f"{share.epsilon:g}, {wording.tiny(share.delta)}", "of each organisation; see section 2"
         n_parties = len(peer.share.parties) if peer.share is not None else 0
         return PeerSection(
             statement=peer.statement,
@@ -199,7 +199,7 @@ class PeerRelease(ReleaseProtocol):
                     wording.epsilon(statement.epsilon_per_person),
                     f"{wording.count(statement.n_sent, 'column')} sent between organisations; see section 2",
                 ),
-                ("The probabilities (ε, δ)", *covered),
+                ("The probabilities (ε, δ)", covered[0], covered[1]),
             ),
             share=f"that its organisation counted{'' if share is None else ', with the noise that it added'}",
             noisy=share is not None,

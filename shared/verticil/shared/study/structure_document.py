@@ -85,11 +85,10 @@ def parse_structure(body: bytes, study: Study, effective_digest: bytes) -> Struc
         )
     try:
         dag = Dag(parents=said.parents)
-        problem = _problem(dag, study)
+        if problem := _problem(dag, study):
+            raise ValueError(problem)
     except ValueError as error:
-        problem = str(error)
-    if problem:
-        raise PeerFault("MESSAGE_INVALID", tame(f"structure: parents: {problem}"))
+        raise PeerFault("MESSAGE_INVALID", tame(f"structure: parents: {error}")) from None
     return Structure(dag=dag, search=cast("Mapping[str, Json]", said.search), body=body)
 
 
