@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from figure import Figure, cpu_seconds
 
-from verticil.miner.learning.search.genetic import GeneticSearch, stream_state
-from verticil.miner.learning.search.operators import Draws, Individual, initial_individual, next_generation
+from support.genetic_operators import Individual, initial_individual, next_generation
+from verticil.miner.learning.search.draws import Draws, stream_state
+from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.protocol import SearchProblem, fitting_parents, run_search
 
 POPULATION, ELITE, GENERATIONS, PLAIN_GENERATIONS = 200, 10, 400, 3

@@ -5,10 +5,14 @@ CPU seconds and ratios against a named reference in the same run can be compared
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
+
+sys.path.append(str(Path(__file__).parents[1]))  # for tests/support
 
 __all__ = ["Figure", "Status", "cpu_seconds", "not_run"]
 

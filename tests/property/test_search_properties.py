@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from support.searches import GivenSearch, completed
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.greedy import GreedySearch
 from verticil.miner.learning.search.hill_climb import HillClimbSearch
-from verticil.miner.learning.search.order import ExactSearch, OrderSearch, completed
+from verticil.miner.learning.search.order import ExactSearch, OrderSearch
 from verticil.miner.learning.search.protocol import (
     Checkpoint,
-    GivenSearch,
     LearningCancelled,
     Searcher,
     SearchProblem,

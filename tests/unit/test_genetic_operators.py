@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from verticil.miner.learning.search.operators import (
-    Draws,
+from support.genetic_operators import (
     Individual,
     crossover,
     initial_individual,
@@ -19,6 +18,7 @@ from verticil.miner.learning.search.operators import (
     order_flip,
     swap,
 )
+from verticil.miner.learning.search.draws import Draws
 
 SHAPES = [(2, 1), (4, 2), (7, 3), (5, 4), (12, 1)]
 FALSE_ALARM = 1e-6

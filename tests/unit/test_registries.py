@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from support.intake import STUDY as UNNAMED
-from verticil.miner.learning.search.protocol import GivenSearch, SearchResult
+from support.searches import GivenSearch
+from verticil.miner.learning.search.protocol import SearchResult
 from verticil.miner.learning.structure import SEARCHES, Run, Task, find_structure
 from verticil.shared.channels.transition import quantize
 from verticil.shared.errors import Misuse

@@ -11,9 +11,9 @@ from collections import Counter
 import pytest
 from scipy.stats import chi2
 
-from verticil.miner.learning.search.operators import Draws, Individual, crossover
-from verticil.miner.learning.search.operators import next_generation as plain_next_generation
-from verticil.miner.learning.search.restricted_operators import (
+from support.genetic_operators import Individual, crossover
+from support.genetic_operators import next_generation as plain_next_generation
+from support.restricted_operators import (
     EMPTY,
     Limits,
     initial_individual,
@@ -21,6 +21,7 @@ from verticil.miner.learning.search.restricted_operators import (
     order_flip,
     swap,
 )
+from verticil.miner.learning.search.draws import Draws
 
 D, K = 6, 3
 LIMITS = Limits(  # 0 is required for 3 and precedes it; 5 is nobody's parent; 1 may have 0 only

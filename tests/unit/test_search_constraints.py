@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from verticil.miner.learning.search.protocol import GivenNetwork, GivenSearch, SearchProblem, run_search, violations
+from support.searches import GivenNetwork, GivenSearch
+from verticil.miner.learning.search.protocol import SearchProblem, run_search, violations
 from verticil.shared.errors import InternalFault, Misuse
 from verticil.shared.model.constraints import Constraints, CustomNetwork, declared_constraints
 from verticil.shared.model.graph import Dag, is_separated

@@ -5,14 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
+from support.searches import completed, order_weight
 from verticil.miner.learning.search.compiled import orders
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.order import (
     ExactSearch,
     OrderSearch,
     best_network,
-    completed,
-    order_weight,
     tables_of,
 )
 from verticil.miner.learning.search.protocol import SearchProblem, run_search, total_weight, violations

@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from verticil.miner.learning.search.genetic import GeneticSearch, Population, decode, stream_state
-from verticil.miner.learning.search.operators import Draws, Individual
-from verticil.miner.learning.search.protocol import SearchProblem, fitting_parents, run_search, total_weight, violations
-from verticil.miner.learning.search.restricted_operators import (
+from support.genetic_operators import Individual
+from support.restricted_operators import (
     EMPTY,
     Limits,
     initial_individual,
@@ -15,6 +13,9 @@ from verticil.miner.learning.search.restricted_operators import (
     order_flip,
     swap,
 )
+from verticil.miner.learning.search.draws import Draws, stream_state
+from verticil.miner.learning.search.genetic import GeneticSearch, Population, decode
+from verticil.miner.learning.search.protocol import SearchProblem, fitting_parents, run_search, total_weight, violations
 from verticil.shared.model.constraints import declared_constraints
 
 DECLARATIONS = [

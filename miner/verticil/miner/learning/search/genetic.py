@@ -1,13 +1,13 @@
 """The genetic algorithm of Hittmeir, Mayer and Ekelhart (2022), section III, exactly.
 
 Ordering and connectivity chromosomes; Initialization, Crossover, Order Flip, Swap with repair, Next Generation with elitism
-(`operators` has them in plain Python; here the compiled kernels do the same with the same random numbers). Fitness is the
+(the tests have them in plain Python; here the compiled kernels do the same with the same random numbers). Fitness is the
 sum of the weights of all valid parents. The best individual of the last generation is the result.
 
 The one deviation: a parent of weight 0 (its pair failed the test of independence, or the edge is forbidden) is dropped when
 the network is made. Fitness does not change by it. Where the limit on a family's cells binds, which the paper does not have,
 the lightest parents are dropped, in the fitness too. Required edges, tiers and custom networks (section IV of the paper) are
-kept by the operators themselves (`restricted_operators`); a problem without them runs the paper's own.
+kept by the operators themselves (`compiled.restricted`); a problem without them runs the paper's own.
 
 The paper's algorithm keeps the ordering nearly fixed once its elite agree and reaches 92 to 98 per cent of the largest possible
 fitness on 15 to 31 variables; that is a property of the method, not of this program.
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.search.compiled import genetic, restricted
+from verticil.miner.learning.search.draws import stream_state
 from verticil.miner.learning.search.protocol import (
     Checkpoint,
     SearchProblem,
@@ -32,15 +33,6 @@ from verticil.miner.learning.search.protocol import (
     total_weight,
 )
 from verticil.shared.model.graph import Dag
-
-
-def stream_state(seed: int) -> int:
-    """The 64-bit state that the random numbers of `seed` start from: numpy's `SeedSequence`, which never changes.
-
-    >>> stream_state(7) == stream_state(7) != stream_state(8)
-    True
-    """
-    return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

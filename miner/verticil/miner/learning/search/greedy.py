@@ -19,8 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from verticil.miner.learning.search.genetic import stream_state
-from verticil.miner.learning.search.operators import Draws
+from verticil.miner.learning.search.draws import Draws, stream_state
 from verticil.miner.learning.search.protocol import (
     Checkpoint,
     FamilyValue,

@@ -33,8 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.search.compiled import orders
-from verticil.miner.learning.search.genetic import stream_state
-from verticil.miner.learning.search.operators import Draws
+from verticil.miner.learning.search.draws import Draws, stream_state
 from verticil.miner.learning.search.protocol import (
     Checkpoint,
     SearchProblem,
@@ -104,31 +103,6 @@ def best_network(problem: SearchProblem, tables: Tables, order: Sequence[int], *
             for child, row in enumerate(parents)
         )
     )
-
-
-def completed(problem: SearchProblem, dag: Dag) -> Dag:
-    """The best network in the topological order of `dag`, within the constraints: never of smaller weight than `dag`.
-
-    `dag` must meet the constraints; its order then keeps the required edges.
-    """
-    return best_network(problem, tables_of(problem), dag.topological_order(), budget=_NO_LIMIT)
-
-
-def order_weight(problem: SearchProblem, order: Sequence[int]) -> float:
-    """The largest weight of a network in `order`, in plain Python and by trying all sets of parents: the reference."""
-
-    def best(child: int, earlier: Sequence[int], chosen: tuple[int, ...]) -> float:
-        if not problem.fits(child, chosen):
-            return -1.0
-        value = float(sum(problem.weights[p, child] for p in chosen))
-        return max([value, *(best(child, earlier[i + 1 :], (*chosen, p)) for i, p in enumerate(earlier))])
-
-    total = 0.0
-    for place, child in enumerate(order):
-        required = problem.required_parents(child)
-        useful = [p for p in order[:place] if problem.weights[p, child] > 0 and p not in required]
-        total += best(child, useful, required)
-    return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

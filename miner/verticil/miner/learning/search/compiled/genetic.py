@@ -1,8 +1,9 @@
-"""The genetic algorithm of the paper, compiled; `operators` is the plain reference, with the same random numbers.
+"""The genetic algorithm of the paper, compiled; `genetic_operators` of the tests is the plain reference, with the same
+random numbers.
 
 Callers check shapes and values; a kernel checks nothing. Fitness is that of `restricted`, with no required parents.
 
-The random numbers of all compiled searches are here: SplitMix64 (Steele, Lea, Flood 2014), as `operators.Draws` has it in plain
+The random numbers of all compiled searches are here: SplitMix64 (Steele, Lea, Flood 2014), as `draws.Draws` has it in plain
 Python. The state is one 64-bit word in an array, so that a search can keep it and go on from it. The same numbers on every
 machine."""
 

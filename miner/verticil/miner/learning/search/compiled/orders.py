@@ -1,4 +1,4 @@
-"""Searching orders, compiled. Beside it stand `order.order_weight` (plain) and the search through all orders in the tests.
+"""Searching orders, compiled. In the tests stand `order_weight` (plain) and the search through all orders.
 
 Callers check shapes and values; a kernel checks nothing. Everywhere below:
 

@@ -1,4 +1,5 @@
-"""The genetic algorithm under constraints, compiled; `restricted_operators` is the plain reference, with the same random numbers.
+"""The genetic algorithm under constraints, compiled; the plain reference is `restricted_operators` of the tests, with the same
+random numbers.
 
 Its fitness, `evaluate`, serves the paper's own, too.
 

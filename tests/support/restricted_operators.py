@@ -1,4 +1,4 @@
-"""The procedures of the genetic algorithm under constraints, in plain Python; `operators` has them as the paper writes them.
+"""The procedures of the genetic algorithm under constraints, in plain Python; `genetic_operators` has those of the paper.
 
 The paper's section IV fixes some places of the ordering and forbids some parents "similar to the restriction we already have
 for attributes that appear later". This is that, for any `Constraints`:
@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verticil.miner.learning.search.operators import Draws, Individual, crossover
+from support.genetic_operators import Individual, crossover
+from verticil.miner.learning.search.draws import Draws
 from verticil.miner.learning.search.protocol import SearchProblem
 
 EMPTY = -1
@@ -121,7 +122,7 @@ def _exchange(family: list[int], slot: int, pool: Sequence[int], draws: Draws) -
 def next_generation(
     elite: Sequence[Individual], population: int, rate: float, limits: Limits, draws: Draws
 ) -> tuple[Individual, ...]:
-    """Procedure Next Generation; see `operators.next_generation`."""
+    """Procedure Next Generation; see `genetic_operators.next_generation`."""
     generation = list(elite)
     while len(generation) < population:
         individual = elite[draws.below(len(elite))]

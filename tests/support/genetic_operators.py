@@ -1,7 +1,7 @@
 """The procedures of the genetic algorithm as the paper writes them (Hittmeir et al. 2022, section III), in plain Python.
 
 This is the reference: one function for each procedure, one individual at a time, in the paper's words. The compiled kernels
-in `compiled.genetic` consume the same random numbers in the same order and must give the same populations.
+in `compiled.genetic` of the search consume the same random numbers in the same order and must give the same populations.
 
 An individual has two chromosomes: the ordering O, a permutation of the attributes 0 .. d-1, and the connectivity C, for
 each attribute k distinct possible parents, k = min(max_parents, d - 1). C is independent of O; a member of C_j that does not
@@ -12,49 +12,14 @@ precede attribute j in O is ignored when the network is made. Where the paper le
 - Order Flip goes through the attributes in the order that the individual had when the procedure began.
 - Crossover is between two random elite individuals as in Next Generation; they may be the same one, and it changes nothing.
 - Equal fitness: the individual with the smaller number comes first, so an elite stays before its later equals.
-
-Random numbers are those of SplitMix64 (Steele, Lea, Flood 2014): a counter and a mixing function, the same on every machine.
-A random element of a list of m takes one number, ``(high 32 bits * m) >> 32``; a random x in [0, 1) one, its high 53 bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
-_MASK: Final = 2**64 - 1
-
-
-class Draws:
-    """SplitMix64.
-
-    Args:
-        state: the 64-bit state to start from.
-
-    >>> draws = Draws(1234567)
-    >>> draws.word(), draws.word()
-    (6457827717110365317, 3203168211198807973)
-    """
-
-    def __init__(self, state: int) -> None:
-        self.state = state & _MASK
-
-    def word(self) -> int:
-        """The next 64 bits."""
-        self.state = (self.state + 0x9E3779B97F4A7C15) & _MASK
-        z = self.state
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-        return z ^ (z >> 31)
-
-    def below(self, bound: int) -> int:
-        """A whole number in 0 .. bound-1."""
-        return ((self.word() >> 32) * bound) >> 32
-
-    def unit(self) -> float:
-        """A number in [0, 1)."""
-        return (self.word() >> 11) * 2.0**-53
+from verticil.miner.learning.search.draws import Draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
