@@ -611,7 +611,7 @@ async def test_feature_24_a_receipt_that_does_not_hold_is_refused(make):
     line = InMemoryPeer(federation.services["south"], Identity(federation="trial", role=Role.PARTY, name="north"))
     signed = (await line.get_deletion(peer_pb2.GetDeletionRequest(study_digest=federation.digest))).deletion
     true = parse_peer_deletion(signed.body)
-    (awaited,) = site.confirmations.awaited()
+    (awaited,) = site.revocations.awaited()
     pki = federation.pki
     keys = {name: SigningKey.load(pki / f"{name}.sign", pki / f"{name}.crt") for name in ("south", "west", "miner")}
     lies = [
@@ -630,7 +630,7 @@ async def test_feature_24_a_receipt_that_does_not_hold_is_refused(make):
         common_pb2.Signed(),
     ]
     authority = (pki / "ca" / "ca.crt").read_bytes()
-    take = functools.partial(site.confirmations.take, awaited, "south", authority=authority, at=NOW)
+    take = functools.partial(site.revocations.take_confirmation, awaited, "south", authority=authority, at=NOW)
     for item in wrong:
         assert not take(item)
         assert not take(item)
@@ -645,7 +645,7 @@ async def test_feature_24_a_receipt_that_does_not_hold_is_refused(make):
     signing = _serial(signed.certificate)
     assert not take(signed, revoked={serial: NOW - dt.timedelta(hours=1), signing: NOW - dt.timedelta(hours=1)})
     assert take(signed)
-    found = site.confirmations.of(federation.digest)
+    found = site.revocations.awaited_of(federation.digest)
     assert found is not None
     assert (found.confirmed, found.missing) == ({"south": true}, ("west",))
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from verticil.party.audit.common_sets import CommonSets
-from verticil.party.audit.log import Audit, AuditLog
+from verticil.party.audit.log import AuditLog
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.keyfile import read_key
 from verticil.party.dataset.releases import Release
@@ -17,7 +17,7 @@ from verticil.party.policy import approval
 from verticil.party.policy.decision_store import DecisionStore
 from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.ledger_recovery import check_traces, open_database
-from verticil.party.policy.revocation import Confirmations, Revocations
+from verticil.party.policy.revocation import Revocations
 from verticil.party.policy.voting import FollowedApprovers, Voting
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import FILE_NAME as SECRET_FILE
@@ -35,7 +35,7 @@ class Site:
         config: party.toml.
         database, state, decisions, ledger: the state directory.
         approvers: who may approve, as party.toml says now.
-        audit, common_sets, revocations, confirmations: what the site writes down of its acts.
+        audit, common_sets, revocations: what the site writes down of its acts.
         secret, linkage_key: never shown.
     """
 
@@ -45,10 +45,9 @@ class Site:
     approvers: FollowedApprovers
     decisions: DecisionStore
     ledger: Ledger
-    audit: Audit
+    audit: AuditLog
     common_sets: CommonSets
     revocations: Revocations
-    confirmations: Confirmations
     secret: SiteSecret = field(repr=False)
     linkage_key: bytes = field(repr=False)
 
@@ -87,7 +86,6 @@ class Site:
             audit=audit,
             common_sets=CommonSets(database, config.state_directory, site_secret=secret.value),
             revocations=Revocations(database, audit, party=config.name),
-            confirmations=Confirmations(database, audit, party=config.name),
             secret=secret,
             linkage_key=key,
         )

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from verticil.party.storage.database import Database
 from verticil.shared import logs
@@ -149,46 +149,6 @@ def _finite(value: float | None) -> float | str | None:
     return "infinite" if value is not None and math.isinf(value) else value
 
 
-class Audit(Protocol):
-    """Where events are written down."""
-
-    def record(self, event: Event, at: dt.datetime) -> None:
-        """Write an event; it is on the disk when this returns.
-
-        Raises:
-            DataFault: DISK_FULL, STATE_CORRUPT, STATE_LOCKED; then what it speaks of must not happen.
-        """
-        ...
-
-    def refuse(self, event: Event, at: dt.datetime) -> bool:
-        """Count what another node said that does not hold; the first of its kind on a day is written.
-
-        Args:
-            event: who said it; its detail is one of few texts, and names the kind with `who`.
-            at: now, UTC.
-
-        Returns:
-            Whether it is the first today.
-        """
-        ...
-
-    def again(self, event: Event, at: dt.datetime) -> None:
-        """Count another send of what was sent before to the same recipient; the first one on a day is written."""
-        ...
-
-    def note(self, what: What, sha256: bytes, at: dt.datetime, *, who: str = DAEMON, detail: str = "") -> None:
-        """Write an event if `what` (the certificate, the configuration) is another than was last told.
-
-        Args:
-            what: of which kind.
-            sha256: of what it is now.
-            at: now, UTC.
-            who: made it so.
-            detail: for people; what it took the place of, unless given.
-        """
-        ...
-
-
 class _Anchor:
     """The head of the log in the site's database, whose write lock makes a transaction of it the only writer."""
 
@@ -199,11 +159,7 @@ class _Anchor:
         return self._database.transaction()
 
     def head(self) -> Head:
-        rows = self._database.rows("SELECT number, hash, size FROM audit_anchor")
-        if not rows:
-            return Head()
-        number, sha256, size = rows[0]
-        return Head(number=cast("int", number), hash=cast("bytes", sha256), size=cast("int", size))
+        return self._database.first(Head, "SELECT number, hash, size FROM audit_anchor") or Head()
 
     def set_head(self, head: Head) -> None:
         self._database.write(
@@ -212,7 +168,7 @@ class _Anchor:
 
 
 class AuditLog:
-    """The log of one site; see `Audit` and the module's promises.
+    """The log of one site; see the module's promises.
 
     Args:
         database: the site's; it holds the anchor.
@@ -225,7 +181,11 @@ class AuditLog:
         self.path = self._log.path
 
     def record(self, event: Event, at: dt.datetime) -> None:
-        """See `Audit.record`."""
+        """Write an event; it is on the disk when this returns.
+
+        Raises:
+            DataFault: DISK_FULL, STATE_CORRUPT, STATE_LOCKED; then what it speaks of must not happen.
+        """
         with self._database.transaction():
             begin = self._log.append(event.to_json(), at)
             self._database.undo_with(lambda: os.truncate(self.path, begin))
@@ -234,11 +194,19 @@ class AuditLog:
                 _log.info("%s", event)
 
     def refuse(self, event: Event, at: dt.datetime) -> bool:
-        """See `Audit.refuse`."""
+        """Count what another node said that does not hold; the first of its kind on a day is written.
+
+        Args:
+            event: who said it; its detail is one of few texts, and names the kind with `who`.
+            at: now, UTC.
+
+        Returns:
+            Whether it is the first today.
+        """
         return self._counted(f"{event.who}: {event.detail}", replace(event, what=What.REFUSED), at)
 
     def again(self, event: Event, at: dt.datetime) -> None:
-        """See `Audit.again`."""
+        """Count another send of what was sent before to the same recipient; the first one on a day is written."""
         kind = f"{event.study.hex()} {event.sha256.hex()} to {event.recipient}"
         self._counted(kind, replace(event, detail="the same bytes again"), at)
 
@@ -256,12 +224,20 @@ class AuditLog:
         return True
 
     def note(self, what: What, sha256: bytes, at: dt.datetime, *, who: str = DAEMON, detail: str = "") -> None:
-        """See `Audit.note`."""
-        if self._database.rows("SELECT 1 FROM in_force WHERE name = ? AND sha256 = ?", (str(what), sha256)):
+        """Write an event if `what` (the certificate, the configuration) is another than was last told.
+
+        Args:
+            what: of which kind.
+            sha256: of what it is now.
+            at: now, UTC.
+            who: made it so.
+            detail: for people; what it took the place of, unless given.
+        """
+        if self._database.has("SELECT 1 FROM in_force WHERE name = ? AND sha256 = ?", (str(what), sha256)):
             return
         with self._database.transaction():
-            known = self._database.rows("SELECT sha256 FROM in_force WHERE name = ?", (str(what),))
-            before = f"took the place of {cast('bytes', known[0][0]).hex()}" if known else "first seen"
+            known = self._database.first(bytes, "SELECT sha256 FROM in_force WHERE name = ?", (str(what),))
+            before = "first seen" if known is None else f"took the place of {known.hex()}"
             self.record(Event(what=what, who=who, sha256=sha256, detail=detail or before), at)
             self._database.write("INSERT OR REPLACE INTO in_force VALUES (?, ?)", (str(what), sha256))
 
@@ -297,7 +273,7 @@ class AuditLog:
         return self._log.entries()
 
 
-def note_configuration(audit: Audit, path: Path, at: dt.datetime, *, who: str = DAEMON) -> None:
+def note_configuration(audit: AuditLog, path: Path, at: dt.datetime, *, who: str = DAEMON) -> None:
     """Write down that party.toml is another than before, if it is."""
     with suppress(OSError):  # a configuration that was read a moment ago
         audit.note(What.CONFIGURATION, sha256(path.read_bytes()).digest(), at, who=who)

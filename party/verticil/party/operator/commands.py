@@ -451,7 +451,7 @@ def _similar(config: PartyConfig, site: Site) -> tuple[str, ...]:
 
 def _confirmations(site: Site, digest: bytes) -> tuple[Confirmation, ...] | None:
     """Of a study between peers that was revoked here: who has confirmed the deletion."""
-    awaited = site.confirmations.of(digest)
+    awaited = site.revocations.awaited_of(digest)
     return None if awaited is None else confirmations(awaited)
 
 

@@ -329,7 +329,7 @@ def revoke(config: PartyConfig, study: str, approver: str, reason: str, *, at: d
         found = site.voting.revoke(record, approver, reason, at if at is not None else utc_now())
         state = State(record.task.state)
         sends = [row for row in site.ledger.rows() if row.study_digest == record.digest.hex()]
-        awaited = site.confirmations.of(record.digest)
+        awaited = site.revocations.awaited_of(record.digest)
     said = found.deletion
     return Revoked(
         study=record.study_id,
@@ -376,7 +376,7 @@ def _deletion(said: PeerDeletion) -> SignedDeletion:
 def _gone(site: Site) -> dict[tuple[str, str, str], str]:
     """(study, recipient, SHA-256) -> when it was gone, as the recipient has signed."""
     found: dict[tuple[str, str, str], str] = {}
-    for awaited in site.confirmations.awaited():
+    for awaited in site.revocations.awaited():
         for name, said in awaited.confirmed.items():
             for item in said.columns.values():
                 found[awaited.digest.hex(), name, item.sha256.hex()] = f"{said.deleted_at:%Y-%m-%dT%H:%M:%SZ}"

@@ -32,12 +32,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final, cast
+from typing import Final, TypedDict, Unpack, cast
 
 from verticil.party.dataset.releases import Release, Values
 from verticil.party.limits.policy import Policy, check_shared
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import secret_id
+from verticil.party.storage.studies import stamp
 from verticil.shared.channels.privacy import EPSILON_TOLERANCE
 from verticil.shared.errors import DataFault, Refusal
 from verticil.shared.privacy import events
@@ -128,6 +129,17 @@ class LedgerRow:
             raise DataFault("STATE_CORRUPT", f"row {self.number} of the ledger: {error}", hint=hint) from None
 
 
+class Send(TypedDict):
+    """What a row says of the send itself: of which study (digest, and id for people), to whom, which bytes, when."""
+
+    study_digest: bytes
+    study_id: str
+    recipient: str
+    artifact_sha256: bytes
+    size: int
+    at: datetime
+
+
 def _charged_once(releases: Sequence[Release], found: Sequence[Assessment]) -> tuple[Assessment, ...]:
     """The same values under two names in one study are one release: the second costs nothing, as it will when it is sent."""
     seen: set[Values] = set()
@@ -160,8 +172,8 @@ class Ledger:
         Raises:
             DataFault: SECRET_MISSING, it is another.
         """
-        last = self._database.rows("SELECT secret_id FROM ledger WHERE secret_id <> x'' ORDER BY number DESC LIMIT 1")
-        if last and last[0][0] != secret_id(site_secret):
+        query = "SELECT secret_id FROM ledger WHERE secret_id <> x'' ORDER BY number DESC LIMIT 1"
+        if self._database.first(bytes, query) not in {None, secret_id(site_secret)}:
             raise DataFault(
                 "SECRET_MISSING",
                 "the site secret is not the one that the ledger's last row was made with",
@@ -182,29 +194,24 @@ class Ledger:
     def attempts(self) -> int:
         """How many sends were attempted, those of the same bytes to the same recipient among them."""
         counted = "SELECT (SELECT COUNT(*) FROM ledger) + (SELECT COALESCE(SUM(times), 0) FROM repeated_send)"
-        return cast("int", self._database.rows(counted)[0][0])
+        return self._database.only(int, counted)
 
     def sent(self, study_digest: bytes, unit: int, recipient: str, artifact_sha256: bytes) -> bool:
         """Whether there is a row for this send."""
-        return bool(
-            self._database.rows(
-                "SELECT 1 FROM ledger WHERE study_digest = ? AND unit = ? AND recipient = ? AND artifact_sha256 = ? LIMIT 1",
-                (study_digest, unit, recipient, artifact_sha256),
-            )
+        return self._database.has(
+            "SELECT 1 FROM ledger WHERE study_digest = ? AND unit = ? AND recipient = ? AND artifact_sha256 = ? LIMIT 1",
+            (study_digest, unit, recipient, artifact_sha256),
         )
 
     def columns_sent(self, study_digest: bytes) -> frozenset[tuple[str, ...]]:
         """The variables of each unit of a study that there are rows for."""
-        rows = self._database.rows(
-            "SELECT DISTINCT variables FROM ledger WHERE study_digest = ? AND (unit IS NOT NULL OR kind = ?)",
-            (study_digest, events.name_of(RandomizedColumn)),
-        )
-        return frozenset(tuple(json.loads(cast("str", variables))) for (variables,) in rows)
+        query = "SELECT DISTINCT variables FROM ledger WHERE study_digest = ? AND (unit IS NOT NULL OR kind = ?)"
+        return frozenset(self._database.read(tuple[str, ...], query, (study_digest, events.name_of(RandomizedColumn))))
 
     def has_statistics(self, study_digest: bytes, event: PrivacyEvent) -> bool:
         """Whether there is a row of statistics of a study, of the same kind of event."""
         query = "SELECT 1 FROM ledger WHERE study_digest = ? AND unit IS NULL AND kind = ? LIMIT 1"
-        return bool(self._database.rows(query, (study_digest, kind_of(event).name)))
+        return self._database.has(query, (study_digest, kind_of(event).name))
 
     def has_drawn(self, study_digest: bytes) -> bool:
         """Whether noise was drawn for a study: room is kept for it, it is in the spool, was sent, or is in what is shared."""
@@ -212,7 +219,7 @@ class Ledger:
             "SELECT 1 FROM reserved WHERE study_digest = ?1 UNION SELECT 1 FROM ledger WHERE study_digest = ?1"
             " UNION SELECT 1 FROM artifact WHERE digest = ?1 LIMIT 1"
         )
-        return bool(self._database.rows(query, (study_digest,)))
+        return self._database.has(query, (study_digest,))
 
     def drawn_before(self, release: Release) -> bool:
         """Whether the same draw (data set, source columns, codebook, matrix, secret) was sent before, of whatever data.
@@ -220,7 +227,7 @@ class Ledger:
         The fingerprint of the data is not looked at, so the answer says nothing of what they are now.
         """
         query = f"SELECT 1 FROM ledger WHERE {_SAME_DRAW} LIMIT 1"  # noqa: S608 (constant text)
-        return bool(self._database.rows(query, release.draw))
+        return self._database.has(query, release.draw)
 
     def assess(
         self,
@@ -300,7 +307,7 @@ class Ledger:
             Refusal: as `assess`; nothing is reserved.
         """
         with self._database.transaction():
-            if self._database.rows("SELECT 1 FROM reserved WHERE study_digest = ? LIMIT 1", (study_digest,)):
+            if self._database.has("SELECT 1 FROM reserved WHERE study_digest = ? LIMIT 1", (study_digest,)):
                 return
             found = self.assess(list(releases.values()), policy, study_digest=study_digest, shared=shared)
             rows: list[tuple[str, int | None, Values, Cost]] = [
@@ -377,13 +384,8 @@ class Ledger:
         *,
         version_tag: bytes,
         policy: Policy,
-        study_digest: bytes,
-        study_id: str,
         unit: int,
-        recipient: str,
-        artifact_sha256: bytes,
-        size: int,
-        at: datetime,
+        **send: Unpack[Send],
     ) -> Cost:
         """Write the row of one attempted send, or count another one of the same; then the unit may leave: it is on the disk.
 
@@ -391,13 +393,8 @@ class Ledger:
             release: what is sent.
             version_tag: that the artifact was made with.
             policy: the limits, checked again here.
-            study_digest: of the proposal.
-            study_id: for people.
             unit: index in the study.
-            recipient: who gets it.
-            artifact_sha256: of the artifact.
-            size: bytes of the artifact.
-            at: now.
+            send: see `Send`.
 
         Returns:
             What was charged.
@@ -407,52 +404,34 @@ class Ledger:
             DataFault: DISK_FULL, STATE_CORRUPT; nothing was written and nothing may leave.
         """
         with self._database.transaction():
-            (assessment,) = self.assess([release], policy, study_digest=study_digest)
+            (assessment,) = self.assess([release], policy, study_digest=send["study_digest"])
             if assessment.version_tag != version_tag:
                 message = f"column '{', '.join(release.variables)}': its noise is not the one that the ledger has for these data"
                 raise Refusal(
                     "DATA_CHANGED", message, hint="policy.on_data_change changed while the study ran; submit it again"
                 )
-            if not assessment.charge and self._count_again(study_digest, unit, recipient, artifact_sha256, at):
+            if not assessment.charge and self._count_again(unit, send):
                 return NOTHING
-            self.put_back(
-                release,
-                version_tag=version_tag,
-                charged=assessment.charge,
-                study_digest=study_digest,
-                study_id=study_id,
-                unit=unit,
-                recipient=recipient,
-                artifact_sha256=artifact_sha256,
-                size=size,
-                at=at,
-            )
+            self.put_back(release, version_tag=version_tag, charged=assessment.charge, unit=unit, **send)
         return assessment.charge
 
-    def _count_again(
-        self, study_digest: bytes, unit: int, recipient: str, artifact_sha256: bytes, at: datetime
-    ) -> bool:
+    def _count_again(self, unit: int, send: Send) -> bool:
         """Count another send beside its row; False: there is no row of it yet."""
         statement = (
             "INSERT INTO repeated_send SELECT number, 1, ? FROM ledger"
             " WHERE study_digest = ? AND unit = ? AND recipient = ? AND artifact_sha256 = ? ORDER BY number LIMIT 1"
             " ON CONFLICT (number) DO UPDATE SET times = times + 1, last_at = excluded.last_at"
         )
-        when = f"{at:%Y-%m-%dT%H:%M:%SZ}"
-        return bool(self._database.write(statement, (when, study_digest, unit, recipient, artifact_sha256)))
+        named = (send["study_digest"], unit, send["recipient"], send["artifact_sha256"])
+        return bool(self._database.write(statement, (stamp(send["at"]), *named)))
 
     def record_shared(
         self,
         shared: Release,
         *,
         policy: Policy,
-        study_digest: bytes,
-        study_id: str,
-        recipient: str,
-        artifact_sha256: bytes,
-        size: int,
-        at: datetime,
         along_with: bytes | None = None,
+        **send: Unpack[Send],
     ) -> Cost:
         """Write the row of statistics that a party computed from its raw data and shares (Model I); then they may leave.
 
@@ -463,7 +442,7 @@ class Ledger:
         Args:
             shared: whose `variables` and `sources` they come from; `codebook_digest` names study, common list, structure
                 and the peers' columns, `transition_digest` the noise; `event` is the noise, or that there is none.
-            policy, study_digest, study_id, recipient, artifact_sha256, size, at: as for `record`.
+            policy, send: as for `record`.
             along_with: `codebook_digest` of an earlier part of the same study; if that was charged, this part costs nothing.
 
         Returns:
@@ -477,40 +456,29 @@ class Ledger:
         with self._database.transaction():
             cost = cost_of(shared.event)
             check_shared(policy, cost.epsilon)
-            self._check_first(shared, study_digest, study_id, recipient)
+            self._check_first(shared, send)
             earlier = (shared,) if along_with is None else (shared, replace(shared, codebook_digest=along_with))
             charge = NOTHING if any(map(self._has, earlier)) else cost
-            kept, dataset = self.kept(study_digest), shared.dataset
+            kept, dataset = self.kept(send["study_digest"]), shared.dataset
             self.check_room(dataset, finite([charge]), policy, kept=kept.get(dataset, NOTHING))
-            self.put_back(
-                shared,
-                version_tag=b"",
-                charged=charge,
-                study_digest=study_digest,
-                study_id=study_id,
-                unit=None,
-                recipient=recipient,
-                artifact_sha256=artifact_sha256,
-                size=size,
-                at=at,
-            )
+            self.put_back(shared, version_tag=b"", charged=charge, unit=None, **send)
         return charge
 
-    def _check_first(self, shared: Release, study_digest: bytes, study_id: str, recipient: str) -> None:
+    def _check_first(self, shared: Release, send: Send) -> None:
         sent = "study_digest = ? AND unit IS NULL AND kind = ? AND recipient = ? AND dataset = ?"
         other = f"SELECT 1 FROM ledger WHERE {sent} AND NOT ({_SAME_DRAW} AND fingerprint = ?) LIMIT 1"  # noqa: S608 (constant text)
-        named = (study_digest, kind_of(shared.event).name, recipient, shared.dataset)
-        if self._database.rows(other, (*named, *shared.draw, shared.fingerprint)):
+        named = (send["study_digest"], kind_of(shared.event).name, send["recipient"], shared.dataset)
+        if self._database.has(other, (*named, *shared.draw, shared.fingerprint)):
             raise Refusal(
                 "APPROVAL_VOID",
-                f"study '{study_id}': what this party shares was computed before, from other columns of peers or under another"
-                " structure",
+                f"study '{send['study_id']}': what this party shares was computed before, from other columns of peers or under"
+                " another structure",
                 hint="an approval is for one answer; load the study again under a new id and approve it anew",
             )
 
     def _has(self, release: Release) -> bool:
         query = f"SELECT 1 FROM ledger WHERE {_SAME_DRAW} AND fingerprint = ? LIMIT 1"  # noqa: S608 (constant text)
-        return bool(self._database.rows(query, (*release.draw, release.fingerprint)))
+        return self._database.has(query, (*release.draw, release.fingerprint))
 
     def put_back(
         self,
@@ -518,13 +486,8 @@ class Ledger:
         *,
         version_tag: bytes,
         charged: Cost,
-        study_digest: bytes,
-        study_id: str,
         unit: int | None,
-        recipient: str,
-        artifact_sha256: bytes,
-        size: int,
-        at: datetime,
+        **send: Unpack[Send],
     ) -> None:
         """Write a row as it had been written, or as it must have been, without asking any limit. Arguments as for `record`."""
         dataset, sources, codebook, transition, secret = release.draw
@@ -532,9 +495,9 @@ class Ledger:
         with self._database.transaction():
             self._database.insert(
                 "ledger",
-                at=f"{at:%Y-%m-%dT%H:%M:%SZ}",
-                study_digest=study_digest,
-                study_id=study_id,
+                at=stamp(send["at"]),
+                study_digest=send["study_digest"],
+                study_id=send["study_id"],
                 unit=unit,
                 variables=json.dumps(release.variables),
                 dataset=dataset,
@@ -548,10 +511,10 @@ class Ledger:
                 epsilon=cost.epsilon,
                 delta=cost.delta,
                 charged=charged.epsilon,
-                charged_delta=self._first_delta(charged.delta, study_digest, dataset, codebook),
-                recipient=recipient,
-                artifact_sha256=artifact_sha256,
-                size=size,
+                charged_delta=self._first_delta(charged.delta, send["study_digest"], dataset, codebook),
+                recipient=send["recipient"],
+                artifact_sha256=send["artifact_sha256"],
+                size=send["size"],
             )
 
     def _first_delta(self, delta: float, study_digest: bytes, dataset: str, draw: bytes) -> float:
@@ -559,7 +522,7 @@ class Ledger:
         query = (
             "SELECT 1 FROM ledger WHERE study_digest = ? AND dataset = ? AND codebook_digest = ? AND charged_delta > 0"
         )
-        return 0.0 if delta and self._database.rows(query, (study_digest, dataset, draw)) else delta
+        return 0.0 if delta and self._database.has(query, (study_digest, dataset, draw)) else delta
 
 
 def audited(

@@ -26,9 +26,9 @@ import hashlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Final, NamedTuple
 
-from verticil.party.audit.log import Audit, Event, What
+from verticil.party.audit.log import AuditLog, Event, What
 from verticil.party.policy.approval import parsed
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import StudyRecord, stamp
@@ -64,8 +64,36 @@ class Revocation:
     deletion: Deletion | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """A study whose approval was taken back here.
+
+    Attributes:
+        digest, study_id: of the study.
+        peers: the other parties, in the study's order; none before all parties had approved: nothing but an approval had left.
+        confirmed: peer -> what it signed.
+    """
+
+    digest: bytes
+    study_id: str
+    peers: tuple[str, ...]
+    confirmed: Mapping[str, PeerDeletion]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Peers that have not confirmed yet."""
+        return tuple(name for name in self.peers if name not in self.confirmed)
+
+
+class _Revoked(NamedTuple):
+    digest: bytes
+    study_id: str
+    proposal: bytes
+    effective_digest: bytes
+
+
 class Revocations:
-    """The revocations of one site.
+    """The revocations of one site, and the statements of what was deleted after one: given and taken.
 
     Args:
         database: the site's.
@@ -73,7 +101,7 @@ class Revocations:
         party: this party's name.
     """
 
-    def __init__(self, database: Database, audit: Audit, *, party: str) -> None:
+    def __init__(self, database: Database, audit: AuditLog, *, party: str) -> None:
         self._database = database
         self._audit = audit
         self._party = party
@@ -113,20 +141,8 @@ class Revocations:
 
     def get(self, digest: bytes) -> Revocation | None:
         """The revocation of a study; None: it was not revoked."""
-        rows = self._database.rows(
-            "SELECT who, reason, revoked_at, published, sent FROM revocation WHERE digest = ?", (digest,)
-        )
-        if not rows:
-            return None
-        who, reason, revoked_at, published, sent = rows[0]
-        return Revocation(
-            who=cast("str", who),
-            reason=cast("str", reason),
-            revoked_at=cast("str", revoked_at),
-            published=bool(published),
-            sent=bool(sent),
-            deletion=self.deletion(digest),
-        )
+        query = "SELECT who, reason, revoked_at, published, sent FROM revocation WHERE digest = ?"
+        return self._database.first(Revocation, query, (digest,), deletion=self.deletion(digest))
 
     def _known(self, digest: bytes) -> Revocation:
         found = self.get(digest)
@@ -136,8 +152,7 @@ class Revocations:
 
     def stopped(self) -> frozenset[bytes]:
         """Digests of the studies for which nothing may be under way: revoked or denied."""
-        rows = self._database.rows("SELECT digest FROM revocation UNION SELECT digest FROM denial")
-        return frozenset(cast("bytes", digest) for (digest,) in rows)
+        return frozenset(self._database.read(bytes, "SELECT digest FROM revocation UNION SELECT digest FROM denial"))
 
     def told(self, digest: bytes) -> None:
         """The miner knows."""
@@ -151,8 +166,8 @@ class Revocations:
 
     def deletion(self, digest: bytes) -> Deletion | None:
         """What the miner signed that it deleted of a study."""
-        rows = self._database.rows("SELECT body FROM deletion WHERE digest = ?", (digest,))
-        return parse_deletion(cast("bytes", rows[0][0])) if rows else None
+        body = self._database.first(bytes, "SELECT body FROM deletion WHERE digest = ?", (digest,))
+        return None if body is None else parse_deletion(body)
 
     def take_deletion(
         self,
@@ -174,14 +189,14 @@ class Revocations:
             at: now.
             revoked: the deny-list.
         """
-        if self._database.rows("SELECT 1 FROM deletion WHERE digest = ? AND body = ?", (digest, signed.body)):
+        if self._database.has("SELECT 1 FROM deletion WHERE digest = ? AND body = ?", (digest, signed.body)):
             return
         sha256 = hashlib.sha256(signed.body).digest()
         about = Event(what=What.DELETION, who="miner", study=digest, study_id=study_id, peer_event=sha256)
         try:
             miner = verify_signed(signed, authority, role=Role.MINER, at=at, revoked=revoked)
             said = parse_deletion(signed.body)
-            self._check(said, digest, miner.name)
+            self._check_deletion(said, digest, miner.name)
         except VerticilError as error:
             if self._audit.refuse(replace(about, detail=f"deletion: {error.code}"), at):
                 _log.warning("the miner's statement of a deletion is not accepted: %s", error)
@@ -194,64 +209,22 @@ class Revocations:
             detail = f"{len(said.artifacts)} columns deleted: {said.why}"
             self._audit.record(replace(about, who=miner.name, detail=detail), at)
 
-    def _check(self, said: Deletion, digest: bytes, miner: str) -> None:
+    def _check_deletion(self, said: Deletion, digest: bytes, miner: str) -> None:
         """It is about this study and party, and about every column that the miner had receipted."""
-        rows = self._database.rows(
-            "SELECT unit, sha256 FROM artifact WHERE digest = ? AND receipt IS NOT NULL", (digest,)
-        )
-        missing = [unit for unit, sha256 in rows if said.artifacts.get(cast("int", unit)) != sha256]
+        query = "SELECT unit, sha256 FROM artifact WHERE digest = ? AND receipt IS NOT NULL"
+        receipted = self._database.by(int, bytes, query, (digest,))
+        missing = [unit for unit, sha256 in receipted.items() if said.artifacts.get(unit) != sha256]
         if (said.study_digest, said.party, said.miner) != (digest, self._party, miner):
             raise PeerFault("STUDY_MISMATCH", "statement of a deletion: of another study, party or miner")
         if missing:
             raise PeerFault("STUDY_MISMATCH", f"statement of a deletion: units {missing} are not in it")
 
-
-# ---- between peers
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Awaited:
-    """A study whose approval was taken back here.
-
-    Attributes:
-        digest, study_id: of the study.
-        peers: the other parties, in the study's order; none before all parties had approved: nothing but an approval had left.
-        confirmed: peer -> what it signed.
-    """
-
-    digest: bytes
-    study_id: str
-    peers: tuple[str, ...]
-    confirmed: Mapping[str, PeerDeletion]
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Peers that have not confirmed yet."""
-        return tuple(name for name in self.peers if name not in self.confirmed)
-
-
-class Confirmations:
-    """The statements of one site, given and taken.
-
-    Args:
-        database: the site's.
-        audit: told of each.
-        party: this party's name.
-    """
-
-    def __init__(self, database: Database, audit: Audit, *, party: str) -> None:
-        self._database = database
-        self._audit = audit
-        self._party = party
-
-    # ---- given: this party deleted
+    # ---- between peers, given: this party deleted
 
     def given(self, digest: bytes, party: str) -> bytes | None:
         """The body that this party signs for another one; None: it was never asked."""
-        rows = self._database.rows(
-            "SELECT body FROM peer_deletion WHERE digest = ? AND signer = ? AND party = ?", (digest, self._party, party)
-        )
-        return cast("bytes", rows[0][0]) if rows else None
+        query = "SELECT body FROM peer_deletion WHERE digest = ? AND signer = ? AND party = ?"
+        return self._database.first(bytes, query, (digest, self._party, party))
 
     def give(self, said: PeerDeletion, at: dt.datetime) -> bytes:
         """Write down what this party says to have deleted; on the disk when it returns. The first one stays.
@@ -282,40 +255,33 @@ class Confirmations:
             (said.study_digest, said.peer, said.party, body, signed.signature, signed.certificate),
         )
 
-    # ---- taken: this party revoked
+    # ---- between peers, taken: this party revoked
 
     def awaited(self) -> tuple[Awaited, ...]:
         """The studies between peers whose approval was taken back here, oldest first."""
-        rows = self._database.rows(
+        revoked = self._database.read(
+            _Revoked,
             "SELECT r.digest, s.study_id, s.proposal, s.effective_digest FROM revocation r JOIN study s ON s.digest = r.digest"
-            " ORDER BY r.revoked_at"
+            " ORDER BY r.revoked_at",
         )
         found: list[Awaited] = []
-        for digest, study_id, proposal, effective_digest in rows:
-            study = parsed(cast("bytes", proposal))
+        for digest, study_id, proposal, effective_digest in revoked:
+            study = parsed(proposal)
             if not protocol_of(study).coordinated:
-                others = tuple(name for name in study.parties if name != self._party)
-                item = Awaited(
-                    digest=cast("bytes", digest),
-                    study_id=cast("str", study_id),
-                    peers=others if effective_digest else (),
-                    confirmed=self._taken(cast("bytes", digest)),
-                )
-                found.append(item)
+                peers = tuple(name for name in study.parties if name != self._party) if effective_digest else ()
+                found.append(Awaited(digest=digest, study_id=study_id, peers=peers, confirmed=self._taken(digest)))
         return tuple(found)
 
-    def of(self, digest: bytes) -> Awaited | None:
+    def awaited_of(self, digest: bytes) -> Awaited | None:
         """The same for one study; None: it was not revoked here, or has a miner."""
         return next((item for item in self.awaited() if item.digest == digest), None)
 
     def _taken(self, digest: bytes) -> Mapping[str, PeerDeletion]:
-        rows = self._database.rows(
-            "SELECT signer, body FROM peer_deletion WHERE digest = ? AND party = ? AND signer <> ?",
-            (digest, self._party, self._party),
-        )
-        return {cast("str", signer): parse_peer_deletion(cast("bytes", body)) for signer, body in rows}
+        query = "SELECT signer, body FROM peer_deletion WHERE digest = ? AND party = ? AND signer <> ?"
+        bodies = self._database.by(str, bytes, query, (digest, self._party, self._party))
+        return {signer: parse_peer_deletion(body) for signer, body in bodies.items()}
 
-    def take(
+    def take_confirmation(
         self,
         awaited: Awaited,
         peer: str,

@@ -27,7 +27,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Final
 
-from verticil.party.audit.log import Audit, Event, What, note_configuration
+from verticil.party.audit.log import AuditLog, Event, What, note_configuration
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.limits.rules import RULE_PREFIX, approver_name
 from verticil.party.local_dataset import LocalDataset, releases_of
@@ -139,7 +139,7 @@ class Voting:
     state: PartyState
     decisions: DecisionStore
     ledger: Ledger
-    audit: Audit
+    audit: AuditLog
     revocations: Revocations
     secret: SiteSecret = field(repr=False)
     linkage_key: bytes = field(repr=False)

@@ -20,7 +20,7 @@ import asyncio
 import datetime as dt
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -32,7 +32,7 @@ from verticil.party.limits import policy
 from verticil.party.local_dataset import LocalDataset, columns_of
 from verticil.party.policy import approval
 from verticil.party.protocol.planning import AskedAgainError
-from verticil.party.protocol.randomization import Spool
+from verticil.party.protocol.randomization import Spool, fill_spool
 from verticil.party.site import Site
 from verticil.party.storage.studies import WAITS_AGAIN, StudyRecord
 from verticil.shared.alignment.statements import blinded_body, check_statement, common_body, sender
@@ -278,6 +278,15 @@ class StudyContext:
     async def approved(self) -> LocalDataset:
         """The data, if they are those that were approved; raises as `DatasetCache.approved`."""
         return await self.data.approved(self.record, self.agreed)
+
+    async def randomize(self, holding: LocalDataset, rows: Rows, units: Collection[int]) -> None:
+        """Put own units into the spool; raises as `fill_spool`."""
+        node, record, study = self.node, self.record, self.study
+        await node.heavily(
+            lambda: fill_spool(
+                node.site, node.spool, record, effective=study, holding=holding, rows=rows, units=units, at=node.clock()
+            )
+        )
 
     def common_statement(self, party: str, n_common: int, common_sha256: bytes) -> bytes:
         """The body with which `party` signs the common list."""

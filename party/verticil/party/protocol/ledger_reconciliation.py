@@ -19,20 +19,18 @@ import datetime as dt
 import json
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import cast
+from typing import Unpack, cast
 
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import origins, release_of
 from verticil.party.policy.approval import parsed
-from verticil.party.policy.ledger import audited
+from verticil.party.policy.ledger import Send, audited
 from verticil.party.policy.ledger_recovery import NO_DATA, OLDER_HINT
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.audit import DAEMON
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
-from verticil.shared.formats.deletion import Deleted
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.privacy.accountant import cost_of
@@ -185,11 +183,13 @@ def reckon(
             mend(
                 site,
                 release,
+                unit=unit,
+                charged=cost_of(release.event),
                 study_digest=task.digest,
                 study_id=study.id,
-                unit=unit,
                 recipient=RECIPIENT,
-                charged=cost_of(release.event),
+                artifact_sha256=b"",
+                size=0,
                 at=at,
             )
 
@@ -198,14 +198,10 @@ def mend(
     site: Site,
     release: Release,
     *,
-    study_digest: bytes,
-    study_id: str,
     unit: int | None,
-    recipient: str,
     charged: Cost,
-    at: dt.datetime,
-    item: Deleted | None = None,
     detail: str = "",
+    **send: Unpack[Send],
 ) -> None:
     """Write the ledger's row of what is known to have been sent, and its line in the audit log; in the caller's transaction.
 
@@ -214,33 +210,23 @@ def mend(
     Args:
         site: this party.
         release: without the fingerprint of data.
-        study_digest, study_id, unit, recipient, charged: as in the ledger.
-        at: now.
-        item: the bytes that were sent, where somebody shows them.
+        unit, charged: as in the ledger.
         detail: for the audit log, who shows it.
+        send: as in the ledger; the bytes that were sent, where somebody shows them, else an empty SHA-256 and no size.
     """
     event = Event(
         what=What.LEDGER_MENDED,
         who=DAEMON,
-        study=study_digest,
-        study_id=study_id,
+        study=send["study_digest"],
+        study_id=send["study_id"],
         columns=release.variables,
         epsilon=release.epsilon,
         charged=charged.epsilon,
-        recipient=recipient,
+        size=send["size"] if send["artifact_sha256"] else None,
+        sha256=send["artifact_sha256"],
+        recipient=send["recipient"],
         ledger=audited(release, unit=unit, charged=charged),
         detail=detail,
     )
-    site.audit.record(event if item is None else replace(event, size=item.size, sha256=item.sha256), at)
-    site.ledger.put_back(
-        release,
-        version_tag=b"",
-        charged=charged,
-        study_digest=study_digest,
-        study_id=study_id,
-        unit=unit,
-        recipient=recipient,
-        artifact_sha256=b"" if item is None else item.sha256,
-        size=0 if item is None else item.size,
-        at=at,
-    )
+    site.audit.record(event, send["at"])
+    site.ledger.put_back(release, version_tag=b"", charged=charged, unit=unit, **send)

@@ -90,16 +90,9 @@ def fill_spool(
     for (index, release), assessment in zip(releases.items(), assessments, strict=True):
         if index in there:
             continue
-        codes = randomize(
-            holding,
-            rows,
-            effective,
-            index,
-            release=release,
-            version_tag=assessment.version_tag,
-            site_secret=site.site_secret,
+        packed = _packed(
+            site, effective, holding, rows, index=index, release=release, version_tag=assessment.version_tag
         )
-        packed = artifact.pack(codes, effective.units[index].transition.n_states)
         item = Artifact(
             unit=index,
             effective_digest=record.task.effective_digest,
@@ -111,6 +104,22 @@ def fill_spool(
         site.audit.record(unit_event(What.RANDOMIZED, record, item, charged=assessment.charge.epsilon), at)
         made.append(item)
     site.state.store_artifacts(record.digest, made)
+
+
+def _packed(
+    site: Site,
+    effective: Study,
+    holding: LocalDataset,
+    rows: NDArray[np.int64],
+    *,
+    index: int,
+    release: Release,
+    version_tag: bytes,
+) -> bytes:
+    codes = randomize(
+        holding, rows, effective, index, release=release, version_tag=version_tag, site_secret=site.site_secret
+    )
+    return artifact.pack(codes, effective.units[index].transition.n_states)
 
 
 def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping[int, Release]) -> None:
@@ -145,16 +154,9 @@ def refill_spool(
     for index, item in site.state.artifacts(record.digest, record.task.effective_digest).items():
         if spool.holds(item.sha256):
             continue
-        codes = randomize(
-            holding,
-            rows,
-            effective,
-            index,
-            release=releases[index],
-            version_tag=item.version_tag,
-            site_secret=site.site_secret,
+        packed = _packed(
+            site, effective, holding, rows, index=index, release=releases[index], version_tag=item.version_tag
         )
-        packed = artifact.pack(codes, effective.units[index].transition.n_states)
         if hashlib.sha256(packed).digest() != item.sha256:
             raise Refusal("DATA_CHANGED", f"study '{effective.id}': unit {index} cannot be made again as it was sent")
         spool.put(packed)
@@ -164,7 +166,8 @@ def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: 
     """Write the row of one attempted send, and its line in the audit log; the unit may leave when this returns. Further sends of
     the same bytes to the same recipient are counted, in both.
 
-    Raises as `Ledger.record` and `Audit.record`; StoppedError, when the study was revoked or denied since the step was planned.
+    Raises as `Ledger.record` and `AuditLog.record`; StoppedError, when the study was revoked or denied since the step was
+    planned.
     """
     with (
         site.database.transaction()
@@ -175,13 +178,13 @@ def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: 
 
 
 def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
-    again = site.ledger.sent(record.digest, item.unit, recipient, item.sha256)
+    release, again = Release.from_json(item.facts), site.ledger.sent(record.digest, item.unit, recipient, item.sha256)
     if not site.ledger.columns_sent(record.digest):  # what was randomized by an earlier version has no reservation
         spooled = site.state.artifacts(record.digest, record.task.effective_digest)
         effective = approval.parsed(record.task.effective)
         reserve(site, record, effective, {unit: Release.from_json(held.facts) for unit, held in spooled.items()})
     charged = site.ledger.record(
-        Release.from_json(item.facts),
+        release,
         version_tag=item.version_tag,
         policy=site.config.policy,
         study_digest=record.digest,
@@ -196,7 +199,6 @@ def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: 
     if again and not charged:
         site.audit.again(said, at)
     else:
-        release = Release.from_json(item.facts)
         told = audited(release, unit=item.unit, version_tag=item.version_tag, charged=charged)
         site.audit.record(replace(said, ledger=told), at)
 

@@ -376,7 +376,7 @@ def _decisions(site: Site, record: StudyRecord) -> tuple[Decision, ...]:
         if (said := taken.deletion) is not None:
             note = f"signed that {len(said.artifacts)} columns are deleted"
             decided("deleted", f"miner '{said.miner}'", f"{said.deleted_at:%Y-%m-%dT%H:%M:%SZ}", note)
-        if (awaited := site.confirmations.of(record.digest)) is not None:
+        if (awaited := site.revocations.awaited_of(record.digest)) is not None:
             for name, confirmed in awaited.confirmed.items():
                 note = f"signed that {len(confirmed.columns)} columns are deleted"
                 decided("deleted", f"party '{name}'", f"{confirmed.deleted_at:%Y-%m-%dT%H:%M:%SZ}", note)

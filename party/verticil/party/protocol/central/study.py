@@ -32,7 +32,7 @@ from verticil.party.protocol.disclosure import outward, told_objections
 from verticil.party.protocol.engine import Outcome, StudyRun
 from verticil.party.protocol.ledger_reconciliation import claim_words, unknown_units
 from verticil.party.protocol.planning import Plan
-from verticil.party.protocol.randomization import enter_in_ledger, fill_spool, refill_spool, unit_event
+from verticil.party.protocol.randomization import enter_in_ledger, refill_spool, unit_event
 from verticil.party.protocol.retry import TOWARDS_THE_MINER
 from verticil.party.storage.studies import Artifact, StudyRecord
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
@@ -215,19 +215,7 @@ class CentralStudy(StudyRun):
     async def _randomize(self, record: StudyRecord) -> None:
         context = await self._context(record, "randomizing")
         rows = await self._common_rows(context)
-        units = context.study.units_of(self.node.me)
-        await self.node.heavily(
-            lambda: fill_spool(
-                self.site,
-                self.node.spool,
-                record,
-                effective=context.study,
-                holding=context.holding,
-                rows=rows,
-                units=units,
-                at=self.node.clock(),
-            )
-        )
+        await context.randomize(context.holding, rows, context.study.units_of(self.node.me))
         self.data.drop()
 
     async def _common_rows(self, context: CentralContext) -> Rows:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, NamedTuple
 
 from verticil.party.protocol.planning import LostError
 from verticil.party.storage.database import Database
@@ -65,6 +65,13 @@ def kept_after(state: State) -> frozenset[Kind]:
 class Item:
     """A file in the artifact store."""
 
+    sha256: bytes
+    size: int
+
+
+class _Listed(NamedTuple):
+    kind: str
+    name: str
     sha256: bytes
     size: int
 
@@ -122,11 +129,12 @@ class ArtifactStore:
 
     def items(self, digest: bytes) -> Mapping[tuple[Kind, str], Item]:
         """What is there of a study."""
-        rows = self._database.rows("SELECT kind, name, sha256, size FROM peer_item WHERE digest = ?", (digest,))
-        return {
-            (Kind(cast("str", kind)), cast("str", name)): Item(sha256=cast("bytes", sha256), size=cast("int", size))
-            for kind, name, sha256, size in rows
-        }
+        return self._listed("peer_item", digest)
+
+    def _listed(self, table: str, digest: bytes) -> Mapping[tuple[Kind, str], Item]:
+        query = f"SELECT kind, name, sha256, size FROM {table} WHERE digest = ?"  # noqa: S608 (constant names)
+        found = self._database.read(_Listed, query, (digest,))
+        return {(Kind(row.kind), row.name): Item(sha256=row.sha256, size=row.size) for row in found}
 
     def item(self, digest: bytes, kind: Kind, name: str = "") -> Item:
         """One of them.
@@ -224,17 +232,14 @@ class ArtifactStore:
 
     def dropped(self, digest: bytes) -> Mapping[tuple[Kind, str], Item]:
         """Columns and parameters that were there, and that `clear` dropped."""
-        rows = self._database.rows("SELECT kind, name, sha256, size FROM dropped_item WHERE digest = ?", (digest,))
-        return {
-            (Kind(cast("str", kind)), cast("str", name)): Item(sha256=cast("bytes", sha256), size=cast("int", size))
-            for kind, name, sha256, size in rows
-        }
+        return self._listed("dropped_item", digest)
 
     def approval(self, digest: bytes, party: str) -> bytes:
         """A peer's approval as it signed it (a serialized `Signed`), also of a study that has ended; empty: there is none."""
-        rows = self._database.rows("SELECT signed FROM kept_approval WHERE digest = ? AND party = ?", (digest, party))
+        query = "SELECT signed FROM kept_approval WHERE digest = ? AND party = ?"
         try:
-            return cast("bytes", rows[0][0]) if rows else self.read(digest, Kind.APPROVAL, party)
+            kept = self._database.first(bytes, query, (digest, party))
+            return self.read(digest, Kind.APPROVAL, party) if kept is None else kept
         except LostError:
             return b""
 

@@ -20,7 +20,7 @@ import asyncio
 import functools
 import hashlib
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import origins, release_of
@@ -31,17 +31,15 @@ from verticil.party.protocol.context import Node
 from verticil.party.protocol.ledger_reconciliation import mend
 from verticil.party.protocol.peer.artifact_store import ArtifactStore, Item, Kind
 from verticil.party.protocol.peer.context import PeerContext
-from verticil.party.protocol.peer.learning import EVERYONE
+from verticil.party.protocol.peer.learning import EVERYONE, statistics_of_each
 from verticil.party.protocol.peer.network import Peers
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
-from verticil.party.site import Site
-from verticil.party.storage.secret import secret_id
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.formats.deletion import Deleted, PeerHolding, parse_peer_holding
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.privacy.accountant import cost_of
-from verticil.shared.privacy.events import NOTHING, Cost, PrivacyEvent, planned
+from verticil.shared.privacy.events import NOTHING, Cost, planned
 from verticil.shared.record import encode
 from verticil.shared.study.approval import check_approval, parse_approval
 from verticil.shared.study.document import Study
@@ -156,7 +154,9 @@ def _charge(node: Node, peer: str, held: peer_pb2.Held) -> None:
                 _mend(node, study, said, release, unit=unit, item=item, charged=charged)
         for shared in [item.event for item in planned(study, site.config.name) if item.unit is None]:
             if said.parameters is not None and not site.ledger.has_statistics(said.study_digest, shared):
-                for release in _shared(site, study, shared):
+                # From what else they were computed nobody here remembers.
+                releases = statistics_of_each(site, study, shared, basis=b"", noise=b"", fingerprint=NO_DATA)
+                for release in releases:
                     _mend(node, study, said, release, unit=None, item=said.parameters, charged=cost_of(shared))
 
 
@@ -178,37 +178,21 @@ def _checked(node: Node, peer: str, held: peer_pb2.Held) -> tuple[PeerHolding, S
     return said, proposal.with_declaration(given.declarations())
 
 
-def _shared(site: Site, study: Study, event: PrivacyEvent) -> Iterator[Release]:
-    """What the statistics of a study were: of each data set; from what else they were computed nobody here remembers."""
-    places = origins(site.config, study)
-    for dataset in dict.fromkeys(place.dataset for place in places.values()):
-        variables = tuple(name for name, place in places.items() if place.dataset == dataset)
-        yield Release(
-            variables=variables,
-            dataset=dataset,
-            sources=tuple(places[name].source for name in variables),
-            codebook_digest=b"",
-            transition_digest=b"",
-            secret_id=secret_id(site.site_secret),
-            fingerprint=NO_DATA,
-            event=event,
-        )
-
-
 def _mend(
     node: Node, study: Study, said: PeerHolding, release: Release, *, unit: int | None, item: Deleted, charged: Cost
 ) -> None:
     mend(
         node.site,
         release,
+        unit=unit,
+        charged=charged,
+        detail=f"as '{said.peer}' signed",
         study_digest=said.study_digest,
         study_id=study.id,
-        unit=unit,
         recipient=EVERYONE if unit is None else said.peer,
-        charged=charged,
+        artifact_sha256=item.sha256,
+        size=item.size,
         at=node.clock(),
-        item=item,
-        detail=f"as '{said.peer}' signed",
     )
 
 
@@ -221,7 +205,7 @@ async def collect_confirmations(context: PeerContext) -> bool:
     Raises:
         DataFault: DISK_FULL, STATE_CORRUPT.
     """
-    awaited = await asyncio.to_thread(context.node.site.confirmations.awaited)
+    awaited = await asyncio.to_thread(context.node.site.revocations.awaited)
     asked = [_confirmed(context, item, name) for item in awaited for name in item.missing]
     confirmed = all(await asyncio.gather(*asked))
     for item in awaited:
@@ -239,7 +223,7 @@ async def _confirmed(context: PeerContext, awaited: Awaited, name: str) -> bool:
     except (WaitedForError, PeerFailedError):
         return False
     return await asyncio.to_thread(
-        node.site.confirmations.take,
+        node.site.revocations.take_confirmation,
         awaited,
         name,
         reply.deletion,
@@ -250,7 +234,7 @@ async def _confirmed(context: PeerContext, awaited: Awaited, name: str) -> bool:
 
 
 def _now(context: PeerContext, awaited: Awaited) -> Awaited:
-    found = context.node.site.confirmations.of(awaited.digest)
+    found = context.node.site.revocations.awaited_of(awaited.digest)
     if found is None:
         raise AssertionError("a revocation is never removed")
     return found

@@ -26,7 +26,7 @@ from verticil.party.protocol.peer.context import PeerStudyContext
 from verticil.party.protocol.peer.learner import learn_families, learn_scores, share_noise
 from verticil.party.protocol.peer.network import MINER, all_of
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
-from verticil.party.protocol.randomization import fill_spool
+from verticil.party.site import Site
 from verticil.party.storage.secret import secret_id
 from verticil.shared import artifact
 from verticil.shared.arrays import Codes
@@ -79,19 +79,7 @@ def _stages(study: Study, structure: Structure | None) -> tuple[Dag | None, ...]
 async def randomize_columns(context: PeerStudyContext, units: Collection[int]) -> None:
     """Put own units into the spool; raises as `fill_spool`, and APPROVAL_VOID."""
     holding, rows = await context.common_people()
-    node = context.node
-    await context.node.heavily(
-        lambda: fill_spool(
-            node.site,
-            node.spool,
-            context.record,
-            effective=context.study,
-            holding=holding,
-            rows=rows,
-            units=units,
-            at=node.clock(),
-        )
-    )
+    await context.randomize(holding, rows, units)
 
 
 async def pull_columns(context: PeerStudyContext, units: Collection[int]) -> str | None:
@@ -378,15 +366,20 @@ def statistics(
         basis: SHA-256 of what they are computed from besides the own data.
         noise: SHA-256 of what names the noise.
     """
-    study, site = context.study, context.node.site
+    fingerprint = data_fingerprint(holding)
+    return statistics_of_each(
+        context.node.site, context.study, event, basis=basis, noise=noise, fingerprint=fingerprint
+    )
+
+
+def statistics_of_each(
+    site: Site, study: Study, event: PrivacyEvent, *, basis: bytes, noise: bytes, fingerprint: bytes
+) -> list[Release]:
+    """The same for a party that may have no data any more: `fingerprint` names them."""
     places = origins(site.config, study)
     releases: list[Release] = []
     for dataset in dict.fromkeys(place.dataset for place in places.values()):
-        variables = tuple(
-            study.schema[position].name
-            for position in study.schema.owned_by(context.me)
-            if places[study.schema[position].name].dataset == dataset
-        )
+        variables = tuple(name for name, place in places.items() if place.dataset == dataset)
         releases.append(
             Release(
                 variables=variables,
@@ -395,7 +388,7 @@ def statistics(
                 codebook_digest=basis,
                 transition_digest=noise,
                 secret_id=secret_id(site.site_secret),
-                fingerprint=data_fingerprint(holding),
+                fingerprint=fingerprint,
                 event=event,
             )
         )

@@ -402,7 +402,7 @@ class Answers:
         if any(left):
             raise PeerFault("NOT_READY", "not everything is deleted here yet")
         at = self._node.clock()
-        return self._site.confirmations.give(self._deleted(record, proposal, caller, at), at)
+        return self._site.revocations.give(self._deleted(record, proposal, caller, at), at)
 
     def _deleted(self, record: StudyRecord, proposal: Study, caller: str, at: dt.datetime) -> PeerDeletion:
         dropped = {
