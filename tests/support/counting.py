@@ -39,7 +39,7 @@ from verticil.shared.privacy.events import Cost, EventKind, PlannedEvent, Privac
 from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.record import Json, decode, encode
 from verticil.shared.release.content import ReleaseContent, SignedStatement
-from verticil.shared.release.evidence import Denied, signed_document, signed_statement, signer
+from verticil.shared.release.evidence import Trust, signed_document, signed_statement
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section
 from verticil.shared.release.protocols import register_release
 from verticil.shared.release.synthesis import released_records
@@ -229,15 +229,7 @@ class CountingRelease(ReleaseProtocol):
         return {"counts": [signed_document(statement) for statement in content.statements]}
 
     def check(
-        self,
-        manifest: Node,
-        study: Study,
-        model: Network,
-        *,
-        authority: bytes,
-        publisher: str,
-        published: dt.datetime,
-        denied: Denied,
+        self, manifest: Node, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
     ) -> Checked:
         counts: list[Count] = []
         nodes = manifest["counts"].items()
@@ -250,9 +242,7 @@ class CountingRelease(ReleaseProtocol):
             except PeerFault as error:
                 node.fail(error.message)
             at = count.computed_at
-            signer(
-                signed, authority, role=Role.PARTY, name=party, at=at, where=node.where, anchored=False, denied=denied
-            )
+            trust.signer(signed, role=Role.PARTY, name=party, at=at, where=node.where)
             counts.append(count)
         if (got := manifest["n_common"].integer()) != people(counts):
             manifest["n_common"].fail(f"got {got}, the parties' numbers give {people(counts)}")

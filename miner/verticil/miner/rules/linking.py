@@ -27,10 +27,6 @@ from verticil.shared.transport.fetch import send_parts
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 
-def _stored(signed: common_pb2.Signed) -> StoredSignature:
-    return StoredSignature(body=signed.body, signature=signed.signature, certificate=signed.certificate)
-
-
 class Linking:
     """Answers for the modes of linkage other than pseudonyms.
 
@@ -86,7 +82,7 @@ class Linking:
         if held is None:
             session.require(record, State.ALIGNING)
             added = session.catalogue.linkage.add_commitment(
-                digest, party, _stored(commitment.statement), tree=tree, confirms=mode == "dh-psi"
+                digest, party, StoredSignature.of(commitment.statement), tree=tree, confirms=mode == "dh-psi"
             )
             held = None if added else session.record(digest).commitments[party]
         if held is not None and held.body != body:
@@ -173,7 +169,7 @@ class Linking:
             first.hop,
             size=first.size,
             sha256=first.sha256,
-            statement=_stored(first.statement),
+            statement=StoredSignature.of(first.statement),
             minimum=session.minimum(record),
         )
         return record, study, stored
@@ -200,8 +196,7 @@ class Linking:
             return path, held
 
         path, held = await asyncio.to_thread(look)
-        signed = held.statement
-        statement = common_pb2.Signed(body=signed.body, signature=signed.signature, certificate=signed.certificate)
+        statement = held.statement.message
         parts = send_parts(path, offset=request.offset, what="blinded list", sha256=held.sha256)
         async with contextlib.aclosing(parts):
             async for part in parts:

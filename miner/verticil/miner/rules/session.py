@@ -120,8 +120,7 @@ class Session:
 
     def sign(self, body: bytes) -> StoredSignature:
         """Sign a statement of the miner."""
-        signed = self._sign(body)
-        return StoredSignature(body=signed.body, signature=signed.signature, certificate=signed.certificate)
+        return StoredSignature.of(self._sign(body))
 
     def record(self, digest: bytes) -> StudyRecord:
         """The facts of a study.
@@ -332,7 +331,7 @@ class Session:
             added = self.catalogue.add_approval(
                 digest,
                 party,
-                StoredSignature(body=signed.body, signature=signed.signature, certificate=signed.certificate),
+                StoredSignature.of(signed),
             )
         if not added and self.record(digest).approvals[party].body != signed.body:
             raise PeerFault(
@@ -533,7 +532,7 @@ def countersign(session: Session, digest: bytes, party: str, signed: common_pb2.
         digest,
         party,
         record.review_manifest,
-        StoredSignature(body=signed.body, signature=signed.signature, certificate=signed.certificate),
+        StoredSignature.of(signed),
     )
 
 

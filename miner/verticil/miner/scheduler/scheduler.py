@@ -30,7 +30,6 @@ from verticil.shared.errors import Refusal, VerticilError
 from verticil.shared.release.bundle import MANIFEST, SIGNATURE, Signer, sign_release
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.states import State, is_final
-from verticil.wire.v1 import common_pb2
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -354,10 +353,7 @@ class Conductor:
         countersigned = session.record(digest).countersignatures
         if countersigned:
             # The same bytes whenever it is done: a crash before the catalogue knows of it does no harm.
-            statements = [
-                common_pb2.Signed(body=item.body, signature=item.signature, certificate=item.certificate)
-                for _, item in sorted(countersigned.items())
-            ]
+            statements = [item for _, item in sorted(countersigned.items())]
             sign_release(release, self._signer, ca_certificate=self._authority, countersigned=statements)
             verify_release(release, ca_certificate=self._authority)
         return session.catalogue.publish(digest, self._listed(release), at=timestamp(session.clock()))

@@ -24,7 +24,7 @@ from verticil.miner.service.relay import Relay
 from verticil.miner.service.scores import Scores
 from verticil.miner.service.transfer import receive, release_parts, send
 from verticil.miner.storage.linkage import linked_parties
-from verticil.miner.storage.records import Failure, StoredColumn, StoredSignature, StudyRecord, Upload
+from verticil.miner.storage.records import Failure, StoredColumn, StudyRecord, Upload
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.identity.identity import Identity
 from verticil.shared.study.states import State, is_final
@@ -42,10 +42,6 @@ _STREAMS_OF_ONE_PARTY: Final = 2
 _NO_BITMAP: Final = (0, b"")
 """With order-commitment all rows are common."""
 _STAGES: Final = ("approving", "reading", "linking", "randomizing", "uploading")
-
-
-def _signed(signature: StoredSignature) -> common_pb2.Signed:
-    return common_pb2.Signed(body=signature.body, signature=signature.signature, certificate=signature.certificate)
 
 
 class Coordinator:
@@ -169,9 +165,9 @@ class Coordinator:
         if detail is not None:
             task.failure.CopyFrom(detail)
         if (deletion := record.deletions.get(party)) is not None:
-            task.deletion.CopyFrom(_signed(deletion))
+            task.deletion.CopyFrom(deletion.message)
         if record.sub_model is not None:
-            task.sub_model.CopyFrom(_signed(record.sub_model))
+            task.sub_model.CopyFrom(record.sub_model.message)
         return task
 
     def _ended_without(self, record: StudyRecord, refusal: Refusal) -> coordinator_pb2.StudyTask:
@@ -299,7 +295,7 @@ class Coordinator:
             facts = coordinator_pb2.AlignmentPart(
                 n_common=record.n_common or 0, common_sha256=record.common_sha256, bitmap_size=size
             )
-            facts.statements.extend(_signed(signed) for signed in record.commitments.values())
+            facts.statements.extend(signed.message for signed in record.commitments.values())
             if request.offset == size:
                 yield facts
                 return
@@ -342,7 +338,7 @@ class Coordinator:
             begun = await asyncio.to_thread(begin)
         if isinstance(begun, StoredColumn):
             return coordinator_pb2.BeginUploadReply(
-                upload_id=begun.upload_id, committed_offset=begun.artifact_size, receipt=_signed(begun.receipt)
+                upload_id=begun.upload_id, committed_offset=begun.artifact_size, receipt=begun.receipt.message
             )
         return coordinator_pb2.BeginUploadReply(upload_id=begun.upload_id, committed_offset=begun.committed)
 
@@ -427,7 +423,7 @@ class Coordinator:
         with self._presence.call(party):
             column = await asyncio.shield(asyncio.to_thread(finish))
         self._changes.notify()
-        return coordinator_pb2.FinishUploadReply(receipt=_signed(column.receipt))
+        return coordinator_pb2.FinishUploadReply(receipt=column.receipt.message)
 
     async def GetRelease(
         self, identity: Identity, request: common_pb2.GetReleaseRequest
@@ -469,8 +465,8 @@ class Coordinator:
 def _prove(task: coordinator_pb2.StudyTask, record: StudyRecord, party: str) -> None:
     """Show the party what it signed, and what was signed for it: a ledger that was restored from an old backup asks for both."""
     if (given := record.approvals.get(party)) is not None:
-        task.approval.CopyFrom(_signed(given))
-        task.receipts.extend(_signed(record.columns[unit].receipt) for unit in task.units_received)
+        task.approval.CopyFrom(given.message)
+        task.receipts.extend(record.columns[unit].receipt.message for unit in task.units_received)
 
 
 def end_of(record: StudyRecord, state: State) -> common_pb2.ErrorDetail | None:

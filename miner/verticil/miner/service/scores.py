@@ -280,10 +280,7 @@ def _missing(study: Study, known: ScoredStudy) -> list[str]:
 def _reply(study: Study, known: ScoredStudy) -> coordinator_pb2.PutScoresReply:
     reply = coordinator_pb2.PutScoresReply(waiting_for=_missing(study, known))
     if known.structure is not None:
-        signed = known.structure
-        reply.structure.CopyFrom(
-            common_pb2.Signed(body=signed.body, signature=signed.signature, certificate=signed.certificate)
-        )
+        reply.structure.CopyFrom(known.structure.message)
     if known.failure is not None:
         reply.failure.CopyFrom(
             common_pb2.ErrorDetail(code=known.failure.code, message=known.failure.message, hint=known.failure.hint)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
+
+from verticil.shared.release.content import SignedStatement
+from verticil.wire.v1 import common_pb2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +21,16 @@ class StoredSignature:
     body: bytes
     signature: bytes
     certificate: bytes
+
+    @classmethod
+    def of(cls, signed: SignedStatement) -> Self:
+        """The same statement, to be kept."""
+        return cls(body=signed.body, signature=signed.signature, certificate=signed.certificate)
+
+    @property
+    def message(self) -> common_pb2.Signed:
+        """As it goes over the wire."""
+        return common_pb2.Signed(body=self.body, signature=self.signature, certificate=self.certificate)
 
 
 class Bitmap(NamedTuple):

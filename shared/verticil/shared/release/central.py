@@ -9,7 +9,7 @@ from verticil.shared.json_document import Json, Node, parse
 from verticil.shared.model.network import Network
 from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.evidence import Denied, signed_document, signed_statement, signer, utc_time
+from verticil.shared.release.evidence import Trust, signed_document, signed_statement, utc_time
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section, own_template
 from verticil.shared.release.report import wording
 from verticil.shared.study.document import Study
@@ -23,21 +23,10 @@ class CentralRelease(ReleaseProtocol):
         return {"receipts": [signed_document(receipt) for receipt in content.receipts]}
 
     def check(
-        self,
-        manifest: Node,
-        study: Study,
-        model: Network,
-        *,
-        authority: bytes,
-        publisher: str,
-        published: dt.datetime,
-        denied: Denied,
+        self, manifest: Node, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
     ) -> Checked:
         """Check the receipts."""
-        n_receipts = _check_receipts(
-            manifest, study, authority=authority, publisher=publisher, published=published, denied=denied
-        )
-        return Checked(receipts=n_receipts)
+        return Checked(receipts=_check_receipts(manifest, study, trust, publisher=publisher, published=published))
 
     def section(self, content: ReleaseContent, statement: PrivacyStatement) -> Section:
         """All columns together."""
@@ -55,9 +44,7 @@ class CentralRelease(ReleaseProtocol):
         return own_template("central.html.j2")
 
 
-def _check_receipts(
-    manifest: Node, study: Study, *, authority: bytes, publisher: str, published: dt.datetime, denied: Denied
-) -> int:
+def _check_receipts(manifest: Node, study: Study, trust: Trust, *, publisher: str, published: dt.datetime) -> int:
     """One receipt of the publisher for each unit of the study; in a simulation there may be none."""
     receipts = manifest["receipts"].items()
     if not receipts and manifest["simulation"].boolean():
@@ -67,16 +54,7 @@ def _check_receipts(
         signed = signed_statement(receipt)
         body = parse(signed.body, source=f"{receipt.where}: body")
         received = utc_time(body["received_at"])
-        signer(
-            signed,
-            authority,
-            role=Role.MINER,
-            name=publisher,
-            at=received,
-            where=receipt.where,
-            anchored=False,
-            denied=denied,
-        )
+        trust.signer(signed, role=Role.MINER, name=publisher, at=received, where=receipt.where)
         index = body["unit"].integer()
         if index >= len(study.units) or index in units:
             body["unit"].fail(f"unit {index} has a receipt already, or the study has none of that number")

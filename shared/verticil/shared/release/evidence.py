@@ -82,36 +82,49 @@ class Denied:
             signed_so.append(where)
 
 
-def signer(
-    signed: common_pb2.Signed,
-    authority: bytes,
-    *,
-    role: Role,
-    name: str | None = None,
-    at: dt.datetime,
-    where: str,
-    anchored: bool,
-    denied: Denied,
-) -> Identity:
-    """Who signed, in that role; a fault becomes one of the release.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """By what a reader checks who signed.
 
-    Args:
-        signed, authority, role, name, at: see `verify_signed`.
-        where: what was signed, for the message.
+    Attributes:
+        authority: DER of the authority that all certificates must be of.
         anchored: the authority is the reader's own.
         denied: the reader's deny-list.
-
-    Raises:
-        GateFailed: RELEASE_INVALID or RELEASE_UNTRUSTED.
     """
-    try:
-        identity = verify_signed(signed, authority, role=role, name=name, at=at)
-    except PeerFault as error:
-        # Under the reader's own CA certificate, a chain that leads elsewhere is a question of trust; a wrong signature never is.
-        code = "RELEASE_UNTRUSTED" if anchored and error.code != "MESSAGE_INVALID" else "RELEASE_INVALID"
-        raise GateFailed(code, f"{where}: {error.message}") from None
-    denied.check(signed, identity, at, where)
-    return identity
+
+    authority: bytes
+    anchored: bool
+    denied: Denied
+
+    def signer(
+        self,
+        signed: common_pb2.Signed,
+        *,
+        role: Role,
+        name: str | None = None,
+        at: dt.datetime,
+        where: str,
+        anchored: bool = False,
+    ) -> Identity:
+        """Who signed, in that role; a fault becomes one of the release.
+
+        Args:
+            signed, role, name, at: see `verify_signed`.
+            where: what was signed, for the message.
+            anchored: another authority is a question of trust; else the release is not of one piece.
+
+        Raises:
+            GateFailed: RELEASE_INVALID or RELEASE_UNTRUSTED.
+        """
+        try:
+            identity = verify_signed(signed, self.authority, role=role, name=name, at=at)
+        except PeerFault as error:
+            # Under the reader's own CA certificate, a chain that leads elsewhere is a question of trust; a wrong signature
+            # never is.
+            code = "RELEASE_UNTRUSTED" if anchored and error.code != "MESSAGE_INVALID" else "RELEASE_INVALID"
+            raise GateFailed(code, f"{where}: {error.message}") from None
+        self.denied.check(signed, identity, at, where)
+        return identity
 
 
 def signed_statement(node: Node) -> common_pb2.Signed:
@@ -173,14 +186,7 @@ def parties_left_out(study: Study, statement: Json) -> dict[str, Json]:
 
 
 def check_sub_model_evidence(
-    directory: Path,
-    manifest: Node,
-    documents: tuple[Node, ...],
-    study: Study,
-    *,
-    authority: bytes,
-    published: dt.datetime,
-    denied: Denied,
+    directory: Path, manifest: Node, documents: tuple[Node, ...], study: Study, trust: Trust, *, published: dt.datetime
 ) -> tuple[str, ...]:
     """Check all of it; a release of all parties must hold nothing of the kind.
 
@@ -189,9 +195,8 @@ def check_sub_model_evidence(
         manifest: `manifest.json`.
         documents: all that name the parties left out.
         study: the effective study.
-        authority: certificate of the federation's authority.
+        trust: the reader's.
         published: time of publication.
-        denied: the reader's deny-list.
 
     Returns:
         The parties that were left out.
@@ -214,7 +219,7 @@ def check_sub_model_evidence(
         found = parse_sub_model(signed.body)
         if found.decided_at > published:
             manifest["sub_model"].fail("decided later than the publication")
-        signer(signed, authority, role=Role.MINER, at=found.decided_at, where=where, anchored=False, denied=denied)
+        trust.signer(signed, role=Role.MINER, at=found.decided_at, where=where)
         proposal_bytes = (directory / PROPOSAL).read_bytes()
         digest = hashlib.sha256(proposal_bytes).digest()
         if digest.hex() != manifest["study_digest"].text():
@@ -262,26 +267,16 @@ def read_countersignature(body: bytes) -> Countersignature:
 
 
 def check_countersignatures(
-    entries: Iterable[Node],
-    study: Study,
-    *,
-    study_digest: str,
-    manifest_sha256: bytes,
-    authority: bytes,
-    anchored: bool,
-    denied: Denied,
-    complete: bool,
+    entries: Iterable[Node], study: Study, trust: Trust, *, study_digest: str, manifest_sha256: bytes, complete: bool
 ) -> tuple[str, ...]:
     """Check the countersignatures of a release.
 
     Args:
         entries: of manifest.sig.
         study: the effective study.
+        trust: the reader's.
         study_digest: of the proposal, as the manifest says.
         manifest_sha256: of the manifest's bytes.
-        authority: certificate of the federation's authority, DER.
-        anchored: whether the reader brought it.
-        denied: the reader's deny-list.
         complete: whether there must be as many as the study asks for.
 
     Returns:
@@ -299,15 +294,13 @@ def check_countersignatures(
             source=f"{entry.where}: body",
             fault=lambda error: GateFailed("RELEASE_INVALID", tame(error.message)),
         )
-        signer(
+        trust.signer(
             signed,
-            authority,
             role=Role.PARTY,
             name=statement.party,
             at=statement.signed_at,
             where=entry.where,
-            anchored=anchored,
-            denied=denied,
+            anchored=trust.anchored,
         )
         if statement.party not in study.parties or statement.party in found:
             entry.fail(f"'{statement.party}' is no party of the study, or has countersigned already")

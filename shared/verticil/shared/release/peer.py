@@ -22,7 +22,7 @@ from verticil.shared.json_document import Json, Node
 from verticil.shared.model.network import Network
 from verticil.shared.privacy.statement import PRIOR, PrivacyStatement
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.evidence import Denied, signed_document, signed_statement, signer
+from verticil.shared.release.evidence import Trust, signed_document, signed_statement
 from verticil.shared.release.peer_assembly import check_statements, joint_model
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section, own_template
 from verticil.shared.release.report import wording
@@ -116,23 +116,15 @@ class PeerRelease(ReleaseProtocol):
         }
 
     def check(
-        self,
-        manifest: Node,
-        study: Study,
-        model: Network,
-        *,
-        authority: bytes,
-        publisher: str,
-        published: dt.datetime,
-        denied: Denied,
+        self, manifest: Node, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
     ) -> Checked:
         """Check structure and statements of a manifest, and that `model` is what they make."""
-        structure = _structure(manifest, study, authority=authority, published=published, denied=denied)
+        structure = _structure(manifest, study, trust, published=published)
         nodes = manifest["statements"].items()
         if len(nodes) != len(study.parties):
             manifest["statements"].fail(f"{len(nodes)} statements, expected one of each of {', '.join(study.parties)}")
         statements = [
-            _statement(node, study, party, authority=authority, published=published, denied=denied)
+            _statement(node, study, party, trust, published=published)
             for node, party in zip(nodes, study.parties, strict=True)
         ]
         try:
@@ -242,7 +234,7 @@ def _readers(peer: PeerStatement, privacy: PrivacyStatement, index: dict[str, in
     return tuple(rows)
 
 
-def _structure(manifest: Node, study: Study, *, authority: bytes, published: dt.datetime, denied: Denied) -> Structure:
+def _structure(manifest: Node, study: Study, trust: Trust, *, published: dt.datetime) -> Structure:
     effective = canonical.digest(study)
     node = manifest.get("structure")
     given = given_structure(study, effective)
@@ -253,16 +245,14 @@ def _structure(manifest: Node, study: Study, *, authority: bytes, published: dt.
     if node is None:
         manifest.fail("'structure' is missing, expected the one that was learned")
     signed = signed_statement(node)
-    signer(signed, authority, role=Role.MINER, at=published, where=node.where, anchored=False, denied=denied)
+    trust.signer(signed, role=Role.MINER, at=published, where=node.where)
     try:
         return parse_structure(signed.body, study, effective)
     except PeerFault as error:
         node.fail(error.message)
 
 
-def _statement(
-    node: Node, study: Study, party: str, *, authority: bytes, published: dt.datetime, denied: Denied
-) -> PartyStatement:
+def _statement(node: Node, study: Study, party: str, trust: Trust, *, published: dt.datetime) -> PartyStatement:
     signed = signed_statement(node)
     try:
         statement = parse_statement(signed.body, study)
@@ -272,16 +262,7 @@ def _statement(
         node.fail(f"a statement of '{statement.party}', expected that of '{party}'")
     if statement.computed_at > published:
         node.fail("later than the publication")
-    signer(
-        signed,
-        authority,
-        role=Role.PARTY,
-        name=party,
-        at=statement.computed_at,
-        where=node.where,
-        anchored=False,
-        denied=denied,
-    )
+    trust.signer(signed, role=Role.PARTY, name=party, at=statement.computed_at, where=node.where)
     return statement
 
 

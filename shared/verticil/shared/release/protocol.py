@@ -11,7 +11,7 @@ from verticil.shared.json_document import Json, Node
 from verticil.shared.model.network import Network
 from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.evidence import Denied
+from verticil.shared.release.evidence import Trust
 from verticil.shared.study.document import Study
 
 
@@ -59,15 +59,7 @@ class ReleaseProtocol(ABC):
 
     @abstractmethod
     def check(
-        self,
-        manifest: Node,
-        study: Study,
-        model: Network,
-        *,
-        authority: bytes,
-        publisher: str,
-        published: dt.datetime,
-        denied: Denied,
+        self, manifest: Node, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
     ) -> Checked:
         """Check what others signed, and that the release is made of it.
 
@@ -75,10 +67,9 @@ class ReleaseProtocol(ABC):
             manifest: its root.
             study: the effective study, already checked against its digest.
             model: the network of model.json.
-            authority: DER of the authority that all certificates must be of.
+            trust: the reader's.
             publisher: who signed the release (first).
             published: time of publication.
-            denied: the reader's deny-list.
 
         Raises:
             GateFailed: RELEASE_INVALID.

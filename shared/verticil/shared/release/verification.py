@@ -44,11 +44,11 @@ from verticil.shared.release.bundle import (
 )
 from verticil.shared.release.evidence import (
     Denied,
+    Trust,
     base64_bytes,
     check_countersignatures,
     check_sub_model_evidence,
     expect,
-    signer,
     utc_time,
 )
 from verticil.shared.release.protocols import release_protocol
@@ -154,45 +154,23 @@ def verify_release(
     named = base64_bytes(signature["authority"])
     authority = named if anchor is None else anchor
     denied = Denied({} if revoked is None else _revoked(revoked, authority))
-    signers = _check_signatures(
-        signature,
-        manifest_bytes,
-        study,
-        authority=authority,
-        published=published,
-        anchored=anchor is not None,
-        denied=denied,
-    )
+    trust = Trust(authority=authority, anchored=anchor is not None, denied=denied)
+    signers = _check_signatures(signature, manifest_bytes, study, trust, published=published)
     if named != authority:
         signature["authority"].fail("names another authority than the one that the signers' certificates are of")
     publishers = [identity for identity, _ in signers]
     checked = release_protocol(study).check(
-        manifest,
-        study,
-        model,
-        authority=authority,
-        publisher=publishers[0].name,
-        published=published,
-        denied=denied,
+        manifest, study, model, trust, publisher=publishers[0].name, published=published
     )
-    left_out = check_sub_model_evidence(
-        directory,
-        manifest,
-        (manifest, parse(_read(directory, "model.json"), source="model.json")),
-        study,
-        authority=authority,
-        published=published,
-        denied=denied,
-    )
+    naming = (manifest, parse(_read(directory, "model.json"), source="model.json"))
+    left_out = check_sub_model_evidence(directory, manifest, naming, study, trust, published=published)
     listed = signature.get("countersignatures")
     countersigned = check_countersignatures(
         () if listed is None else listed.items(),
         study,
+        trust,
         study_digest=manifest["study_digest"].text(),
         manifest_sha256=hashlib.sha256(manifest_bytes).digest(),
-        authority=authority,
-        anchored=anchor is not None,
-        denied=denied,
         # In a simulation on one machine there is nobody who could look, as there is nobody who could give a receipt.
         complete=not before_publication and (checked.receipts > 0 or not manifest["simulation"].boolean()),
     )
@@ -334,14 +312,7 @@ def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network]:
 
 
 def _check_signatures(
-    signature: Node,
-    manifest: bytes,
-    study: Study,
-    *,
-    authority: bytes,
-    published: dt.datetime,
-    anchored: bool,
-    denied: Denied,
+    signature: Node, manifest: bytes, study: Study, trust: Trust, *, published: dt.datetime
 ) -> list[tuple[Identity, str]]:
     """The miner has signed the manifest, or in Model I every party of the study; who, and the certificate's fingerprint."""
     entries = signature["signatures"].items()
@@ -356,7 +327,7 @@ def _check_signatures(
             signature=base64_bytes(entry["signature"]),
             certificate=base64_bytes(entry["certificate"]),
         )
-        identity = signer(signed, authority, role=role, at=published, where=SIGNATURE, anchored=anchored, denied=denied)
+        identity = trust.signer(signed, role=role, at=published, where=SIGNATURE, anchored=trust.anchored)
         signers.append((identity, hashlib.sha256(signed.certificate).hexdigest()))
     names = {identity.name for identity, _ in signers}
     if role is Role.PARTY and names != set(study.parties):
