@@ -148,7 +148,7 @@ class Conductor:
             if error.code in _RECOVERABLE:
                 self._details[digest] = f"waiting: {error.code}"
                 return
-            await self._fail(digest, Failure(code=error.code, message=error.message, hint=error.hint))
+            await self._fail(digest, Failure.of(error))
         except Exception as error:  # noqa: BLE001 (one study must not stop the others)
             _log.exception("study %s: unexpected error", digest.hex())
             message = f"{type(error).__name__} at the miner"
@@ -240,7 +240,7 @@ class Conductor:
                     self._changes.notify()
                     return  # with the last column that comes, learning begins anew
                 if error.code not in _RECOVERABLE:
-                    await self._fail(digest, Failure(code=error.code, message=error.message, hint=error.hint))
+                    await self._fail(digest, Failure.of(error))
                     return
                 self._details[digest] = f"waiting: {error.code}"
                 await asyncio.sleep(_RETRY_SECONDS)

@@ -199,8 +199,7 @@ class Coordinator:
             elif what == "commitment":
                 await asyncio.to_thread(self._linking.commit, digest, party, request.commitment)
             elif what == "failure":
-                failure = Failure(code=request.failure.code, message=request.failure.message, hint=request.failure.hint)
-                await asyncio.to_thread(session.report_failure, digest, party, failure)
+                await asyncio.to_thread(session.report_failure, digest, party, Failure.of(request.failure))
             elif what == "withdrawal":
                 await asyncio.to_thread(session.revoke, digest, party, request.withdrawal.reason)
             elif what == "countersign":
@@ -474,9 +473,7 @@ def end_of(record: StudyRecord, state: State) -> common_pb2.ErrorDetail | None:
     if not is_final(state) or state is State.PUBLISHED:
         return None
     if state is State.FAILED and record.failure is not None:
-        return common_pb2.ErrorDetail(
-            code=record.failure.code, message=record.failure.message, hint=record.failure.hint
-        )
+        return record.failure.detail
     if state is State.DENIED:
         reasons = "; ".join(
             f"party '{party}': {reason or 'no reason given'}" for party, reason in sorted(record.denials.items())

@@ -36,7 +36,7 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.peer import scored_pairs
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.structure_document import NANONATS, parse_structure
-from verticil.wire.v1 import common_pb2, coordinator_pb2
+from verticil.wire.v1 import coordinator_pb2
 
 MAX_INFORMATION: Final = 20 * NANONATS
 """More than the mutual information of two variables of 2^16 categories can be (11.1 nats)."""
@@ -204,7 +204,7 @@ class Scores:
             try:
                 study, _ = self._study(known.effective)
             except VerticilError as error:  # written by another version, whose rules were others
-                self._table.fail(digest, Failure(code=error.code, message=error.message, hint=error.hint))
+                self._table.fail(digest, Failure.of(error))
                 continue
             if not _missing(study, known):
                 complete.append(digest)
@@ -244,7 +244,7 @@ class Scores:
             except VerticilError as error:
                 if error.code in _RECOVERABLE:
                     raise
-                return Failure(code=error.code, message=error.message, hint=error.hint)
+                return Failure.of(error)
             except Exception as error:  # noqa: BLE001 (one study must not stop the others)
                 _log.exception("study %s: unexpected error while searching", digest.hex())
                 message = f"the search ended with {type(error).__name__}"
@@ -282,9 +282,7 @@ def _reply(study: Study, known: ScoredStudy) -> coordinator_pb2.PutScoresReply:
     if known.structure is not None:
         reply.structure.CopyFrom(known.structure.message)
     if known.failure is not None:
-        reply.failure.CopyFrom(
-            common_pb2.ErrorDetail(code=known.failure.code, message=known.failure.message, hint=known.failure.hint)
-        )
+        reply.failure.CopyFrom(known.failure.detail)
     return reply
 
 

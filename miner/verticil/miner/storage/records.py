@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
-from verticil.shared.release.content import SignedStatement
+from verticil.shared.errors import VerticilError
 from verticil.wire.v1 import common_pb2
 
 
@@ -23,7 +23,7 @@ class StoredSignature:
     certificate: bytes
 
     @classmethod
-    def of(cls, signed: SignedStatement) -> Self:
+    def of(cls, signed: common_pb2.Signed) -> Self:
         """The same statement, to be kept."""
         return cls(body=signed.body, signature=signed.signature, certificate=signed.certificate)
 
@@ -137,6 +137,16 @@ class Failure:
     code: str
     message: str
     hint: str
+
+    @classmethod
+    def of(cls, error: VerticilError | common_pb2.ErrorDetail) -> Self:
+        """The same, to be kept."""
+        return cls(code=error.code, message=error.message, hint=error.hint)
+
+    @property
+    def detail(self) -> common_pb2.ErrorDetail:
+        """As it goes over the wire."""
+        return common_pb2.ErrorDetail(code=self.code, message=self.message, hint=self.hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
