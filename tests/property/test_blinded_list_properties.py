@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from verticil.party.protocol.blinding import TOKEN_BYTES
+from verticil.party.dataset.blinding import TOKEN_BYTES
 from verticil.party.protocol.peer.lists import POSITION_BYTES, check_steps, list_problem, positions_problem
 from verticil.shared.errors import PeerFault
 from verticil.wire.v1 import common_pb2, peer_pb2

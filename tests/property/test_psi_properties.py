@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verticil.miner.storage.linkage import intersect_tokens
-from verticil.party.protocol.blinding import BlindingKey, blind_seeds, blind_tokens, seeds
+from verticil.party.dataset.blinding import BlindingKey, blind_seeds, blind_tokens, seeds
 from verticil.shared.alignment.statements import sender
 
 KEYS = [BlindingKey(bytes([0x11 * (number + 1)]) * 32) for number in range(4)]

@@ -23,9 +23,9 @@ from verticil.miner.service.node import MinerNode
 from verticil.party.backup import backup, purge, restore, seal, unseal
 from verticil.party.config import load_party
 from verticil.party.daemon import run_party
+from verticil.party.dataset.blinding import BlindingState
 from verticil.party.dataset.releases import Release
 from verticil.party.operator import commands, reports
-from verticil.party.protocol.blinding import BlindingState
 from verticil.party.protocol.ledger_reconciliation import proven
 from verticil.party.site import Site
 from verticil.shared.errors import GateFailed, Misuse, Refusal

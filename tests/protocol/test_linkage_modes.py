@@ -24,9 +24,9 @@ from verticil.miner.config import Limits
 from verticil.miner.service.node import MinerNode
 from verticil.party import daemon
 from verticil.party.config import load_party
+from verticil.party.dataset.blinding import BlindingKey
 from verticil.party.dataset.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
 from verticil.party.policy.ledger import Ledger
-from verticil.party.protocol.blinding import BlindingKey
 from verticil.party.site import init_state
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import SiteSecret

@@ -19,9 +19,9 @@ from contextlib import aclosing
 import pytest
 
 from support import peer_session as session
+from verticil.party.dataset import blinding
+from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingKey
 from verticil.party.operator import reports
-from verticil.party.protocol import blinding
-from verticil.party.protocol.blinding import TOKEN_BYTES, BlindingKey
 from verticil.party.protocol.peer import lists as passing
 from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.party.protocol.peer.lists import accepted_rows
@@ -546,7 +546,7 @@ async def test_feature_11_dh_psi_between_peers_killed_at_everything_that_becomes
         frame, where = sys._getframe(1), ""
         while frame is not None:
             module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
-            if module.endswith(("peer.ring", "protocol.blinding", "transport.fetch", "peer.artifact_store")):
+            if module.endswith(("peer.ring", "dataset.blinding", "transport.fetch", "peer.artifact_store")):
                 where = f"{where} {name}"
             frame = frame.f_back
         own = "linkage" in step.path.parts

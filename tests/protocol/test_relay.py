@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from verticil.miner.service.leases import Changes
+from verticil.miner.rules.leases import Changes
 from verticil.miner.service.relay import Relay
 from verticil.party.protocol.relay.client import RelayClient, RelayPeer
 from verticil.party.protocol.relay.server import MESSAGES_IN_FLIGHT, RelayServer

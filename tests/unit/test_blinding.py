@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from verticil.party.protocol import blinding
-from verticil.party.protocol.blinding import (
+from verticil.party.dataset import blinding
+from verticil.party.dataset.blinding import (
     BlindingKey,
     BlindingState,
     Pool,

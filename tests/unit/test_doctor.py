@@ -18,7 +18,6 @@ import pytest
 from support.ports import free_port
 from verticil.cli.doctor_checks import Finding, check_certificate, check_disk, check_node, check_proxy, expiry
 from verticil.cli.main import main
-from verticil.cli.output import write_federation
 from verticil.miner.storage.audit import MinerAudit
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.party.audit.log import Event, What
@@ -28,6 +27,7 @@ from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import read_secret, secret_id
 from verticil.party.storage.studies import Heartbeat, PartyState
+from verticil.pki.files import write_federation
 from verticil.shared.errors import PeerFault
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from verticil.cli.main import main
-from verticil.cli.output import write_federation
+from verticil.pki.files import write_federation
 from verticil.shared.config import Federation, load_federation
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.identity.pki import check_serves, load_credentials

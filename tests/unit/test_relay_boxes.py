@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from verticil.miner.service.leases import Changes
+from verticil.miner.rules.leases import Changes
 from verticil.miner.service.relay import (
     KEPT_SECONDS,
     PAIR_BYTES,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from verticil.cli.main import main
-from verticil.cli.output import write_federation
 from verticil.party.config import load_party
 from verticil.party.protocol.relay.network import RelayNetwork, open_seals
+from verticil.pki.files import write_federation
 from verticil.pki.request import create_request, parse_request
 from verticil.shared.config import RELAY, load_federation
 from verticil.shared.errors import Misuse, PeerFault, VerticilError

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, new_folder, text_console
+from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, text_console
 from verticil.cli.study import split_pairs
+from verticil.pki.files import new_folder
 from verticil.shared.errors import Misuse
 from verticil.shared.view import document
 

@@ -31,9 +31,9 @@ def limits(
     form: FormatOption = Format.text,
 ) -> None:
     """What a study may ask of this site, as its policy says. Names nothing that is denied, and nothing of the tables."""
-    from verticil.cli.output import write_new
     from verticil.party.config import load_party
     from verticil.party.operator import limits as of_policy
+    from verticil.pki.files import write_new
     from verticil.shared.identity.pki import utc_now
     from verticil.shared.view import document
 

@@ -46,7 +46,7 @@ def init(
     form: FormatOption = Format.text,
 ) -> None:
     """Make a certificate authority and federation.toml. Whoever has ca.key decides who is in the federation: keep it offline."""
-    from verticil.cli.output import write_federation
+    from verticil.pki.files import write_federation
     from verticil.shared.config import load_federation
     from verticil.shared.identity.authority import create_authority
 

@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, new_folder, text_console
+from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, text_console
+from verticil.pki.files import new_folder
 from verticil.shared.disk import create_files
 from verticil.shared.errors import Misuse
 from verticil.shared.view import jsonable

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from verticil.cli.output import Format, emit, errors_console, new_folder, text_console
+from verticil.cli.output import Format, emit, errors_console, text_console
 from verticil.cli.reproduce import free_folder, progress, require, results_table, write_results
+from verticil.pki.files import new_folder
 from verticil.shared.errors import DataFault, Misuse
 
 if TYPE_CHECKING:

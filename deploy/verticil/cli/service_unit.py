@@ -28,8 +28,9 @@ from typing import Annotated, Final
 
 import typer
 
-from verticil.cli.output import Format, FormatOption, emit, text_console, write_new
+from verticil.cli.output import Format, FormatOption, emit, text_console
 from verticil.cli.party_site import ConfigOption
+from verticil.pki.files import write_new
 from verticil.shared.errors import Misuse
 
 UNITS: Final = Path("/etc/systemd/system")

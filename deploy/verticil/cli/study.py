@@ -20,9 +20,10 @@ import typer
 from rich.table import Table
 
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName, find_study, open_connection
-from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, new_folder, text_console
+from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, text_console
 from verticil.cli.party_text import print_alignment
 from verticil.cli.study_status import called, print_summary, revocations, summary_payload, watch
+from verticil.pki.files import new_folder
 from verticil.shared.errors import Misuse
 from verticil.shared.study.states import State, is_final
 
@@ -258,7 +259,7 @@ def draft(
     """Draft a study from tables at hand, with proposed categories and bins. Everything in it is to be reviewed: what stands
     there was seen in data, and categories must be public knowledge."""
     from verticil.analyst.draft import draft as draft_study
-    from verticil.cli.output import write_new
+    from verticil.pki.files import write_new
 
     text = draft_study(split_pairs(tables, option="NAME=TABLE"))
     if out is not None:

@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final, Literal
 
-from verticil.cli.output import write_new
+from verticil.pki.files import write_new
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of

@@ -19,13 +19,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from verticil.cli.output import quoted, write_federation, write_new, write_secret
 from verticil.party.dataset.table import ColumnRule
-from verticil.party.policy.decision_store import ApproverKey, public_key_text
+from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.site import init_state
+from verticil.pki.files import quoted, write_federation, write_new, write_secret
 from verticil.shared.config import RELAY, read_toml
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import public_key_text
 from verticil.shared.membership.installation import public_sealing_key
 from verticil.shared.study.reading import simulation_seed_from
 from verticil.simulation import adult

@@ -61,7 +61,7 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from verticil.party.audit.log import FILE_NAME as AUDIT
 from verticil.party.audit.log import AuditLog, Event, What
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.protocol.blinding import BLINDING_KEY
+from verticil.party.dataset.blinding import BLINDING_KEY
 from verticil.party.protocol.central.review import drop, folder_of
 from verticil.party.protocol.peer.artifact_store import ArtifactStore
 from verticil.party.protocol.randomization import Spool

@@ -24,10 +24,10 @@ from verticil.party.limits.policy import (
     Policy,
 )
 from verticil.party.limits.rules import Known, Rule
-from verticil.party.policy.decision_store import public_key_from
 from verticil.shared.channels.privacy import Breach
 from verticil.shared.config import RELAY, Federation, listen_address, load_federation, path_in, read_toml
 from verticil.shared.errors import Misuse
+from verticil.shared.identity.signing import public_key_from
 from verticil.shared.record import read
 from verticil.shared.table import Table, is_name
 from verticil.shared.transport.metrics import metrics_address

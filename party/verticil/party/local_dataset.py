@@ -21,13 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.config import PartyConfig
-from verticil.party.dataset import linkage, perturb, subsets, substitutes
+from verticil.party.dataset import blinding, linkage, perturb, subsets, substitutes
 from verticil.party.dataset.encoding import Compound
 from verticil.party.dataset.linkage import order_key, order_tree
 from verticil.party.dataset.releases import Column, Release
 from verticil.party.dataset.source import Records, read_records
 from verticil.party.dataset.table import DatasetRule, header
-from verticil.party.protocol import blinding
 from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.alignment.merkle import Tree
 from verticil.shared.arrays import Codes
@@ -62,7 +61,7 @@ class LocalDataset:
         fingerprints: index of unit -> SHA-256 of its data (whole data set).
         pseudonyms: (n, 16), uint8, ascending; none in another mode of linkage than ``keyed-hash``.
         order: (n,), int64: the record of each pseudonym or seed; with ``order-commitment`` simply 0, 1, 2, ..
-        seeds: (n, 32), uint8, ascending, of linkage ``dh-psi``; see `verticil.party.protocol.blinding`. Else none.
+        seeds: (n, 32), uint8, ascending, of linkage ``dh-psi``; see `verticil.party.dataset.blinding`. Else none.
         tree: of linkage ``order-commitment``; None in another mode, or without people.
         n_rows: of the table, with the rows that were left out; of several data sets the fewest. No value of the table is in it.
     """

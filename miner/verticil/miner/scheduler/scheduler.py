@@ -17,12 +17,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar, cast
 
+from verticil.miner.rules.leases import Changes, Presence
 from verticil.miner.rules.quorum import at_deadline, discard_left_out
 from verticil.miner.rules.session import Session, awaited, timestamp
 from verticil.miner.scheduler.job import ColumnFile, LearningJob
 from verticil.miner.scheduler.learning import Executor, WorkerDied
 from verticil.miner.scheduler.retention import Retention
-from verticil.miner.service.leases import Changes, Presence
 from verticil.miner.storage.linkage import find_common, linked_parties
 from verticil.miner.storage.records import Failure, ReleaseFile, StoredColumn, StudyRecord
 from verticil.miner.storage.store import remove_durably, replace_durably

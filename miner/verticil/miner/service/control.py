@@ -18,10 +18,10 @@ from collections.abc import AsyncGenerator, Callable
 
 from verticil.miner.rules.blocking_parties import APPROVAL, deadline, left_out, reporting_party
 from verticil.miner.rules.certificates import Certificates
+from verticil.miner.rules.leases import Changes, Presence
 from verticil.miner.rules.session import Session, timestamp
 from verticil.miner.rules.submission import Submissions
 from verticil.miner.service.coordinator import MAX_WAIT_SECONDS, end_of
-from verticil.miner.service.leases import Changes, Presence
 from verticil.miner.service.transfer import release_parts
 from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import StudyRecord

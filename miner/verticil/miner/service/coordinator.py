@@ -17,9 +17,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
 from verticil.miner.rules.blocking_parties import refuse_left_out
-from verticil.miner.rules.linking import Linking
+from verticil.miner.rules.leases import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
 from verticil.miner.rules.session import Session, countersign, timestamp, withdrawn_text
-from verticil.miner.service.leases import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
+from verticil.miner.service.linking import Linking
 from verticil.miner.service.relay import Relay
 from verticil.miner.service.scores import Scores
 from verticil.miner.service.transfer import receive, release_parts, send

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from verticil.miner.rules.leases import Presence
 from verticil.miner.rules.session import Session
-from verticil.miner.service.leases import Presence
 from verticil.miner.service.relay import Relay
 from verticil.shared.identity.pki import CredentialSource
 from verticil.shared.study.states import State, is_final

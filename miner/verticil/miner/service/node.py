@@ -23,13 +23,13 @@ from typing import Self
 
 from verticil.miner.config import Limits
 from verticil.miner.rules.certificates import Certificates
+from verticil.miner.rules.leases import Changes, Presence
 from verticil.miner.rules.session import Session
 from verticil.miner.rules.submission import Submissions
 from verticil.miner.scheduler.learning import Executor
 from verticil.miner.scheduler.scheduler import Conductor
 from verticil.miner.service.control import Control
 from verticil.miner.service.coordinator import Coordinator
-from verticil.miner.service.leases import Changes, Presence
 from verticil.miner.service.relay import Relay
 from verticil.miner.service.scores import Scores
 from verticil.miner.storage.catalogue import Catalogue

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from verticil.miner.service.leases import Changes
+from verticil.miner.rules.leases import Changes
 from verticil.shared.errors import PeerFault
 from verticil.shared.table import is_name
 from verticil.shared.transport.sealing import ENVELOPE_LIMIT

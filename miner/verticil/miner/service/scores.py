@@ -24,9 +24,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from verticil.miner.rules.leases import Changes
 from verticil.miner.scheduler.job import StructureJob
 from verticil.miner.scheduler.learning import Executor, WorkerDied
-from verticil.miner.service.leases import Changes
 from verticil.miner.storage.records import Failure, ScoredStudy, StoredSignature
 from verticil.miner.storage.scores import ScoreTable
 from verticil.miner.storage.store import remove_durably

@@ -17,8 +17,6 @@ approval that leaves the site is signed by the party and names who voted.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import dataclasses
 import json
 import os
@@ -47,7 +45,6 @@ from verticil.shared.identity.pki import UNREADABLE
 from verticil.shared.record import canonical_json
 
 _FORM: Final = "verticil/vote/v1"
-_PUBLIC_BYTES: Final = 32
 _LARGEST: Final = 4096
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -108,28 +105,6 @@ class ApproverKey:
     def sign(self, body: bytes) -> bytes:
         """Ed25519 over `body`."""
         return self._key.sign(body)
-
-
-def public_key_text(public: bytes) -> str:
-    """A public key as it stands in party.toml.
-
-    >>> public_key_text(bytes(32))
-    'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA='
-    """
-    return base64.b64encode(public).decode("ascii")
-
-
-def public_key_from(text: str) -> bytes | None:
-    """The public key in `text`; None when it is none.
-
-    >>> public_key_from(public_key_text(bytes(32))) == bytes(32), public_key_from("AAAA")
-    (True, None)
-    """
-    try:
-        public = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    return public if len(public) == _PUBLIC_BYTES else None
 
 
 def vote_body(*, party: str, study_id: str, content: bytes, approver: str, at: datetime) -> bytes:

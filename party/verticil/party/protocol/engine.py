@@ -26,9 +26,9 @@ from enum import Enum, StrEnum
 from typing import Any, ClassVar, Generic, TypeVar
 
 from verticil.party.audit.log import Event, What
+from verticil.party.dataset.blinding import BlindingState
 from verticil.party.policy.by_rule import approve_by_rule
 from verticil.party.policy.voting import AUTOMATIC
-from verticil.party.protocol.blinding import BlindingState
 from verticil.party.protocol.context import DatasetCache, Node
 from verticil.party.protocol.planning import (
     REST,

@@ -4,7 +4,7 @@ Nothing is ever read out of a body: the checker knows every figure already, from
 computation, and the body is right when it is exactly the one that follows from them. `check_common` is what stands between the
 miner and a party's randomization: every party of the study has signed the same common list.
 
-Does not: say who computes what (`verticil.party.protocol.blinding`, `verticil.miner.storage.linkage`).
+Does not: say who computes what (`verticil.party.dataset.blinding`, `verticil.miner.storage.linkage`).
 """
 
 from __future__ import annotations

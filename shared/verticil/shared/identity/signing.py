@@ -8,6 +8,8 @@ only; the certificate that comes with it proves nothing by itself.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import datetime as dt
 import logging
 from collections.abc import Mapping
@@ -36,6 +38,7 @@ from verticil.shared.identity.pki import (
 from verticil.wire.v1 import common_pb2
 
 _CERTIFICATE_LIMIT: Final = 16_384
+_PUBLIC_BYTES: Final = 32
 
 _log = logging.getLogger(__name__)
 
@@ -180,3 +183,25 @@ def _may_sign(certificate: x509.Certificate) -> bool:
         return SIGNING_PURPOSE in certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
         return False
+
+
+def public_key_text(public: bytes) -> str:
+    """A public key as a configuration names it.
+
+    >>> public_key_text(bytes(32))
+    'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA='
+    """
+    return base64.b64encode(public).decode("ascii")
+
+
+def public_key_from(text: str) -> bytes | None:
+    """The public key in `text`; None when it is none.
+
+    >>> public_key_from(public_key_text(bytes(32))) == bytes(32), public_key_from("AAAA")
+    (True, None)
+    """
+    try:
+        public = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return public if len(public) == _PUBLIC_BYTES else None

@@ -39,9 +39,9 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError
 from verticil.party.dataset.linkage import check_common_size, common_from_bitmap, marked_positions
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.protocol.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError
 from verticil.party.protocol.central.upload import Alignment, fetch_alignment, send_all, send_pseudonyms
 from verticil.party.protocol.context import Rows, StudyContext
 from verticil.shared.alignment.statements import blinded_body, check_common, sender

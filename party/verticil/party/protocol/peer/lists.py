@@ -27,8 +27,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.party.dataset.blinding import TOKEN_BYTES
 from verticil.party.dataset.linkage import PSEUDONYM_BYTES, check_common_size
-from verticil.party.protocol.blinding import TOKEN_BYTES
 from verticil.shared.alignment.statements import blinded_body, check_statement, sender
 from verticil.shared.errors import PeerFault
 from verticil.wire.v1 import peer_pb2
@@ -249,7 +249,7 @@ def common_rows(order: NDArray[np.int64], found: bytes) -> NDArray[np.int64]:
     """The rows of the own table that are common, in the common order.
 
     Args:
-        order: the record of each own seed, see `verticil.party.protocol.blinding.seeds`.
+        order: the record of each own seed, see `verticil.party.dataset.blinding.seeds`.
         found: the common people's places among the own seeds.
 
     Raises:

@@ -32,9 +32,9 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError
 from verticil.party.dataset.linkage import check_common_size, check_own_size
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.protocol.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError
 from verticil.party.protocol.peer import lists
 from verticil.party.protocol.peer.artifact_store import Item, Kind
 from verticil.party.protocol.peer.context import PeerStudyContext

@@ -28,8 +28,8 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
+from verticil.party.dataset.blinding import BlindingState
 from verticil.party.policy import approval
-from verticil.party.protocol.blinding import BlindingState
 from verticil.party.protocol.context import Agreed, Node, agreement
 from verticil.party.protocol.disclosure import outward, told_objections
 from verticil.party.protocol.peer.artifact_store import ArtifactStore, Item, Kind, kept_after

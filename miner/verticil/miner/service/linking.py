@@ -13,8 +13,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+from verticil.miner.rules.leases import Changes
 from verticil.miner.rules.session import Session
-from verticil.miner.service.leases import Changes
 from verticil.miner.service.transfer import receive
 from verticil.miner.storage.records import StoredBlinded, StoredSignature, StudyRecord
 from verticil.shared.alignment.merkle import Tree
