@@ -10,7 +10,7 @@ Progress is not carried: it would be old when it arrives. Studies between peers 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -125,24 +125,24 @@ class OfflineCoordinator(Coordinator):
         self, requests: Messages[coordinator_pb2.PutPseudonymsRequest]
     ) -> coordinator_pb2.PutPseudonymsReply:
         """See `Coordinator.put_pseudonyms`."""
-        head, path = await self._list(requests, what="pseudonym list")
-        committed = _size(path)
-        if committed == head.size:
-            self._send(carried_pb2.CarriedEntry(pseudonyms=head), path if head.size else None)
-        return coordinator_pb2.PutPseudonymsReply(committed_offset=committed, complete=committed == head.size)
+        committed, complete = await self._list(
+            requests, lambda head: carried_pb2.CarriedEntry(pseudonyms=head), what="pseudonym list"
+        )
+        return coordinator_pb2.PutPseudonymsReply(committed_offset=committed, complete=complete)
 
     async def put_blinded(
         self, requests: Messages[coordinator_pb2.PutBlindedRequest]
     ) -> coordinator_pb2.PutBlindedReply:
         """See `Coordinator.put_blinded`."""
-        head, path = await self._list(requests, what="blinded list")
-        committed = _size(path)
-        if committed == head.size:
-            self._send(carried_pb2.CarriedEntry(blinded=head), path if head.size else None)
-        return coordinator_pb2.PutBlindedReply(committed_offset=committed, complete=committed == head.size)
+        committed, complete = await self._list(
+            requests, lambda head: carried_pb2.CarriedEntry(blinded=head), what="blinded list"
+        )
+        return coordinator_pb2.PutBlindedReply(committed_offset=committed, complete=complete)
 
-    async def _list(self, requests: Messages[L], *, what: str) -> tuple[L, Path]:
-        """The first message of a stream, and the file that the chunks of the others are put into."""
+    async def _list(
+        self, requests: Messages[L], carried: Callable[[L], carried_pb2.CarriedEntry], *, what: str
+    ) -> tuple[int, bool]:
+        """Take a list from a stream, its chunks at their offsets: how many bytes are there now, and whether all are."""
         head: L | None = None
         path = self._pouch().payload()
         async for request in _each(requests):
@@ -152,7 +152,10 @@ class OfflineCoordinator(Coordinator):
                 _append(path, request.chunk)
         if head is None:
             raise PeerFault("MESSAGE_INVALID", f"{what}: an empty stream")
-        return head, path
+        committed = _size(path)
+        if committed == head.size:
+            self._send(carried(head), path if head.size else None)
+        return committed, committed == head.size
 
     async def begin_upload(self, request: coordinator_pb2.BeginUploadRequest) -> coordinator_pb2.BeginUploadReply:
         """See `Coordinator.begin_upload`."""

@@ -66,7 +66,6 @@ from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
-from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State
 from verticil.shared.transport.errors_on_wire import from_detail, to_detail
@@ -279,7 +278,7 @@ def _unpacked(file: Path, folder: Path, arrival: VerifiedBundle, encryption: Bun
 async def _work(node: Node, coordinator: OfflineCoordinator, task: coordinator_pb2.StudyTask) -> None:
     """The steps of one study, as far as they go without an answer."""
     try:
-        study = _understood(node, task)
+        study = understood(node, task)
         # What was sent since the miner told this may be lost: it is sent again.
         kept = remember(node, task, study, fresh=True)
     except PeerFault as error:
@@ -289,10 +288,6 @@ async def _work(node: Node, coordinator: OfflineCoordinator, task: coordinator_p
         return
     if kept:
         await _steps(_study(node, coordinator, task.study_digest))
-
-
-def _understood(node: Node, task: coordinator_pb2.StudyTask) -> Study:
-    return understood(task, node.site.config.name, authority=node.authority, revoked=node.revocations.since())
 
 
 def _study(node: Node, coordinator: OfflineCoordinator, digest: bytes) -> CentralStudy:
@@ -330,7 +325,7 @@ async def _apply(
         elif item.what == "task":
             task = item.entry.task
             with contextlib.suppress(PeerFault):  # the next export tells the miner that it cannot be served
-                study = _understood(node, task)
+                study = understood(node, task)
                 remember(node, task, study, fresh=True, accept_older=accept_older)
     for refusal in refusals:
         _refused(node, refusal)

@@ -135,10 +135,8 @@ class CommonSets:
                 " SET sha256 = excluded.sha256, size = excluded.size, near = excluded.near",
                 (digest, hashlib.sha256(data).digest(), keys.size, _near(similar)),
             )
-            rows = self._database.rows(
-                "SELECT digest FROM common_set ORDER BY rowid DESC LIMIT -1 OFFSET ?", (MAX_SETS,)
-            )
-            dropped = tuple(cast("bytes", other) for (other,) in rows)
+            query = "SELECT digest FROM common_set ORDER BY rowid DESC LIMIT -1 OFFSET ?"
+            dropped = tuple(self._database.read(bytes, query, (MAX_SETS,)))
             for other in dropped:
                 self._database.write("DELETE FROM common_set WHERE digest = ?", (other,))
         for other in dropped:
@@ -147,16 +145,11 @@ class CommonSets:
 
     def warnings(self) -> dict[bytes, tuple[str, ...]]:
         """For each study with such a warning: the ids of the earlier studies with nearly the same people."""
-        names = {
-            cast("bytes", digest).hex(): cast("str", study_id)
-            for digest, study_id in self._database.rows("SELECT digest, study_id FROM study")
-        }
-        rows = self._database.rows("SELECT digest, near FROM common_set WHERE near <> '[]'")
+        names = self._database.by(bytes, str, "SELECT digest, study_id FROM study")
+        near = self._database.by(bytes, tuple[str, ...], "SELECT digest, near FROM common_set WHERE near <> '[]'")
         return {
-            cast("bytes", digest): tuple(
-                names.get(other, other[:16]) for other in cast("list[str]", json.loads(cast("str", near)))
-            )
-            for digest, near in rows
+            digest: tuple(names.get(bytes.fromhex(other), other[:16]) for other in others)
+            for digest, others in near.items()
         }
 
     def _path(self, digest: bytes) -> Path:

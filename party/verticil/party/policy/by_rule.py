@@ -16,7 +16,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, cast
+from typing import Final
 
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.releases import Column, Release
@@ -227,8 +227,7 @@ def _columns(noted: Mapping[int, Origins]) -> dict[str, Column]:
 
 
 def _approvals_since(voting: Voting, since: datetime) -> int:
-    rows = voting.database.rows("SELECT COUNT(*) FROM rule_approval WHERE at > ?", (stamp(since),))
-    return cast("int", rows[0][0])
+    return voting.database.only(int, "SELECT COUNT(*) FROM rule_approval WHERE at > ?", (stamp(since),))
 
 
 def _write_down(voting: Voting, record: StudyRecord, outcome: str, at: datetime) -> None:

@@ -85,6 +85,22 @@ class Awaited:
         return tuple(name for name in self.peers if name not in self.confirmed)
 
 
+def checked_reason(reason: str, *, of: str) -> str:
+    """A reason without the blanks around it.
+
+    Raises:
+        Misuse: USAGE, there is none, or it is too long to be told.
+    """
+    reason = reason.strip()
+    if not reason or not reason.isprintable() or len(reason) > _LONGEST_REASON:
+        raise Misuse(
+            "USAGE",
+            f"the reason of {of}: expected 1 to {_LONGEST_REASON} printable letters",
+            hint="the analyst, or every other party, reads it",
+        )
+    return reason
+
+
 class _Revoked(NamedTuple):
     digest: bytes
     study_id: str
@@ -113,13 +129,7 @@ class Revocations:
             Misuse: USAGE, without a reason.
             Refusal: NOT_APPROVED, nothing was approved that could be taken back.
         """
-        reason = reason.strip()
-        if not reason or not reason.isprintable() or len(reason) > _LONGEST_REASON:
-            raise Misuse(
-                "USAGE",
-                f"the reason of a revocation: expected 1 to {_LONGEST_REASON} printable letters",
-                hint="the analyst, or every other party, reads it",
-            )
+        reason = checked_reason(reason, of="a revocation")
         if record.approval is None:
             raise Refusal(
                 "NOT_APPROVED",

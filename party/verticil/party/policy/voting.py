@@ -36,7 +36,7 @@ from verticil.party.policy.approval import Review, void
 from verticil.party.policy.comparison import changes, data_changes
 from verticil.party.policy.decision_store import ApproverKey, DecisionStore, Vote, check_vote, vote_body
 from verticil.party.policy.ledger import Ledger
-from verticil.party.policy.revocation import Revocation, Revocations
+from verticil.party.policy.revocation import Revocation, Revocations, checked_reason
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import SiteSecret
 from verticil.party.storage.studies import PartyState, StudyRecord
@@ -367,13 +367,7 @@ class Voting:
             Misuse: USAGE, without a reason.
             Refusal: POLICY_REFUSED, the person is not an approver; STUDY_WITHDRAWN and others, the study has ended.
         """
-        reason = reason.strip()
-        if not reason or not reason.isprintable() or len(reason) > 500:
-            raise Misuse(
-                "USAGE",
-                "the reason of a denial: expected 1 to 500 printable letters",
-                hint="the analyst, or every other party, reads it",
-            )
+        reason = checked_reason(reason, of="a denial")
         self._may_decide(record, approver, denied_is_fine=True)
         with self.database.transaction():
             self._write_down(What.DENIAL, record, approver, at, detail=reason)

@@ -376,9 +376,7 @@ class PartyNode:
                 )
                 await self._refused(full, "further studies")
                 return False
-            study = await asyncio.to_thread(
-                understood, told, node.site.config.name, authority=node.authority, revoked=node.revocations.since()
-            )
+            study = await asyncio.to_thread(understood, node, told)
         except VerticilError as error:
             return await self._not_taken(coordinator, error, digest, fresh=fresh)
         except Exception as error:  # noqa: BLE001 (a task that nobody foresaw must not stop the others)

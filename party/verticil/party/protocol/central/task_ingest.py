@@ -21,7 +21,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
 from verticil.party.audit.log import Event, What
@@ -52,16 +52,12 @@ _AS_TOLD: Final = "as the miner says"
 _LONGEST_WORDS: Final = 500
 
 
-def understood(
-    told: coordinator_pb2.StudyTask, party: str, *, authority: bytes, revoked: Mapping[int, dt.datetime]
-) -> Study:
+def understood(node: Node, told: coordinator_pb2.StudyTask) -> Study:
     """The proposal of a study that this party can serve; blocks.
 
     Args:
+        node: this party.
         told: by the miner.
-        party: this one.
-        authority: the federation's, PEM.
-        revoked: serial numbers, and since when they do not count.
 
     Raises:
         PeerFault: STUDY_MISMATCH, MESSAGE_INVALID, PARTY_UNKNOWN, IDENTITY_REFUSED, CERTIFICATE_INVALID.
@@ -71,7 +67,7 @@ def understood(
     if told.state not in _STATES or not 0 < told.version <= _LARGEST_VERSION:
         raise PeerFault("MESSAGE_INVALID", f"state {told.state}, version {told.version}: no such task")
     study = parsed(told.proposal)
-    if party not in study.parties:
+    if node.me not in study.parties:
         raise PeerFault("PARTY_UNKNOWN", f"study '{study.id}': this party is not in it")
     if not protocol_of(study).coordinated:
         raise PeerFault("STUDY_MISMATCH", f"study '{study.id}': its operators load it, no miner tells it")
@@ -84,23 +80,16 @@ def understood(
         raise PeerFault(
             "STUDY_MISMATCH", f"study '{study.id}': its effective study does not have the digest that is told"
         )
-    own, named = effective.units_of(party), [*told.units_received, *told.units_damaged]
+    own, named = effective.units_of(node.me), [*told.units_received, *told.units_damaged]
     if not set(named) <= set(own) or len(named) > len(own):
         raise PeerFault(
             "MESSAGE_INVALID", f"study '{study.id}': units are told to be received that are not this party's"
         )
-    _check_sub_model(told, study, effective, authority=authority, revoked=revoked)
+    _check_sub_model(node, told, study, effective)
     return study
 
 
-def _check_sub_model(
-    told: coordinator_pb2.StudyTask,
-    study: Study,
-    effective: Study,
-    *,
-    authority: bytes,
-    revoked: Mapping[int, dt.datetime],
-) -> None:
+def _check_sub_model(node: Node, told: coordinator_pb2.StudyTask, study: Study, effective: Study) -> None:
     if not effective.left_out:
         return
     if not told.HasField("sub_model"):
@@ -111,13 +100,10 @@ def _check_sub_model(
         )
     found = parse_sub_model(told.sub_model.body)
     # It outlives the miner's certificate.
-    verify_signed(told.sub_model, authority, role=Role.MINER, at=found.decided_at, revoked=revoked)
-    check_sub_model(
-        found,
-        proposal_digest=told.study_digest,
-        effective=effective,
-        effective_digest=told.effective_digest,
-    )
+    revoked = node.revocations.since()
+    verify_signed(told.sub_model, node.authority, role=Role.MINER, at=found.decided_at, revoked=revoked)
+    effective_digest = told.effective_digest
+    check_sub_model(found, proposal_digest=told.study_digest, effective=effective, effective_digest=effective_digest)
 
 
 def has_room(site: Site, at: dt.datetime, *, over: bool = False) -> bool:

@@ -7,6 +7,7 @@ others, and each compares them all by itself.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 
 from google.protobuf.message import DecodeError
 
@@ -17,7 +18,6 @@ from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.party.protocol.peer.context import PeerStudyContext
 from verticil.shared.alignment.merkle import Tree, common_tree
 from verticil.shared.errors import PeerFault
-from verticil.shared.transport.fetch import fetch_bytes
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 _WHAT = {
@@ -78,7 +78,7 @@ async def take_common_list(context: PeerStudyContext) -> None:
             running=passed_on,
             minimum=context.minimum,
         )
-        sha256 = lists.sha256_of(common)
+        sha256 = hashlib.sha256(common).digest()  # what names a list on the wire
         problem = f"'{teller}' tells another common list than the one that was accepted"
         context.require_same_common(sha256, problem, hint="nothing is computed for a second list")
         context.accept_people(holding.tags[rows], sha256)
@@ -134,15 +134,4 @@ async def _running(context: PeerStudyContext, holding: LocalDataset) -> bytes:
 
 
 async def _pull(context: PeerStudyContext, name: str, which: peer_pb2.PseudonymList.ValueType) -> bytes:
-    what = _WHAT[which]
-    return await context.peers.ask(
-        name,
-        lambda peer: fetch_bytes(
-            lambda offset: peer.get_pseudonyms(
-                peer_pb2.GetPseudonymsRequest(effective_digest=context.effective_digest, list=which, offset=offset)
-            ),
-            limit_bytes=_LARGEST_LIST,
-            what=what,
-        ),
-        what=what,
-    )
+    return await context.fetched(name, context.listed(which), limit=_LARGEST_LIST, what=_WHAT[which])

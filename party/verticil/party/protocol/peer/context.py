@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.context import Node, Rows, StudyContext
@@ -17,8 +18,9 @@ from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.study.document import Study
 from verticil.shared.study.structure_document import Structure, given_structure, parse_structure
 from verticil.shared.transport.errors_on_wire import shown
-from verticil.shared.transport.interface import Coordinator
-from verticil.wire.v1 import common_pb2
+from verticil.shared.transport.fetch import fetch_bytes, fetch_file
+from verticil.shared.transport.interface import Coordinator, Peer
+from verticil.wire.v1 import common_pb2, peer_pb2
 
 
 def known_structure(store: ArtifactStore, record: StudyRecord, effective: Study) -> Structure | None:
@@ -90,6 +92,42 @@ class PeerStudyContext(StudyContext):
         """The other parties, in the study's order."""
         return tuple(name for name in self.study.parties if name != self.me)
 
+    async def fetched(
+        self, name: str, call: Callable[[Peer, int], AsyncGenerator[peer_pb2.Part]], *, limit: int, what: str
+    ) -> bytes:
+        """What a peer tells in parts, of at most `limit` bytes, given the call from an offset; raises as `Peers.ask`."""
+        return await self.peers.ask(
+            name,
+            lambda peer: fetch_bytes(lambda offset: call(peer, offset), limit_bytes=limit, what=what),
+            what=what,
+        )
+
+    async def fetched_into(
+        self,
+        target: Path,
+        name: str,
+        call: Callable[[Peer, int], AsyncGenerator[peer_pb2.Part]],
+        *,
+        limit: int,
+        what: str,
+    ) -> bytes:
+        """The same into a file; returns the SHA-256."""
+        return await self.peers.ask(
+            name,
+            lambda peer: fetch_file(lambda offset: call(peer, offset), target, limit_bytes=limit, what=what),
+            what=what,
+        )
+
+    def listed(
+        self, which: peer_pb2.PseudonymList.ValueType, owner: int = 0
+    ) -> Callable[[Peer, int], AsyncGenerator[peer_pb2.Part]]:
+        """The call for a list, for `fetched`."""
+        return lambda peer, offset: peer.get_pseudonyms(
+            peer_pb2.GetPseudonymsRequest(
+                effective_digest=self.effective_digest, list=which, owner=owner, offset=offset
+            )
+        )
+
     @property
     def structure(self) -> Structure:
         """The structure; after it was found."""
@@ -109,7 +147,10 @@ class PeerStudyContext(StudyContext):
             def find() -> Rows:
                 common = self.store.read(self.digest, Kind.COMMON)
                 if self.mode == "order-commitment":
-                    return lists.ordered_rows(holding.row_order.root, holding.order, common)
+                    if holding.row_order.root != common:
+                        problem = "the order of this party's rows is not the one that all parties have committed to"
+                        raise PeerFault("ALIGNMENT_MISMATCH", f"alignment: {problem}", hint="nothing was randomized")
+                    return holding.order
                 if self.mode == "dh-psi":
                     return lists.common_rows(holding.order, common)
                 teller = self.study.parties[-1]

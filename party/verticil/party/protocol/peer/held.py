@@ -208,8 +208,9 @@ async def collect_confirmations(context: PeerContext) -> bool:
     awaited = await asyncio.to_thread(context.node.site.revocations.awaited)
     asked = [_confirmed(context, item, name) for item in awaited for name in item.missing]
     confirmed = all(await asyncio.gather(*asked))
+    left = {item.digest for item in await asyncio.to_thread(context.node.site.revocations.awaited) if item.missing}
     for item in awaited:
-        if item.missing and not (await asyncio.to_thread(_now, context, item)).missing:
+        if item.missing and item.digest not in left:
             await asyncio.to_thread(context.node.site.revocations.told, item.digest)
     return confirmed
 
@@ -231,10 +232,3 @@ async def _confirmed(context: PeerContext, awaited: Awaited, name: str) -> bool:
         at=node.clock(),
         revoked=node.revocations.since(),
     )
-
-
-def _now(context: PeerContext, awaited: Awaited) -> Awaited:
-    found = context.node.site.revocations.awaited_of(awaited.digest)
-    if found is None:
-        raise AssertionError("a revocation is never removed")
-    return found

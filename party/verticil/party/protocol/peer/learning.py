@@ -11,7 +11,7 @@ import asyncio
 import functools
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from pathlib import Path
 from typing import Final, cast
 
@@ -49,7 +49,7 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.peer import readers, reads, scored_pairs
 from verticil.shared.study.structure_document import Structure, parse_structure
 from verticil.shared.transport.errors_on_wire import from_detail
-from verticil.shared.transport.fetch import fetch_bytes, fetch_file
+from verticil.shared.transport.fetch import fetch_bytes
 from verticil.shared.transport.interface import Peer
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
@@ -109,26 +109,19 @@ async def _pull(context: PeerStudyContext, owner: str, index: int) -> None:
     expected = artifact.packed_size(n_common, unit.transition.n_states, codes_per_record=width)
     what = f"column '{', '.join(unit.variables)}'"
     target = await asyncio.to_thread(context.store.target, context.digest, Kind.COLUMN, str(index))
-    request = peer_pb2.GetColumnRequest(
-        effective_digest=context.effective_digest,
-        unit=index,
-        common_sha256=common_sha256,
-        structure_sha256=_known_as(context, index),
-    )
 
-    def at(offset: int) -> peer_pb2.GetColumnRequest:
-        resumed = peer_pb2.GetColumnRequest()
-        resumed.CopyFrom(request)
-        resumed.offset = offset
-        return resumed
+    def column(peer: Peer, offset: int) -> AsyncGenerator[peer_pb2.Part]:
+        return peer.get_column(
+            peer_pb2.GetColumnRequest(
+                effective_digest=context.effective_digest,
+                unit=index,
+                common_sha256=common_sha256,
+                structure_sha256=_known_as(context, index),
+                offset=offset,
+            )
+        )
 
-    sha256 = await context.peers.ask(
-        owner,
-        lambda peer: fetch_file(
-            lambda offset: peer.get_column(at(offset)), target, limit_bytes=_SLACK * expected, what=what
-        ),
-        what=what,
-    )
+    sha256 = await context.fetched_into(target, owner, column, limit=_SLACK * expected, what=what)
 
     def keep() -> None:
         try:
@@ -482,20 +475,11 @@ async def collect_statements(context: PeerStudyContext, missing: Sequence[str]) 
 
 
 async def _collect(context: PeerStudyContext, name: str) -> None:
-    what = "the parameters"
+    def parameters(peer: Peer, offset: int) -> AsyncGenerator[peer_pb2.Part]:
+        request = peer_pb2.GetParametersRequest(effective_digest=context.effective_digest, offset=offset)
+        return peer.get_parameters(request)
 
-    def call(offset: int) -> peer_pb2.GetParametersRequest:
-        return peer_pb2.GetParametersRequest(effective_digest=context.effective_digest, offset=offset)
-
-    body = await context.peers.ask(
-        name,
-        lambda peer: fetch_bytes(
-            lambda offset: peer.get_parameters(call(offset)),
-            limit_bytes=_LARGEST,
-            what=what,
-        ),
-        what=what,
-    )
+    body = await context.fetched(name, parameters, limit=_LARGEST, what="the parameters")
 
     def keep() -> None:
         try:

@@ -19,7 +19,6 @@ Foreign bytes are trusted in nothing. Whether a token is a point, the party find
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
@@ -96,22 +95,6 @@ def accepted_rows(
     return rows
 
 
-def ordered_rows(root: bytes, order: NDArray[np.int64], common: bytes) -> NDArray[np.int64]:
-    """All rows of a table whose order is the one that was agreed on.
-
-    Args:
-        root: of the tree over the table's rows as they are.
-        order: the rows, one after the other.
-        common: the root that all parties have committed to.
-
-    Raises:
-        PeerFault: ALIGNMENT_MISMATCH.
-    """
-    if root != common:
-        raise _mismatch("the order of this party's rows is not the one that all parties have committed to")
-    return order
-
-
 def _read(told: bytes, teller: str) -> Pseudonyms:
     if len(told) % PSEUDONYM_BYTES:
         raise _mismatch(f"the list of '{teller}' has {len(told)} bytes, expected {PSEUDONYM_BYTES} for each record")
@@ -142,11 +125,6 @@ def _member(values: Pseudonyms, among: Pseudonyms) -> NDArray[np.bool_]:
     found[order[pairs]] = True
     found[order[pairs + 1]] = True
     return found[: len(values)]
-
-
-def sha256_of(values: bytes) -> bytes:
-    """What names a list on the wire."""
-    return hashlib.sha256(values).digest()
 
 
 def _mismatch(problem: str) -> PeerFault:

@@ -33,11 +33,6 @@ def release_folder(site: Site, digest: bytes) -> Path:
     return site.config.state_directory / FOLDER / digest.hex()
 
 
-def drop_release(site: Site, digest: bytes) -> None:
-    """Remove what was assembled of a study that ended without a release."""
-    remove_tree(release_folder(site, digest), ignore_errors=True)
-
-
 async def assemble_release(context: PeerStudyContext) -> None:
     """Write the release and sign its manifest.
 

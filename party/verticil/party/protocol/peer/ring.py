@@ -41,7 +41,6 @@ from verticil.party.protocol.peer.context import PeerStudyContext
 from verticil.party.protocol.planning import LostError, WaitedForError
 from verticil.shared.alignment.statements import sender
 from verticil.shared.errors import PeerFault, Refusal
-from verticil.shared.transport.fetch import fetch_bytes, fetch_file
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 _LARGEST_LIST: Final = 2**32
@@ -197,7 +196,9 @@ class _Ring:
     async def _steps(self, owner: int, hop: int) -> list[peer_pb2.BlindedStep]:
         """What was signed of a list, checked."""
         what = self._what(owner, hop)
-        data = await self._pull(peer_pb2.PSEUDONYM_LIST_STEPS, owner, hop, what=what, limit=_LARGEST_STEPS)
+        listed = self._context.listed(peer_pb2.PSEUDONYM_LIST_STEPS, owner)
+        teller = sender(self.parties, owner, hop)
+        data = await self._context.fetched(teller, listed, limit=_LARGEST_STEPS, what=what)
         try:
             steps = list(peer_pb2.BlindedSteps.FromString(data).steps)
         except DecodeError:
@@ -222,14 +223,8 @@ class _Ring:
     async def _fetch(self, owner: int, hop: int, target: Path, steps: list[peer_pb2.BlindedStep]) -> None:
         """A list into a file; it is the one that was signed."""
         name, what = sender(self.parties, owner, hop), self._what(owner, hop)
-        request = self._request(peer_pb2.PSEUDONYM_LIST_BLINDED, owner)
-        sha256 = await self._context.peers.ask(
-            name,
-            lambda peer: fetch_file(
-                lambda offset: peer.get_pseudonyms(_at(request, offset)), target, limit_bytes=_LARGEST_LIST, what=what
-            ),
-            what=what,
-        )
+        listed = self._context.listed(peer_pb2.PSEUDONYM_LIST_BLINDED, owner)
+        sha256 = await self._context.fetched_into(target, name, listed, limit=_LARGEST_LIST, what=what)
         if (target.stat().st_size, sha256) != (steps[-1].size, steps[-1].sha256):
             raise self._changed(owner, hop)
 
@@ -308,7 +303,8 @@ class _Ring:
         n_common, sha256 = own.n_records, own.nodes[0]
         for name in self._context.others:
             what = "the statement of the common list"
-            data = await self._ask(name, peer_pb2.PSEUDONYM_LIST_COMMITMENT, 0, what=what, limit=_LARGEST_STEPS)
+            listed = self._context.listed(peer_pb2.PSEUDONYM_LIST_COMMITMENT)
+            data = await self._context.fetched(name, listed, limit=_LARGEST_STEPS, what=what)
             await asyncio.to_thread(self._check_commitment, name, data, n_common, sha256)
         return n_common, sha256
 
@@ -351,8 +347,11 @@ class _Ring:
         else:
             successor = sender(self.parties, owner, hop + 1)
             what = f"places in the list of party '{self.parties[owner]}'"
-            which, limit = peer_pb2.PSEUDONYM_LIST_POSITIONS, lists.POSITION_BYTES * n_common
-            positions = await self._ask(successor, which, owner, what=what, limit=limit)
+            listed, limit = (
+                self._context.listed(peer_pb2.PSEUDONYM_LIST_POSITIONS, owner),
+                lists.POSITION_BYTES * n_common,
+            )
+            positions = await self._context.fetched(successor, listed, limit=limit, what=what)
         order = await asyncio.to_thread(self._kept, Kind.SHUFFLE, owner)
         n_tokens = len(order) // lists.POSITION_BYTES
         if problem := lists.positions_problem(positions, n_tokens=n_tokens, n_common=n_common):
@@ -368,26 +367,6 @@ class _Ring:
 
     def _owner(self, hop: int) -> int:
         return (self._me - hop) % len(self.parties)
-
-    def _request(self, which: peer_pb2.PseudonymList.ValueType, owner: int) -> peer_pb2.GetPseudonymsRequest:
-        return peer_pb2.GetPseudonymsRequest(effective_digest=self._context.effective_digest, list=which, owner=owner)
-
-    async def _pull(
-        self, which: peer_pb2.PseudonymList.ValueType, owner: int, hop: int, *, what: str, limit: int
-    ) -> bytes:
-        return await self._ask(sender(self.parties, owner, hop), which, owner, what=what, limit=limit)
-
-    async def _ask(
-        self, name: str, which: peer_pb2.PseudonymList.ValueType, owner: int, *, what: str, limit: int
-    ) -> bytes:
-        request = self._request(which, owner)
-        return await self._context.peers.ask(
-            name,
-            lambda peer: fetch_bytes(
-                lambda offset: peer.get_pseudonyms(_at(request, offset)), limit_bytes=limit, what=what
-            ),
-            what=what,
-        )
 
     def _kept(self, kind: Kind, owner: int | None = None) -> bytes:
         """The bytes of an item that cannot be made again."""
@@ -413,12 +392,6 @@ class _Ring:
             f"alignment of party '{self._context.me}': {problem}",
             hint="nothing was randomized; submit the study again under a new id",
         )
-
-
-def _at(request: peer_pb2.GetPseudonymsRequest, offset: int) -> peer_pb2.GetPseudonymsRequest:
-    return peer_pb2.GetPseudonymsRequest(
-        effective_digest=request.effective_digest, list=request.list, owner=request.owner, offset=offset
-    )
 
 
 def _digests(steps: Iterable[peer_pb2.BlindedStep]) -> list[tuple[int, bytes]]:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import functools
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -189,7 +190,8 @@ class Answers:
             PeerFault: NOT_READY, the study goes on here, or not everything is deleted yet; PARTY_UNKNOWN.
         """
         if request.held:
-            return peer_pb2.GetDeletionReply(held=await self._answer(identity.name, self._held, request.study_digest))
+            held = functools.partial(held_of, self._node, self._store)
+            return peer_pb2.GetDeletionReply(held=await self._answer(identity.name, held, request.study_digest))
         body = await self._answer(identity.name, self._deletion, request.study_digest)
         return peer_pb2.GetDeletionReply(deletion=self._node.signing_key.sign(body))
 
@@ -381,9 +383,6 @@ class Answers:
             return self._store.read(record.digest, Kind.SIGNATURE, self._site.config.name)
         except LostError:
             raise PeerFault("NOT_READY", "the release is not assembled here yet") from None
-
-    def _held(self, caller: str, after: bytes) -> list[peer_pb2.Held]:
-        return held_of(self._node, self._store, caller, after)
 
     def _deletion(self, caller: str, digest: bytes) -> bytes:
         """The body of the statement. It is made when everything is gone, and stays as it was made first."""

@@ -29,6 +29,7 @@ from verticil.party.protocol.peer.network import all_of
 from verticil.party.protocol.peer.plan import Facts, Step, plan
 from verticil.party.protocol.planning import PeerFailedError, Plan, WaitedForError
 from verticil.party.storage.studies import StudyRecord, stamp
+from verticil.shared.durable import remove_tree
 from verticil.shared.errors import PeerFault, Refusal, VerticilError, from_code
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import serial_of
@@ -197,7 +198,7 @@ class PeerStudy(StudyRun):
         found = self.next_step(self.facts)
 
         def end() -> None:
-            publication.drop_release(self.site, self.digest)
+            remove_tree(publication.release_folder(self.site, self.digest), ignore_errors=True)
             self.site.state.show(self.digest, found.stage, at=self.node.clock())
             self.site.state.move(self.digest, found.state or State.FAILED, self.facts.failure)
 
