@@ -802,4 +802,4 @@ def test_a_full_disk_at_the_miner(disturbed: Record) -> None:
 def test_the_study_is_published_all_the_same(disturbed: Record) -> None:
     assert disturbed.published
     (ledger,) = disturbed.status.ledger
-    assert ledger["epsilon_spent"] == pytest.approx(9)  # three columns, each charged once
+    assert ledger.epsilon_spent == pytest.approx(9)  # three columns, each charged once

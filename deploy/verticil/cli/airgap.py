@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from verticil.cli.output import Format, FormatOption, emit, text_console
-from verticil.cli.party_site import ConfigOption
+from verticil.cli.output import Format, FormatOption, emit, say
+from verticil.cli.party_site import ConfigOption, site_of
 
 if TYPE_CHECKING:
     from verticil.miner.airgap.local_control import ControlRequest
@@ -40,9 +40,8 @@ def party_export(
     In place of the daemon, which must not run. Export again where a file was lost: the next one says everything once more.
     """
     from verticil.party.airgap.exchange import export_bundle
-    from verticil.party.config import load_party
 
-    exported = asyncio.run(export_bundle(load_party(config), out, plain=plain))
+    exported = asyncio.run(export_bundle(site_of(config), out, plain=plain))
     if not emit(exported, form=form):
         _show_export(exported, "the miner", "verticil miner import FILE")
 
@@ -59,9 +58,8 @@ def party_import(
 ) -> None:
     """For a site without a line to the miner: take in what it tells in a file. Sends nothing."""
     from verticil.party.airgap.exchange import import_bundle, take_releases
-    from verticil.party.config import load_party
 
-    document = load_party(config)
+    document = site_of(config)
     imported = asyncio.run(import_bundle(document, file, accept_older=accept_older))
     if releases is not None:
         taken = asyncio.run(take_releases(document, releases))
@@ -69,9 +67,8 @@ def party_import(
     if emit(imported, form=form):
         return
     _show_import(imported, "of the miner's")
-    console = text_console()
     for path in imported.releases or ():
-        console.print(f"wrote {path}; next: verticil release verify {path} --ca ca.crt", markup=False)
+        say(f"wrote {path}; next: verticil release verify {path} --ca ca.crt")
 
 
 def miner_export(
@@ -132,31 +129,28 @@ def answered(config: Path, request: ControlRequest, kind: type[Answer]) -> Answe
 
 
 def _show_export(exported: Exported, recipient: str, command: str) -> None:
-    console = text_console()
     how = "sealed for it" if exported.sealed else "NOT sealed: whoever finds it can read it"
-    console.print(f"wrote {exported.file}: bundle {exported.bundle}, {exported.bytes:,} bytes, {how}", markup=False)
+    say(f"wrote {exported.file}: bundle {exported.bundle}, {exported.bytes:,} bytes, {how}")
     for what, held in (exported.holds or {}).items():
-        console.print(f"  {held.number:>4} {what}, {held.bytes:,} bytes", markup=False)
+        say(f"  {held.number:>4} {what}, {held.bytes:,} bytes")
     _show_studies(exported.studies)
-    console.print(f"bring it to {recipient}: {command}", markup=False)
+    say(f"bring it to {recipient}: {command}")
 
 
 def _show_import(imported: Imported, whose: str) -> None:
-    console = text_console()
     again = ": was imported before, nothing is new" if imported.repeated else ""
-    console.print(f"bundle {imported.bundle} {whose}{again}", markup=False)
+    say(f"bundle {imported.bundle} {whose}{again}")
     if imported.skipped:
         numbers = ", ".join(map(str, imported.skipped))
-        console.print(f"never arrived: {numbers}; this one says what they said", markup=False)
+        say(f"never arrived: {numbers}; this one says what they said")
     for refusal in imported.refused:
         hint = f" (hint: {refusal.hint})" if refusal.hint else ""
-        console.print(f"refused: {refusal.what}: {refusal.code}: {refusal.message}{hint}", markup=False)
+        say(f"refused: {refusal.what}: {refusal.code}: {refusal.message}{hint}")
     _show_studies(imported.studies)
 
 
 def _show_studies(studies: tuple[StudyStage, ...]) -> None:
-    console = text_console()
     for study in studies:
         state, stage = study.state.replace("_", " "), study.stage or ""
         words = stage if stage.startswith(state) else ": ".join(filter(None, (state, stage)))  # once, where they agree
-        console.print(f"  {study.study} ({study.digest[:12]})  {words}", markup=False)
+        say(f"  {study.study} ({study.digest[:12]})  {words}")

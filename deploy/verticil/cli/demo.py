@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, text_console
+from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, plain_table, put, say
 from verticil.cli.study import split_pairs
-from verticil.pki.files import new_folder
+from verticil.pki.files import free_folder, new_folder
 from verticil.shared.errors import Misuse
 from verticil.shared.view import document
 
@@ -32,14 +31,6 @@ class Model(StrEnum):
 
     central = "central"
     peer = "peer"
-
-
-def _free_folder() -> Path:
-    number, path = 1, Path("verticil-demo")
-    while path.exists():
-        number += 1
-        path = Path(f"verticil-demo-{number}")
-    return path
 
 
 def demo(
@@ -85,7 +76,7 @@ def demo(
         raise Misuse(
             "USAGE", "--relay: only between peers, and without --chaos", hint="verticil demo --model peer --relay"
         )
-    folder = new_folder(out or _free_folder())
+    folder = new_folder(out or free_folder("verticil-demo"))
     progress = errors_console()
     count = 0
 
@@ -143,37 +134,33 @@ def _print_result(
     drill: DrillResult | None,
 ) -> None:
     """What came of it, for people."""
-    release, console = next(iter(result.releases.values())), text_console()
-    console.print(f"\n[bold green]published and verified[/] in {result.wall_seconds:.1f} s: {release}")
+    release = next(iter(result.releases.values()))
+    put(f"\n[bold green]published and verified[/] in {result.wall_seconds:.1f} s: {release}")
     if drill:
         kills = sum(event.what == "kill" for event in drill.events)
         cuts = sum(event.what == "cut" for event in drill.events)
-        console.print(
+        put(
             f"  after {kills} kills, {cuts} cut line      the same release as undisturbed ({len(drill.digests)} digests)"
         )
-        console.print("  ledgers, audit logs            charged as undisturbed; every chain verified")
+        say("  ledgers, audit logs            charged as undisturbed; every chain verified")
     if not coordinated:
-        console.print("  the same release               at every party, signed by all of them")
+        say("  the same release               at every party, signed by all of them")
         if relay:
-            console.print(
-                "  between the parties            through the miner, sealed for each of them; nobody else listens"
-            )
-    console.print(f"  people at all three parties    {result.n_common:,}")
-    console.print(f"  network                        {summary.variables} variables, {summary.edges} edges")
+            say("  between the parties            through the miner, sealed for each of them; nobody else listens")
+    say(f"  people at all three parties    {result.n_common:,}")
+    put(f"  network                        {summary.variables} variables, {summary.edges} edges")
     if summary.epsilon_range is not None:
         low, high = summary.epsilon_range
-        console.print(f"  epsilon per column             {low:g} to {high:g}")
-    console.print(
-        f"  epsilon per person             {epsilon_text(summary.epsilon_per_person)} (the sum over the columns)"
-    )
+        say(f"  epsilon per column             {low:g} to {high:g}")
+    say(f"  epsilon per person             {epsilon_text(summary.epsilon_per_person)} (the sum over the columns)")
     if summary.parameters:
-        console.print(f"  parameters                     {summary.parameters}")
-    console.print(f"  synthetic records              {result.verified.synthetic_records:,}")
-    console.print(f"\n  read      {release / 'report.html'}")
-    console.print(f"  use       {release / 'synthetic.csv'}, {release / 'network.bifxml'}")
-    console.print(f"  verify    {Path(sys.argv[0]).name} release verify {release} --ca {folder / 'ca.crt'}")
+        put(f"  parameters                     {summary.parameters}")
+    say(f"  synthetic records              {result.verified.synthetic_records:,}")
+    put(f"\n  read      {release / 'report.html'}")
+    put(f"  use       {release / 'synthetic.csv'}, {release / 'network.bifxml'}")
+    put(f"  verify    {Path(sys.argv[0]).name} release verify {release} --ca {folder / 'ca.crt'}")
     if result.federation:
-        console.print(f"  federation's folders (kept)    {result.federation}")
+        put(f"  federation's folders (kept)    {result.federation}")
 
 
 def _tell(line: str) -> None:
@@ -247,24 +234,18 @@ def simulate_command(
         }
     if emit(payload, form=form):
         return
-    console = text_console()
-    console.print(
-        f"[green]release[/] in {folder / 'release'}: {len(names)} variables, {len(result.network.dag.edges())} edges"
-    )
-    console.print(f"{result.n_common:,} common records; epsilon per person {epsilon_text(result.epsilon_per_person)}")
+    put(f"[green]release[/] in {folder / 'release'}: {len(names)} variables, {len(result.network.dag.edges())} edges")
+    say(f"{result.n_common:,} common records; epsilon per person {epsilon_text(result.epsilon_per_person)}")
     if result.parameters:
-        console.print(
-            f"the epsilon is that of randomized columns; of the parameters: {result.parameters}", markup=False
-        )
+        say(f"the epsilon is that of randomized columns; of the parameters: {result.parameters}")
     if result.pairs:
-        console.print(result.pairs, markup=False)
+        say(result.pairs)
     if result.comparison is None:
         return
-    shown = Table(
-        box=None, pad_edge=False, title="total variation distance to the real joint data", title_justify="left"
+    shown = plain_table(
+        *("tables", "synthetic mean", "worst", "bootstrap (floor)", "independent columns", "worst table"),
+        title="total variation distance to the real joint data",
     )
-    for heading in ("tables", "synthetic mean", "worst", "bootstrap (floor)", "independent columns", "worst table"):
-        shown.add_column(heading)
     for found, floor, margins in zip(
         result.comparison.synthetic, result.comparison.bootstrap, result.comparison.independent, strict=True
     ):
@@ -273,4 +254,4 @@ def simulate_command(
             *(f"{distance:.4f}" for distance in (found.mean, found.worst, floor.mean, margins.mean)),
             " x ".join(names[member] for member in found.worst_table),
         )
-    console.print(shown)
+    put(shown)

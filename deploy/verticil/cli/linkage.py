@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from verticil.cli.output import Format, FormatOption, emit, text_console
+from verticil.cli.output import Format, FormatOption, emit, put, say
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -26,11 +26,8 @@ def new_key(
     word = check_key(out)
     if emit({"key": str(out), "check": word}, form=form):
         return
-    console = text_console()
-    console.print(f"linkage key written to {out}; check word [bold]{word}[/]")
-    console.print(
-        "hand it to the other parties over a safe channel, never to the miner; all parties' check words must be equal"
-    )
+    put(f"linkage key written to {out}; check word [bold]{word}[/]")
+    say("hand it to the other parties over a safe channel, never to the miner; all parties' check words must be equal")
 
 
 @app.command("check", epilog="Example: verticil linkage check secrets/linkage.key")
@@ -43,4 +40,4 @@ def check(
 
     word = check_key(key)
     if not emit({"key": str(key), "check": word}, form=form):
-        text_console().print(f"{key}: 32 bytes, readable by its owner only; check word [bold]{word}[/]")
+        put(f"{key}: 32 bytes, readable by its owner only; check word [bold]{word}[/]")

@@ -63,18 +63,6 @@ app.command(name="reproduce", epilog="Example: verticil reproduce ma-sivakumar -
 )
 app.command(name="healthcheck", epilog="Example: verticil healthcheck --config miner.toml")(service_unit.healthcheck)
 app.command(name="doctor", epilog="Example: verticil doctor party.toml")(doctor.doctor)
-app.add_typer(
-    study.app,
-    name="study",
-    help="Write, check, submit and follow studies.",
-    epilog="Example: verticil study check study.toml --n 30000",
-)
-app.add_typer(
-    party.app,
-    name="party",
-    help="The node at a data-holding site.",
-    epilog="Example: verticil party run --config party.toml",
-)
 miner.app.command("export", epilog="Example: verticil miner export clinic --out to-clinic.carried --config miner.toml")(
     airgap.miner_export
 )
@@ -84,30 +72,15 @@ miner.app.command("import", epilog="Example: verticil miner import from-clinic.c
 miner.app.command("install-service", epilog="Example: verticil miner install-service --print --config miner.toml")(
     service_unit.install_miner
 )
-app.add_typer(
-    miner.app,
-    name="miner",
-    help="The coordinator that learns and publishes.",
-    epilog="Example: verticil miner run --config miner.toml",
-)
-app.add_typer(
-    release.app,
-    name="release",
-    help="Fetch, verify and use releases.",
-    epilog="Example: verticil release verify release --ca ca.crt",
-)
-app.add_typer(
-    pki.app,
-    name="pki",
-    help="Certificates: the coordinator's authority, and each site's own.",
-    epilog="Example: verticil pki init --federation hearts",
-)
-app.add_typer(
-    linkage.app,
-    name="linkage",
-    help="The key with which parties link their records.",
-    epilog="Example: verticil linkage new-key linkage.key",
-)
+for _name, _group, _help, _example in (
+    ("study", study.app, "Write, check, submit and follow studies.", "check study.toml --n 30000"),
+    ("party", party.app, "The node at a data-holding site.", "run --config party.toml"),
+    ("miner", miner.app, "The coordinator that learns and publishes.", "run --config miner.toml"),
+    ("release", release.app, "Fetch, verify and use releases.", "verify release --ca ca.crt"),
+    ("pki", pki.app, "Certificates: the coordinator's authority, and each site's own.", "init --federation hearts"),
+    ("linkage", linkage.app, "The key with which parties link their records.", "new-key linkage.key"),
+):
+    app.add_typer(_group, name=_name, help=_help, epilog=f"Example: verticil {_name} {_example}")
 
 
 def _print_version(wanted: bool) -> None:

@@ -15,7 +15,7 @@ import typer
 
 from verticil.cli.airgap import answered
 from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
-from verticil.cli.output import Format, FormatOption, emit, text_console
+from verticil.cli.output import Format, FormatOption, emit, put, say
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -37,7 +37,7 @@ def init(
 
     path = init_miner(folder, name=name, federation=federation, listen=listen)
     if not emit({"miner_toml": str(path)}, form=form):
-        text_console().print(
+        put(
             f"wrote {path}\nnext: put the miner's certificate and keys where it says, then: verticil miner run --config {path}"
         )
 
@@ -116,15 +116,11 @@ def purge(
     }
     if emit(payload, form=form):
         return
-    console = text_console()
     for item in found:
         when = "now" if item.is_due or item.due is None else f"on {item.due:%Y-%m-%d}"
-        console.print(
-            f"{item.size:>14,} bytes  {item.what:8} {item.study_id or item.folder.name}  {when}  ({item.why})",
-            markup=False,
-        )
+        say(f"{item.size:>14,} bytes  {item.what:8} {item.study_id or item.folder.name}  {when}  ({item.why})")
     done = "would be deleted now" if dry_run else "deleted"
-    console.print(f"{due:>14,} bytes {done}")
+    put(f"{due:>14,} bytes {done}")
 
 
 @app.command(
@@ -142,10 +138,9 @@ def close(
 
     closed = answered(config, ControlRequest(verb="close", study=study, reason=reason), Closed)
     if not emit(closed, form=form):
-        text_console().print(
+        say(
             f"closed {closed.submitter}/{closed.study} ({closed.digest[:16]}); the daemon deletes what the miner"
-            " holds of it, or, where none runs: verticil miner purge",
-            markup=False,
+            " holds of it, or, where none runs: verticil miner purge"
         )
 
 
@@ -165,12 +160,11 @@ def show_audit(
     found = list(MinerAudit(load_miner(config).state_directory).entries())[-(last or 0) :]
     if emit({"entries": found}, form=form):
         return
-    console = text_console()
     for entry in found:
         words = [f"{entry['n']:>4}", str(entry["at"]), f"{entry['event']:<16}", str(entry["who"])]
-        console.print("  ".join([*words, f"[{entry['detail']}]"]), markup=False)
+        say("  ".join([*words, f"[{entry['detail']}]"]))
     if not found:
-        console.print("nothing is written there")
+        say("nothing is written there")
 
 
 @audit_app.command("verify", epilog="Example: verticil miner audit verify --config miner.toml")
@@ -190,7 +184,7 @@ def verify_audit(config: _ConfigOption = Path("miner.toml"), form: FormatOption 
     }
     if emit(facts, form=form):
         return
-    text_console().print(f"[green]holds[/]: {found.n_lines} lines, head {found.head.hex()}")
+    put(f"[green]holds[/]: {found.n_lines} lines, head {found.head.hex()}")
 
 
 app.add_typer(

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from verticil.shared.errors import VerticilError
 from verticil.shared.view import document
@@ -44,6 +46,24 @@ def errors_console() -> Console:
 def _console(terminal: bool, *, stderr: bool) -> Console:
     # What goes into a file or a pipe is not wrapped to a terminal that is not there.
     return Console(stderr=stderr, highlight=False, soft_wrap=not terminal, width=None if terminal else 200)
+
+
+def say(text: str, *, style: str | None = None) -> None:
+    """Print words for people as they are: what looks like markup in them is none."""
+    text_console().print(text, markup=False, style=style)
+
+
+def put(shown: object, *, style: str | None = None, end: str = "\n") -> None:
+    """Print a table, or words with Rich's markup, for people."""
+    text_console().print(shown, style=style, end=end)
+
+
+def plain_table(*headings: str, right: Sequence[str] = (), title: str | None = None, no_wrap: bool = False) -> Table:
+    """A table without lines: columns of text under `headings`, then those of numbers."""
+    shown = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    for position, heading in enumerate((*headings, *right)):
+        shown.add_column(heading, justify="left" if position < len(headings) else "right", no_wrap=no_wrap)
+    return shown
 
 
 def epsilon_text(value: object) -> str:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from verticil.cli import airgap, party_site, party_study, service_unit
-from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
-from verticil.cli.party_site import ConfigOption
+from verticil.cli.output import Format, FormatOption, emit, epsilon_text, plain_table, put, say
+from verticil.cli.party_site import ConfigOption, site_of
 
 if TYPE_CHECKING:
     from verticil.party.operator.reports import AuditLine
@@ -31,40 +30,33 @@ def limits(
     form: FormatOption = Format.text,
 ) -> None:
     """What a study may ask of this site, as its policy says. Names nothing that is denied, and nothing of the tables."""
-    from verticil.party.config import load_party
+
     from verticil.party.operator import limits as of_policy
     from verticil.pki.files import write_new
     from verticil.shared.identity.pki import utc_now
     from verticil.shared.view import document
 
-    settings = load_party(config)
+    settings = site_of(config)
     found = of_policy.limits_of(settings)
     if publish is not None:
         write_new(publish, of_policy.publish(settings, utc_now()))
     if emit(document(found) | {"file": str(publish) if publish else None}, form=form):
         return
-    console = text_console()
     for name, value in found.limits.items():
         words = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-        console.print(f"{name:24} {words if words and value is not None else 'none'}", markup=False)
+        say(f"{name:24} {words if words and value is not None else 'none'}")
     if publish is not None:
-        console.print(f"signed in {publish}; analysts check with: verticil study check study.toml --limits {publish}")
+        put(f"signed in {publish}; analysts check with: verticil study check study.toml --limits {publish}")
 
 
 def ledger(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
     """Everything that was ever sent, what it cost, and what each data set may still spend."""
-    from verticil.party.config import load_party
     from verticil.party.operator.reports import ledger as read_ledger
 
-    found = read_ledger(load_party(config))
+    found = read_ledger(site_of(config))
     if emit(found, form=form):
         return
-    console = text_console()
-    shown = Table(box=None, pad_edge=False)
-    for heading in ("first sent", "study", "columns", "to"):
-        shown.add_column(heading)
-    for heading in ("epsilon", "charged", "bytes", "attempts"):
-        shown.add_column(heading, justify="right")
+    shown = plain_table("first sent", "study", "columns", "to", right=("epsilon", "charged", "bytes", "attempts"))
     for row in found.rows:
         shown.add_row(
             row.first_at,
@@ -76,28 +68,26 @@ def ledger(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
             f"{row.bytes:,}",
             str(row.attempts),
         )
-    console.print(shown if found.rows else "nothing was ever sent")
+    put(shown if found.rows else "nothing was ever sent")
     for row in found.rows:
         if row.noise is not None:
             columns = ", ".join(row.columns)
-            console.print(f"{row.study}: of {columns}, to '{row.recipient}': {row.noise.words}", markup=False)
+            say(f"{row.study}: of {columns}, to '{row.recipient}': {row.noise.words}")
     for row in found.rows:
         if row.deleted_at is not None:
             columns = ", ".join(row.columns)
-            console.print(
-                f"{row.study}: '{row.recipient}' signed that it deleted {columns} at {row.deleted_at}", markup=False
-            )
+            say(f"{row.study}: '{row.recipient}' signed that it deleted {columns} at {row.deleted_at}")
     for item in found.datasets:
         spent, limit = epsilon_text(item.epsilon_spent), epsilon_text(item.epsilon_lifetime_limit)
         left = _at_least(item.epsilon_remaining)
-        console.print(f"data set {item.dataset}: epsilon {spent} of {limit} per person spent, {left} left")
+        put(f"data set {item.dataset}: epsilon {spent} of {limit} per person spent, {left} left")
         if item.epsilon_kept:
             kept = epsilon_text(item.epsilon_kept)
-            console.print(f"data set {item.dataset}: epsilon {kept} of that is kept for studies under way")
+            put(f"data set {item.dataset}: epsilon {kept} of that is kept for studies under way")
         if item.delta_spent:
-            console.print(f"data set {item.dataset}: delta {item.delta_spent:g} of {item.delta_lifetime_limit:g} spent")
+            put(f"data set {item.dataset}: delta {item.delta_spent:g} of {item.delta_lifetime_limit:g} spent")
         if item.infinite:
-            console.print(f"  besides, without any bound: {'; '.join(item.infinite)}", markup=False)
+            say(f"  besides, without any bound: {'; '.join(item.infinite)}")
 
 
 def show_audit(
@@ -107,17 +97,15 @@ def show_audit(
     form: FormatOption = Format.text,
 ) -> None:
     """The audit log as it stands in state/audit.jsonl, oldest first."""
-    from verticil.party.config import load_party
     from verticil.party.operator.reports import audit_entries
 
-    found = audit_entries(load_party(config), study=study, last=last)
+    found = audit_entries(site_of(config), study=study, last=last)
     if emit(found, form=form):
         return
-    console = text_console()
     for line in found.entries:
-        console.print(_line_text(line), markup=False)
+        say(_line_text(line))
     if not found.entries:
-        console.print("nothing is written there")
+        say("nothing is written there")
 
 
 def _at_least(epsilon: float) -> str:
@@ -150,21 +138,17 @@ def _line_text(line: AuditLine) -> str:
 
 def verify_audit(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
     """Check every line of the audit log, its order and its end. Exit 6 names the line that does not hold."""
-    from verticil.party.config import load_party
     from verticil.party.operator.reports import verify_audit as verify_log
 
-    found = verify_log(load_party(config))
+    found = verify_log(site_of(config))
     if emit(found, form=form):
         return
-    console = text_console()
-    console.print(f"[green]holds[/]: {found.lines} lines, head {found.head}")
+    put(f"[green]holds[/]: {found.lines} lines, head {found.head}")
     for line in found.torn_lines:
-        console.print(f"line {line} tells of an unfinished line before it, from a process that was killed")
+        put(f"line {line} tells of an unfinished line before it, from a process that was killed")
     if found.unfinished_bytes:
-        console.print(
-            "an unfinished line stands at the end, from a process that was killed; the next event cuts it off"
-        )
-    console.print("note the head somewhere else: nobody can then write another history, not even at this machine")
+        say("an unfinished line stands at the end, from a process that was killed; the next event cuts it off")
+    say("note the head somewhere else: nobody can then write another history, not even at this machine")
 
 
 # ---- approvers
@@ -179,10 +163,8 @@ def make_approver(
 
     made = make_key(key)
     if not emit(made, form=form):
-        text_console().print(f"made {key}; public key {made.public_key}", markup=False)
-        text_console().print(
-            f"the site's operator adds it: verticil party approver add NAME --public-key {made.public_key}"
-        )
+        say(f"made {key}; public key {made.public_key}")
+        put(f"the site's operator adds it: verticil party approver add NAME --public-key {made.public_key}")
 
 
 def add_approver(
@@ -201,13 +183,10 @@ def add_approver(
     added = add_to_site(config, name, key=key, public_key=public_key)
     if emit(added, form=form):
         return
-    console = text_console()
     if added.made:
-        console.print(
-            f"made {added.key}: it is {name}'s alone, and whoever has it can approve in their name", markup=False
-        )
-    console.print(f"{config}: approvers {', '.join(added.approvers)}; {added.approvers_needed} needed", markup=False)
-    console.print("a running daemon knows them at once")
+        say(f"made {added.key}: it is {name}'s alone, and whoever has it can approve in their name")
+    say(f"{config}: approvers {', '.join(added.approvers)}; {added.approvers_needed} needed")
+    say("a running daemon knows them at once")
 
 
 def remove_approver(
@@ -219,26 +198,23 @@ def remove_approver(
     left = remove_from_site(config, name)
     if emit(left, form=form):
         return
-    console = text_console()
-    console.print(f"{config}: approvers {', '.join(left.approvers)}; {left.approvers_needed} needed", markup=False)
+    say(f"{config}: approvers {', '.join(left.approvers)}; {left.approvers_needed} needed")
     if not left.enough:
-        console.print("these are too few: nothing can be approved until there are more", style="yellow")
+        say("these are too few: nothing can be approved until there are more", style="yellow")
 
 
 def list_approvers(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
     """Who may approve here, and with which key."""
-    from verticil.party.config import load_party
     from verticil.party.operator.approvers import approvers
 
-    found = approvers(load_party(config))
+    found = approvers(site_of(config))
     if emit(found, form=form):
         return
-    console = text_console()
     if not found.approvers:
-        console.print("nobody is named: whoever may run the command here approves for the site")
+        say("nobody is named: whoever may run the command here approves for the site")
     for row in found.approvers:
-        console.print(f"{row.name}  {row.public_key or 'no key: cannot approve'}", markup=False)
-    console.print(f"{found.approvers_needed} needed")
+        say(f"{row.name}  {row.public_key or 'no key: cannot approve'}")
+    put(f"{found.approvers_needed} needed")
 
 
 # ---- all commands, in the order of the help

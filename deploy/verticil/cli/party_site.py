@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
-from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
+from verticil.cli.output import Format, FormatOption, emit, epsilon_text, put, say
 from verticil.cli.party_text import (
     print_alignment,
     print_columns,
@@ -30,6 +30,7 @@ from verticil.cli.party_text import (
 from verticil.shared.errors import Misuse
 
 if TYPE_CHECKING:
+    from verticil.party.config import PartyConfig
     from verticil.party.operator.check import Readiness
     from verticil.party.operator.commands import Status
     from verticil.party.operator.view_model import Crossing, StudyStatus
@@ -44,6 +45,13 @@ StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Id, ANALYST
 def approver_name(name: str | None) -> str:
     """Return the name given, or else the login at this host."""
     return name or f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def site_of(config: Path) -> PartyConfig:
+    """What party.toml says."""
+    from verticil.party.config import load_party
+
+    return load_party(config)
 
 
 def init(
@@ -71,10 +79,9 @@ def init(
     }
     if emit(payload, form=form):
         return
-    console = text_console()
-    console.print(f"{'kept' if kept else 'wrote'} {path}; read it: its policy decides what may leave")
-    console.print(f"made {folder / 'state'} with the site secret: back it up, and never give it to anyone")
-    console.print("next: certificate, keys and linkage key where party.toml says, then: verticil party check")
+    put(f"{'kept' if kept else 'wrote'} {path}; read it: its policy decides what may leave")
+    put(f"made {folder / 'state'} with the site secret: back it up, and never give it to anyone")
+    say("next: certificate, keys and linkage key where party.toml says, then: verticil party check")
 
 
 def run(
@@ -100,10 +107,9 @@ def run(
     logs.configure(
         as_json=log_json or form is Format.json, level=logging.getLevelNamesMapping()[log_level.value.upper()]
     )
-    from verticil.party.config import load_party
     from verticil.party.daemon import run_party
 
-    document = load_party(config)
+    document = site_of(config)
 
     def started(port: int) -> None:
         if form is Format.json:
@@ -137,7 +143,6 @@ def check(
 
     What the counts show is a warning: no value keeps a study from being answered.
     """
-    from verticil.party.config import load_party
     from verticil.party.operator.check import check as check_party
     from verticil.party.operator.commands import asked_study
     from verticil.shared.study.reading import read_study
@@ -146,7 +151,7 @@ def check(
         raise Misuse(
             "USAGE", "STUDY and --study: expected one of the two", hint="STUDY is one that is asked of this party"
         )
-    document = load_party(config)
+    document = site_of(config)
     resolved = read_study(study) if study is not None else None if asked is None else asked_study(document, asked)
     found = check_party(document, resolved, counts=not no_counts)
     if not emit(found, form=form):
@@ -156,77 +161,74 @@ def check(
 
 
 def _print_check(found: Readiness) -> None:
-    console = text_console()
-    console.print(f"[bold]{found.party}[/]", end="")
+    put(f"[bold]{found.party}[/]", end="")
     if found.certificate_valid_until is not None:
-        console.print(f"  certificate valid until {found.certificate_valid_until}", end="")
-    console.print(f"  linkage key check word {found.linkage_key_check}" if found.linkage_key_check is not None else "")
+        put(f"  certificate valid until {found.certificate_valid_until}", end="")
+    put(f"  linkage key check word {found.linkage_key_check}" if found.linkage_key_check is not None else "")
     if found.questions is not None:
         print_questions(found.questions)
     if found.counts_tell is not None:
-        console.print(found.counts_tell, style="yellow", markup=False)
+        say(found.counts_tell, style="yellow")
     for table in found.tables:
         print_table(table)
     for warning in found.warnings:
-        console.print(f"[yellow]{warning.code}[/] ", end="")
-        console.print(warning.message, markup=False)
-        console.print(f"        {warning.hint}", style="dim", markup=False)
+        put(f"[yellow]{warning.code}[/] ", end="")
+        say(warning.message)
+        say(f"        {warning.hint}", style="dim")
     if (study := found.study) is not None:
         print_columns(study.columns)
         charged = epsilon_text(study.epsilon_charged_now)
-        console.print(f"epsilon per person {epsilon_text(study.epsilon)}, of which {charged} would be charged now")
+        put(f"epsilon per person {epsilon_text(study.epsilon)}, of which {charged} would be charged now")
         print_share(study.share)
         print_cost(study.cost)
         print_alignment(study.alignment)
     for fault in found.faults:
-        console.print(f"[red]{fault.code}[/] ", end="")
-        console.print(fault.message, markup=False)
+        put(f"[red]{fault.code}[/] ", end="")
+        say(fault.message)
         if fault.hint:
-            console.print(f"        {fault.hint}", style="dim", markup=False)
+            say(f"        {fault.hint}", style="dim")
     if found.ok:
-        console.print("[green]ready[/]")
+        put("[green]ready[/]")
 
 
 def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
     """What is asked of this party, where each study stands, what was spent. Reads no table."""
-    from verticil.party.config import load_party
     from verticil.party.operator.commands import status as party_status
 
-    found = party_status(load_party(config))
+    found = party_status(site_of(config))
     if emit(found, form=form):
         return
     _print_condition(found)
     if not found.studies:
-        text_console().print("nothing is asked of this party")
+        say("nothing is asked of this party")
     for study in found.studies:
         _print_study(study)
 
 
 def _print_condition(found: Status) -> None:
     """How the node itself is: daemon, certificate, disk, budget."""
-    console, daemon = text_console(), found.daemon
+    daemon = found.daemon
     alive = "running" if daemon.running else "not running"
     link = f", {daemon.link}" if daemon.connected else f", not connected {daemon.problem}".rstrip()
     if found.carried is not None and not daemon.running:
-        console.print(f"[bold]{found.party}[/]  {_carried_words(found.carried)}")
+        put(f"[bold]{found.party}[/]  {_carried_words(found.carried)}")
     else:
-        console.print(f"[bold]{found.party}[/]  daemon {alive}{link}")
+        put(f"[bold]{found.party}[/]  daemon {alive}{link}")
     certificate = found.certificate
     if certificate is not None and certificate.warning is not None:
-        console.print(f"the certificate {certificate.words}: {certificate.command}", style="yellow", markup=False)
+        say(f"the certificate {certificate.words}: {certificate.command}", style="yellow")
     free = found.disk_free_bytes
     if free < _LITTLE_ROOM_BYTES:
-        console.print(
+        say(
             f"the disk of the state directory is full ({free >> 10} KiB left): the daemon waits for room, and cannot write"
             " down what it does, so what is shown here may be old",
             style="red",
-            markup=False,
         )
     for row in found.ledger:
         limit = epsilon_text(row.epsilon_lifetime_limit)
-        console.print(f"data set {row.dataset}: epsilon spent {epsilon_text(row.epsilon_spent)} of {limit} per person")
+        put(f"data set {row.dataset}: epsilon spent {epsilon_text(row.epsilon_spent)} of {limit} per person")
     for warning in found.warnings:
-        console.print(f"warning: {warning}", style="yellow", markup=False)
+        say(f"warning: {warning}", style="yellow")
 
 
 def _carried_words(carried: Crossing) -> str:
@@ -240,38 +242,35 @@ def _carried_words(carried: Crossing) -> str:
 def _print_study(study: StudyStatus) -> None:
     from verticil.party.storage.studies import WAITS, WAITS_AGAIN
 
-    console = text_console()
-    console.print(f"\n[bold]{study.study}[/]  {study.state}  {study.digest[:16]}")
+    put(f"\n[bold]{study.study}[/]  {study.state}  {study.digest[:16]}")
     if (proposal := study.proposal) is not None:
-        console.print(f"{proposal.title}: {proposal.purpose}", markup=False)
+        say(f"{proposal.title}: {proposal.purpose}")
         print_columns(proposal.columns)
         parties = ", ".join(proposal.parties)
-        console.print(f"epsilon per person {epsilon_text(proposal.epsilon)}; parties {parties}")
+        put(f"epsilon per person {epsilon_text(proposal.epsilon)}; parties {parties}")
         print_share(study.share)
     print_submitter(study)
     if study.ended_words_of_miner:
-        console.print(f"why it ended, by the miner's word: {study.ended_words_of_miner}", markup=False)
+        say(f"why it ended, by the miner's word: {study.ended_words_of_miner}")
     print_confirmations(study.confirmations or ())
     for objection in study.objections:
-        console.print(f"against it: {objection}", style="red", markup=False)
+        say(f"against it: {objection}", style="red")
     if study.miner_forgot:
         told_again = "; it was told again" if study.miner_forgot == "revocation" else ""
-        console.print(f"the miner does not know the {study.miner_forgot} any more{told_again}", style="yellow")
+        put(f"the miner does not know the {study.miner_forgot} any more{told_again}", style="yellow")
     if (failure := study.failure) is not None:
-        console.print(f"{failure.code}: {failure.message}", style="red", markup=False)
+        say(f"{failure.code}: {failure.message}", style="red")
         if failure.hint:
-            console.print(f"hint: {failure.hint}", markup=False)
+            say(f"hint: {failure.hint}")
     elif study.approved or not (study.stage or WAITS).startswith(WAITS):
         progress = f" {study.percent} %" if study.percent else ""
         since = f" (since {study.since})" if study.since else ""
         approved = "approved; " if study.approved and not study.revoked else ""
-        console.print(f"{approved}{study.stage}{progress}{since}", markup=False)
+        say(f"{approved}{study.stage}{progress}{since}")
     elif study.stage or study.state == "awaiting_approval":
         if study.stage.startswith(WAITS_AGAIN):
-            console.print(study.stage, markup=False)
-        console.print(
-            f"{study.approvals} of {study.approvers_needed} approvals; next: verticil party show {study.digest[:16]}"
-        )
+            say(study.stage)
+        put(f"{study.approvals} of {study.approvers_needed} approvals; next: verticil party show {study.digest[:16]}")
 
 
 def ui(
@@ -288,11 +287,11 @@ def ui(
 
     The address holds a token: whoever has it can read the page for as long as the command runs.
     """
-    from verticil.party.config import PAGE_HINT, load_party
+    from verticil.party.config import PAGE_HINT
     from verticil.party.operator.page.server import PageServer
     from verticil.shared.config import loopback_address
 
-    document = load_party(config)
+    document = site_of(config)
     address = document.page if listen is None else loopback_address(listen, where="--listen", hint=PAGE_HINT)
     with PageServer(config, address) as server:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -300,8 +299,8 @@ def ui(
         if form is Format.json:
             sys.stdout.write(json.dumps({"party": document.name, "url": server.url}) + "\n")
         else:
-            text_console().print(f"{document.name}: open {server.url}", markup=False)
-            text_console().print("whoever has this address can read the page; Ctrl-C ends it", style="dim")
+            say(f"{document.name}: open {server.url}")
+            say("whoever has this address can read the page; Ctrl-C ends it", style="dim")
         sys.stdout.flush()
         server.serve_forever()
     emit({"party": document.name, "stopped": True}, form=form)
@@ -331,14 +330,12 @@ def backup(
 ) -> None:
     """Secret, keys, ledger, audit log and configuration in one encrypted file. The daemon may run. The tables are not in it."""
     from verticil.party.backup import backup as make
-    from verticil.party.config import load_party
 
-    made = make(load_party(config), out, _passphrase(passphrase_file, twice=True))
+    made = make(site_of(config), out, _passphrase(passphrase_file, twice=True))
     if emit(made, form=form):
         return
-    console = text_console()
-    console.print(f"wrote {made.backup}: {made.files} files, {made.bytes:,} bytes, {made.ledger_rows} ledger rows")
-    console.print(f"audit head {made.audit_head or '(nothing is written there)'}: note it where the backup is not")
+    put(f"wrote {made.backup}: {made.files} files, {made.bytes:,} bytes, {made.ledger_rows} ledger rows")
+    put(f"audit head {made.audit_head or '(nothing is written there)'}: note it where the backup is not")
 
 
 def restore(
@@ -359,15 +356,14 @@ def restore(
     made = make(file, folder, _passphrase(passphrase_file, twice=False), audit_log=audit_log)
     if emit(made, form=form):
         return
-    console = text_console()
-    console.print(f"restored {made.files} files to {made.folder}; ledger rows: {made.ledger_rows}")
+    put(f"restored {made.files} files to {made.folder}; ledger rows: {made.ledger_rows}")
     for origin, path in made.elsewhere.items():
-        console.print(f"{origin} is now {made.folder}/{path}: move it to where party.toml names it", markup=False)
+        say(f"{origin} is now {made.folder}/{path}: move it to where party.toml names it")
     if made.problem:
-        console.print(f"[yellow]look here first[/]: {made.problem}")
+        put(f"[yellow]look here first[/]: {made.problem}")
     if made.between_peers:
-        console.print(made.between_peers, style="yellow", markup=False)
-    console.print("stop the old node for good before you start this one: two of them keep two ledgers")
+        say(made.between_peers, style="yellow")
+    say("stop the old node for good before you start this one: two of them keep two ledgers")
 
 
 def purge(
@@ -383,12 +379,10 @@ def purge(
 ) -> None:
     """Delete what ended studies have left behind: spooled columns, copies, what peers sent. Never the ledger or the audit log."""
     from verticil.party.backup import purge as delete
-    from verticil.party.config import load_party
 
-    purged = delete(load_party(config), study, older_than_days=older_than, dry_run=dry_run)
+    purged = delete(site_of(config), study, older_than_days=older_than, dry_run=dry_run)
     if emit(purged, form=form):
         return
-    console = text_console()
     for item in purged.studies:
-        console.print(f"{item.study} ({item.digest[:12]})  {item.bytes:,} bytes")
-    console.print(f"{'would delete' if dry_run else 'deleted'} {purged.bytes:,} bytes")
+        put(f"{item.study} ({item.digest[:12]})  {item.bytes:,} bytes")
+    say(f"{'would delete' if dry_run else 'deleted'} {purged.bytes:,} bytes")

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from verticil.cli.output import Format, FormatOption, emit, epsilon_text, text_console
-from verticil.cli.party_site import ApproverOption, ConfigOption, StudyArgument, approver_name
+from verticil.cli.output import Format, FormatOption, emit, epsilon_text, plain_table, put, say
+from verticil.cli.party_site import ApproverOption, ConfigOption, StudyArgument, approver_name, site_of
 from verticil.cli.party_text import (
     print_alignment,
     print_columns,
@@ -39,31 +38,29 @@ class Against(StrEnum):
 
 def inbox(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
     """The studies that wait for somebody here: for an approval, or for a countersignature of the release."""
-    from verticil.party.config import load_party
     from verticil.party.operator.pending_studies import inbox as party_inbox
 
-    found = party_inbox(load_party(config))
+    found = party_inbox(site_of(config))
     if emit(found, form=form):
         return
-    console = text_console()
     if not found.waiting:
-        console.print(f"[bold]{found.party}[/]  nothing waits for you")
+        put(f"[bold]{found.party}[/]  nothing waits for you")
     for study in found.waiting:
-        console.print(f"[bold]{study.study}[/]  {study.digest[:16]}  waits for your {study.waits_for}")
+        put(f"[bold]{study.study}[/]  {study.digest[:16]}  waits for your {study.waits_for}")
         print_submitter(study, indent="  ")
         if (terms := study.terms) is not None:
-            console.print(f"  {terms.title}: {terms.purpose}", markup=False)
+            say(f"  {terms.title}: {terms.purpose}")
             columns, recipients = ", ".join(terms.columns) or "none", ", ".join(terms.recipients) or "nobody"
-            console.print(f"  columns: {columns}   recipients: {recipients}   until {terms.expires}", markup=False)
+            say(f"  columns: {columns}   recipients: {recipients}   until {terms.expires}")
             print_cost(terms.cost, indent="  ")
             if study.changed:
                 where = f"{len(study.changed)} places"
-                console.print(f"  changed since the last study of this id in {where}: show --diff last")
+                put(f"  changed since the last study of this id in {where}: show --diff last")
         for objection in study.objections:
-            console.print(f"  against it: {objection}", style="red", markup=False)
+            say(f"  against it: {objection}", style="red")
         name = study.digest[:16]  # an id may be that of several studies
         what = f"countersign {name} --look" if study.waits_for == "countersignature" else f"show {name}"
-        console.print(f"  next: verticil party {what}", markup=False)
+        say(f"  next: verticil party {what}")
 
 
 def show(
@@ -75,60 +72,56 @@ def show(
     form: FormatOption = Format.text,
 ) -> None:
     """A study in words: what happens to each column, what can be learned from it, who gets it, what it costs. Reads no table."""
-    from verticil.party.config import load_party
     from verticil.party.operator.pending_studies import show as party_show
 
-    found = party_show(load_party(config), study, diff=diff is not None)
+    found = party_show(site_of(config), study, diff=diff is not None)
     if emit(found, form=form):
         return
-    console = text_console()
-    console.print(f"[bold]{found.study}[/]  {found.digest}")
+    put(f"[bold]{found.study}[/]  {found.digest}")
     print_submitter(found)
-    console.print(f"{found.title}: {found.purpose}", markup=False)
-    console.print(
+    say(f"{found.title}: {found.purpose}")
+    say(
         f"model {found.model}; parties {', '.join(found.parties)}; until {found.expires};"
-        f" linked by {found.alignment['mode']}, at least {found.minimum_common_records:,} people in common",
-        markup=False,
+        f" linked by {found.alignment['mode']}, at least {found.minimum_common_records:,} people in common"
     )
     if found.questions is not None:
         print_questions(found.questions)
     for column in found.columns:
         to = ", ".join(column.recipients) or "nobody, it stays here"
-        console.print(f"\n[bold]column '{', '.join(column.variables)}'[/]", end="")
+        put(f"\n[bold]column '{', '.join(column.variables)}'[/]", end="")
         local = ", ".join(column.sources)
-        console.print(f" (local {local}) goes to {to}; epsilon {epsilon_text(column.epsilon)}", markup=False)
+        say(f" (local {local}) goes to {to}; epsilon {epsilon_text(column.epsilon)}")
         for sentence in column.words:
-            console.print(f"  {sentence}", markup=False)
-    console.print(f"\n{found.total_words}", markup=False)
+            say(f"  {sentence}")
+    say(f"\n{found.total_words}")
     for sentence in (*([found.share_words] if found.share_words else ()), *found.quorum_words):
-        console.print(sentence, markup=False)
+        say(sentence)
     for event in found.further_events or ():
         of, to = ", ".join(event.columns), ", ".join(event.recipients)
-        console.print(f"besides, of {of}, to {to}: {event.words}", markup=False)
+        say(f"besides, of {of}, to {to}: {event.words}")
     print_alignment(found.alignment)
     print_cost(found.cost)
     if found.comparison is not None:
         _print_changes(found.comparison)
     for objection in found.objections:
-        console.print(f"against it: {objection}", style="red", markup=False)
+        say(f"against it: {objection}", style="red")
     if (ruled := found.by_rule) is not None:
         if ruled.rule is not None:
-            console.print(f"rule '{ruled.rule}' covers it", markup=False)
+            say(f"rule '{ruled.rule}' covers it")
         for why in ruled.why:
-            console.print(f"no rule approves it: {why}", markup=False)
+            say(f"no rule approves it: {why}")
     if found.waits_for == "approval":
-        console.print(f"\n{found.counts_tell}", markup=False)
+        say(f"\n{found.counts_tell}")
 
 
 def _print_changes(found: Comparison) -> None:
-    console = text_console()
     if found.compared_with is None:
-        console.print("\nno earlier study of this id was seen here")
+        say("\nno earlier study of this id was seen here")
         return
     which = "approved here" if found.compared_with_approved else "seen here, and not approved"
-    console.print(f"\nsince {found.compared_with[:16]}, {which}:", markup=False)
+    say(f"\nsince {found.compared_with[:16]}, {which}:")
     for line in found.changes:
-        console.print(f"  {line}", markup=False)
+        say(f"  {line}")
 
 
 def preview(
@@ -138,29 +131,21 @@ def preview(
     form: FormatOption = Format.text,
 ) -> None:
     """Write what would leave: the randomized codes of all local rows, and raw against randomized frequencies. Sends nothing."""
-    from verticil.party.config import load_party
     from verticil.party.operator.check import preview as party_preview
 
-    found = party_preview(load_party(config), study, out)
+    found = party_preview(site_of(config), study, out)
     if emit(found, form=form):
         return
-    console = text_console()
-    shown = Table(box=None, pad_edge=False)
-    for heading in ("column", "category"):
-        shown.add_column(heading)
-    for heading in ("raw", "randomized"):
-        shown.add_column(heading, justify="right")
+    shown = plain_table("column", "category", right=("raw", "randomized"))
     for column in found.columns:
         name = " & ".join(column.variables)
         for row in column.frequencies:
             raw, released = 100 * row.raw_share, 100 * row.randomized_share
             shown.add_row(name, row.category, f"{raw:.1f} %", f"{released:.1f} %")
             name = ""
-    console.print(shown)
-    console.print(
-        f"{found.records:,} records; of these only those that all parties have in common would be sent. Wrote {out}."
-    )
-    console.print(
+    put(shown)
+    put(f"{found.records:,} records; of these only those that all parties have in common would be sent. Wrote {out}.")
+    say(
         "nothing left this site, so nothing was charged; keep the folder here: its codes are a release, its table is raw"
     )
 
@@ -173,31 +158,27 @@ def approve(
     form: FormatOption = Format.text,
 ) -> None:
     """Approve a study as it stands now: its matrices, recipients, expiry and this table. Any change voids the approval."""
-    from verticil.party.config import load_party
     from verticil.party.operator.commands import approve as approve_study
 
-    found = approve_study(load_party(config), study, approver_name(approver), key=key)
+    found = approve_study(site_of(config), study, approver_name(approver), key=key)
     if emit(found, form=form):
         return
-    console = text_console()
     print_columns(found.columns)
-    console.print(
-        f"{found.records:,} records; at least {found.minimum_common_records:,} in common; until {found.expires}"
-    )
+    put(f"{found.records:,} records; at least {found.minimum_common_records:,} in common; until {found.expires}")
     charged = epsilon_text(found.epsilon_charged_now)
-    console.print(f"epsilon per person {epsilon_text(found.epsilon)}, of which {charged} is charged now")
+    put(f"epsilon per person {epsilon_text(found.epsilon)}, of which {charged} is charged now")
     print_share(found.share)
     print_alignment(found.alignment)
     for line in found.changed:
-        console.print(f"changed since the last vote: {line}", style="yellow", markup=False)
+        say(f"changed since the last vote: {line}", style="yellow")
     if found.void:
         gone = ", ".join(found.void)
-        console.print(f"void, they were for something else: the votes of {gone}", style="yellow", markup=False)
+        say(f"void, they were for something else: the votes of {gone}", style="yellow")
     if found.approved:
-        console.print(f"[green]approved[/] {found.study} ({found.digest[:16]})")
+        put(f"[green]approved[/] {found.study} ({found.digest[:16]})")
     else:
         count = f"{len(found.approvers)} of {found.approvers_needed}"
-        console.print(f"{count} approvals for {found.study}; nothing is sent before all")
+        put(f"{count} approvals for {found.study}; nothing is sent before all")
 
 
 def deny(
@@ -208,12 +189,11 @@ def deny(
     form: FormatOption = Format.text,
 ) -> None:
     """Deny a study, for good. Nothing leaves from then on."""
-    from verticil.party.config import load_party
     from verticil.party.operator.commands import deny as deny_study
 
-    denied = deny_study(load_party(config), study, approver_name(approver), reason)
+    denied = deny_study(site_of(config), study, approver_name(approver), reason)
     if not emit(denied, form=form):
-        text_console().print(f"denied {denied.study} ({denied.digest[:16]})")
+        put(f"denied {denied.study} ({denied.digest[:16]})")
 
 
 def countersign(
@@ -228,28 +208,26 @@ def countersign(
     form: FormatOption = Format.text,
 ) -> None:
     """Verify a release that waits for the parties, offline, and countersign it; nobody else gets it before enough have."""
-    from verticil.party.config import load_party
     from verticil.party.operator import commands
 
-    document = load_party(config)
+    document = site_of(config)
     if refuse is not None and look:
         raise Misuse("USAGE", "--look and --refuse: expected one of the two")
     if refuse is not None:
         denied = commands.deny(document, study, approver_name(approver), refuse)
         if not emit(denied, form=form):
-            text_console().print(f"refused {denied.study} ({denied.digest[:16]}): it is not published")
+            put(f"refused {denied.study} ({denied.digest[:16]}): it is not published")
         return
     who = approver_name(approver)
     found = commands.look(document, study) if look else commands.countersign(document, study, who, key=key)
     if emit(found, form=form):
         return
-    console = text_console()
-    console.print(f"the release holds: {found.common_records:,} people in common, signed by {found.publisher}")
-    console.print(f"report: {found.report}", markup=False)
+    put(f"the release holds: {found.common_records:,} people in common, signed by {found.publisher}")
+    say(f"report: {found.report}")
     if found.countersigned:
-        console.print(f"[green]countersigned[/] {found.study}, manifest {found.manifest_sha256[:16]}")
+        put(f"[green]countersigned[/] {found.study}, manifest {found.manifest_sha256[:16]}")
     else:
-        console.print(f"read it; next: verticil party countersign {found.study} --as NAME, or --refuse REASON")
+        put(f"read it; next: verticil party countersign {found.study} --as NAME, or --refuse REASON")
 
 
 def load(
@@ -258,20 +236,18 @@ def load(
     form: FormatOption = Format.text,
 ) -> None:
     """Load a study between peers (model = "peer"): no miner tells of it, every party's operator loads the same file."""
-    from verticil.party.config import load_party
     from verticil.party.operator.peer_commands import load_study
 
-    loaded = load_study(load_party(config), study)
+    loaded = load_study(site_of(config), study)
     if emit(loaded, form=form):
         return
-    console = text_console()
     known = "loaded" if loaded.new else "was loaded before:"
-    console.print(f"{known} {loaded.study}, digest {loaded.digest}")
+    put(f"{known} {loaded.study}, digest {loaded.digest}")
     if loaded.state == "published":
-        console.print(f"it is published; next: verticil party release {loaded.study} --config {config}")
+        put(f"it is published; next: verticil party release {loaded.study} --config {config}")
         return
-    console.print("compare the digest with the other operators; the daemons do, too, before anything leaves")
-    console.print(f"next: verticil party approve {loaded.study} --config {config}")
+    say("compare the digest with the other operators; the daemons do, too, before anything leaves")
+    put(f"next: verticil party approve {loaded.study} --config {config}")
 
 
 def release(
@@ -281,12 +257,11 @@ def release(
     form: FormatOption = Format.text,
 ) -> None:
     """Verify the published release of a study between peers and copy it."""
-    from verticil.party.config import load_party
     from verticil.party.operator.peer_commands import take_release
 
-    taken = take_release(load_party(config), study, out)
+    taken = take_release(site_of(config), study, out)
     if not emit(taken, form=form):
-        text_console().print(f"release in {out}\nnext: verticil release verify {out} --ca {taken.ca_certificate}")
+        put(f"release in {out}\nnext: verticil release verify {out} --ca {taken.ca_certificate}")
 
 
 def revoke(
@@ -297,25 +272,23 @@ def revoke(
     form: FormatOption = Format.text,
 ) -> None:
     """Take an approval back, for good: what is being sent stops, the others delete what they have and sign that they did."""
-    from verticil.party.config import load_party
     from verticil.party.operator.reports import revoke as revoke_study
 
-    revoked = revoke_study(load_party(config), study, approver_name(approver), reason)
+    revoked = revoke_study(site_of(config), study, approver_name(approver), reason)
     if emit(revoked, form=form):
         return
-    console = text_console()
-    console.print(f"revoked {revoked.study} ({revoked.digest[:16]}) at {revoked.revoked_at} by {revoked.who}")
+    put(f"revoked {revoked.study} ({revoked.digest[:16]}) at {revoked.revoked_at} by {revoked.who}")
     if revoked.after_publication:
-        console.print("the release is published: it is shown as revoked from now on; copies of it cannot be recalled")
+        say("the release is published: it is shown as revoked from now on; copies of it cannot be recalled")
     if (deletion := revoked.deletion) is not None:
         count = len(deletion.artifacts)
-        console.print(f"miner '{deletion.miner}' signed that it deleted {count} columns at {deletion.deleted_at}")
+        put(f"miner '{deletion.miner}' signed that it deleted {count} columns at {deletion.deleted_at}")
     elif revoked.confirmations:
         print_confirmations(revoked.confirmations)
     elif revoked.columns_sent:
-        console.print(
+        put(
             f"{revoked.columns_sent} columns had been sent, whole or in part; the daemon tells the others, and they delete them;"
             " give the command again to see what came of it"
         )
     else:
-        console.print("no column had been sent")
+        say("no column had been sent")

@@ -9,15 +9,15 @@ A site's half of ``verticil pki``: ask for a certificate, install the answer, re
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from verticil.cli.connection import FederationOption
-from verticil.cli.output import Format, FormatOption, emit, text_console
+from verticil.cli.output import Format, FormatOption, emit, plain_table, put, say
 from verticil.shared.errors import Misuse, VerticilError
+from verticil.shared.identity.identity import Role
 from verticil.shared.table import is_name
 
 app = typer.Typer(no_args_is_help=True)
@@ -81,11 +81,10 @@ def init(
     }
     if emit(payload, form=form):
         return
-    console = text_console()
-    console.print(f"authority of federation [bold]{federation}[/] in {out}")
-    console.print(f"CA SHA-256  {ca_sha256}")
-    console.print(f"send every site {path}; tell it the SHA-256 by telephone; keep {out / 'ca.key'} to yourself")
-    console.print("next, at each site: verticil pki request NAME --role ROLE --federation federation.toml")
+    put(f"authority of federation [bold]{federation}[/] in {out}")
+    put(f"CA SHA-256  {ca_sha256}")
+    put(f"send every site {path}; tell it the SHA-256 by telephone; keep {out / 'ca.key'} to yourself")
+    say("next, at each site: verticil pki request NAME --role ROLE --federation federation.toml")
 
 
 def _peers(options: list[str]) -> dict[str, str]:
@@ -103,7 +102,7 @@ def _peers(options: list[str]) -> dict[str, str]:
 @app.command("issue", epilog="Example: verticil pki issue hospital --role party --ca pki --out hospital/pki")
 def issue(
     name: Annotated[str, typer.Argument(help="Name in the certificate; for a party its name in studies.")],
-    role: Annotated[RoleChoice, typer.Option(help="What the holder may do.")],
+    role: Annotated[Role, typer.Option(help="What the holder may do.")],
     ca: CaOption = Path("pki"),
     out: Annotated[Path | None, typer.Option(help="Folder for the files; default: the authority's.")] = None,
     host: Annotated[
@@ -115,10 +114,9 @@ def issue(
 ) -> None:
     """Issue a certificate with its keys (for trials: the holder's keys are made on this machine)."""
     from verticil.shared.identity.authority import issue as issue_files
-    from verticil.shared.identity.identity import Role
     from verticil.shared.identity.pki import identity_of, read_certificates
 
-    issued = issue_files(ca, name, Role(role.value), out or ca, hosts=tuple(host or ()), days=days)
+    issued = issue_files(ca, name, role, out or ca, hosts=tuple(host or ()), days=days)
     uri = identity_of(read_certificates(issued.certificate)[0]).uri
     payload = {
         "identity": uri,
@@ -128,9 +126,8 @@ def issue(
     }
     if emit(payload, form=form):
         return
-    console = text_console()
-    console.print(f"issued [bold]{uri}[/], valid {days} days (for trials)")
-    console.print(
+    put(f"issued [bold]{uri}[/], valid {days} days (for trials)")
+    put(
         f"certificate {issued.certificate}\nkeys        {issued.key}, {issued.signing_key} (readable by their owner only)"
     )
 
@@ -139,7 +136,7 @@ def issue(
 def sign(
     request: Annotated[Path, typer.Argument(metavar="REQUEST", help="NAME.req, as the site sent it.")],
     ca: CaOption = Path("pki"),
-    role: Annotated[RoleChoice | None, typer.Option(help="The role that the request must ask for.")] = None,
+    role: Annotated[Role | None, typer.Option(help="The role that the request must ask for.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="File for the answer; default: NAME.signed beside the request.")
     ] = None,
@@ -157,26 +154,23 @@ def sign(
     from verticil.pki.register import check_request, sign_request
     from verticil.pki.request import read_request
     from verticil.shared.identity.authority import open_authority
-    from verticil.shared.identity.identity import Role
     from verticil.shared.identity.pki import utc_now
 
     authority, asked = open_authority(ca), read_request(request)
-    expected = None if role is None else Role(role.value)
-    standing = check_request(authority, asked, replace=replace, role=expected, at=utc_now())
+    standing = check_request(authority, asked, replace=replace, role=role, at=utc_now())
     renewal = standing.is_renewal
     target = out or request.with_suffix(".signed")
     if form is Format.text:
-        console = text_console()
-        console.print(f"name      [bold]{asked.identity.name}[/]")
-        console.print(f"role      [bold]{asked.identity.role}[/]")
-        console.print(f"hosts     {', '.join(asked.hosts) or 'none: this node serves nobody'}", markup=False)
-        console.print(f"key hash  {asked.key_hash}")
+        put(f"name      [bold]{asked.identity.name}[/]")
+        put(f"role      [bold]{asked.identity.role}[/]")
+        say(f"hosts     {', '.join(asked.hosts) or 'none: this node serves nobody'}")
+        put(f"key hash  {asked.key_hash}")
         if asked.sealing:
-            console.print(f"sealing   {asked.sealing.hex()}")
+            put(f"sealing   {asked.sealing.hex()}")
         if renewal:
-            console.print("renewal, signed with the key of the certificate in use")
+            say("renewal, signed with the key of the certificate in use")
         for note in standing.notes:
-            console.print(note, style="yellow", markup=False)
+            say(note, style="yellow")
     if not (yes or renewal):
         if form is Format.json or not sys.stdin.isatty():
             raise Misuse(
@@ -185,7 +179,7 @@ def sign(
                 hint="compare it with the site by telephone, then give --yes",
             )
         typer.confirm("does the site read you the same key hash by telephone?", abort=True)
-    entry = sign_request(authority, asked, target, days=days, replace=replace, role=expected)
+    entry = sign_request(authority, asked, target, days=days, replace=replace, role=role)
     payload = {
         "identity": str(entry.identity),
         "serials": [f"{serial:x}" for serial in entry.serials],
@@ -197,16 +191,13 @@ def sign(
         **({"sealing_key": asked.sealing.hex()} if asked.sealing else {}),
     }
     if not emit(payload, form=form):
-        console = text_console()
-        console.print(f"signed until {entry.not_after:%Y-%m-%d}, serial {entry.serials[0]:x}")
-        console.print(f"send {target} back; at the site: verticil pki install {target.name} --fingerprint SHA256")
+        put(f"signed until {entry.not_after:%Y-%m-%d}, serial {entry.serials[0]:x}")
+        put(f"send {target} back; at the site: verticil pki install {target.name} --fingerprint SHA256")
 
 
 @app.command("list", epilog="Example: verticil pki list --ca pki")
 def list_issued(ca: CaOption = Path("pki"), form: FormatOption = Format.text) -> None:
     """All certificates that the authority issued: name, role, serial, end, revoked or not."""
-    from rich.table import Table
-
     from verticil.pki.register import entries
     from verticil.shared.identity.pki import utc_now
     from verticil.shared.membership.current import expiry_warning, expiry_words
@@ -227,9 +218,7 @@ def list_issued(ca: CaOption = Path("pki"), form: FormatOption = Format.text) ->
     ]
     if emit({"certificates": rows}, form=form):
         return
-    shown = Table(box=None, pad_edge=False)
-    for heading in ("name", "role", "serial", "valid until", ""):
-        shown.add_column(heading, no_wrap=True)
+    shown = plain_table("name", "role", "serial", "valid until", "", no_wrap=True)
     for row in rows:
         note = "revoked" if row["revoked_at"] else str(row["expires"]) if row["warning"] else ""
         shown.add_row(
@@ -240,7 +229,7 @@ def list_issued(ca: CaOption = Path("pki"), form: FormatOption = Format.text) ->
             note,
             style="dim" if note == "revoked" else "",
         )
-    text_console().print(shown)
+    put(shown)
 
 
 @app.command("revoke", epilog="Example: verticil pki revoke clinic --ca pki --yes")
@@ -272,26 +261,13 @@ def revoke(
     }
     if emit(payload, form=form):
         return
-    console = text_console()
     for entry in matching:
-        console.print(f"revoked [bold]{entry.identity}[/], serial {entry.serials[0]:x}")
+        put(f"revoked [bold]{entry.identity}[/], serial {entry.serials[0]:x}")
         again = f"verticil pki request {entry.identity.name} --role {entry.identity.role} --new-keys"
-        console.print(f"if it is to come back, at the site: {again}", markup=False)
-    console.print(f"{n_serials} serials on the deny-list {path}")
-    console.print(
-        "put it beside the ca.crt that the miner reads: it refuses them within a minute, and tells the parties"
-    )
-    console.print("without a miner: beside every party's ca.crt")
-
-
-class RoleChoice(StrEnum):
-    """Roles a certificate can carry."""
-
-    party = "party"
-    miner = "miner"
-    analyst = "analyst"
-    consumer = "consumer"
-    auditor = "auditor"
+        say(f"if it is to come back, at the site: {again}")
+    put(f"{n_serials} serials on the deny-list {path}")
+    say("put it beside the ca.crt that the miner reads: it refuses them within a minute, and tells the parties")
+    say("without a miner: beside every party's ca.crt")
 
 
 FolderOption = Annotated[Path, typer.Option("--dir", help="Folder of this node's keys and certificate; nobody else's.")]
@@ -303,7 +279,7 @@ HostOption = Annotated[
 
 def request(
     name: Annotated[str, typer.Argument(help="Name in the certificate; for a party its name in studies.")],
-    role: Annotated[RoleChoice, typer.Option(help="What this node may do.")],
+    role: Annotated[Role, typer.Option(help="What this node may do.")],
     folder: FolderOption = Path("pki"),
     federation: FederationOption = Path("federation.toml"),
     host: HostOption = None,
@@ -318,11 +294,11 @@ def request(
     """
     from verticil.pki.request import create_request
     from verticil.shared.config import load_federation
-    from verticil.shared.identity.identity import Identity, Role
+    from verticil.shared.identity.identity import Identity
 
     document = load_federation(federation)
     try:
-        identity = Identity(federation=document.name, role=Role(role.value), name=name)
+        identity = Identity(federation=document.name, role=role, name=name)
     except ValueError as error:
         raise Misuse("CONFIG_INVALID", str(error)) from None
     if identity.role is Role.MINER and not host and not (new_keys and (folder / f"{name}.crt").exists()):
@@ -333,10 +309,9 @@ def request(
         payload["sealing_key"] = made.sealing.hex()
     if emit(payload, form=form):
         return
-    console = text_console()
-    console.print(f"keys of [bold]{identity}[/] in {folder}: they stay on this machine")
-    console.print(f"key hash  {made.key_hash}")
-    console.print(f"send {path} to the coordinator, and read out the key hash when asked")
+    put(f"keys of [bold]{identity}[/] in {folder}: they stay on this machine")
+    put(f"key hash  {made.key_hash}")
+    put(f"send {path} to the coordinator, and read out the key hash when asked")
 
 
 def install(
@@ -362,9 +337,8 @@ def install(
     }
     if emit(payload, form=form):
         return
-    console = text_console()
-    console.print(f"[bold]{installed.identity}[/], valid until {installed.not_after:%Y-%m-%d}: {installed.certificate}")
-    console.print("next: verticil doctor party.toml (or miner.toml)")
+    put(f"[bold]{installed.identity}[/], valid until {installed.not_after:%Y-%m-%d}: {installed.certificate}")
+    say("next: verticil doctor party.toml (or miner.toml)")
 
 
 def renew(
@@ -384,9 +358,8 @@ def renew(
     payload = {"identity": str(made.identity), "request": str(path), "key_hash": made.key_hash, "new_keys": new_keys}
     if emit(payload, form=form):
         return
-    console = text_console()
-    console.print(f"renewal of [bold]{made.identity}[/]: send {path} to the coordinator")
-    console.print("when the answer is here: verticil pki install NAME.signed --fingerprint SHA256")
+    put(f"renewal of [bold]{made.identity}[/]: send {path} to the coordinator")
+    say("when the answer is here: verticil pki install NAME.signed --fingerprint SHA256")
 
 
 def seal(
@@ -399,7 +372,6 @@ def seal(
     form: FormatOption = Format.text,
 ) -> None:
     """Show the public half of a party's or the miner's sealing key, as federation.toml pins it; make the key if there is none."""
-    from verticil.shared.identity.identity import Role
     from verticil.shared.identity.pki import identity_of, read_certificates
     from verticil.shared.membership.installation import make_sealing_key, public_sealing_key
 
@@ -408,11 +380,10 @@ def seal(
     public = public_sealing_key(path)
     if emit({"identity": str(identity), "sealing_key": public, "file": str(path), "new": made}, form=form):
         return
-    console = text_console()
-    console.print(f"{'made' if made else 'found'} {path}: it stays on this machine")
+    put(f"{'made' if made else 'found'} {path}: it stays on this machine")
     where, key = ("[miner]", "sealing_key") if identity.role is Role.MINER else ("[sealing]", identity.name)
-    console.print(f"every site's federation.toml has under {where}, compared by telephone:", markup=False)
-    console.print(f'{key} = "{public}"', markup=False)
+    say(f"every site's federation.toml has under {where}, compared by telephone:")
+    say(f'{key} = "{public}"')
 
 
 app.command("request", epilog="Example: verticil pki request clinic --role party --dir clinic/pki")(request)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName, find_study, open_connection
-from verticil.cli.output import Format, FormatOption, emit, text_console
+from verticil.cli.output import Format, FormatOption, emit, put, say
 from verticil.cli.study_status import revocations
 from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Schema
@@ -61,8 +61,8 @@ def fetch(
     files = sorted(path.name for path in out.iterdir())
     if not emit({"release": str(out), "files": files, "revocations": revoked}, form=form):
         for line in revoked:
-            text_console().print(line, style="red", markup=False)
-        text_console().print(f"release in {out}\nnext: verticil release verify {out} --ca CA_CERTIFICATE")
+            say(line, style="red")
+        put(f"release in {out}\nnext: verticil release verify {out} --ca CA_CERTIFICATE")
 
 
 @app.command("verify", epilog="Example: verticil release verify hearts --ca ca.crt")
@@ -118,28 +118,23 @@ def verify(
     }
     if emit(payload, form=form):
         return
-    console = text_console()
     evidence = (
         f"{verified.statements} parties' signed parameters" if verified.statements else f"{verified.receipts} receipts"
     )
-    console.print(
-        f"[green]verified[/]: {len(verified.files)} files and {evidence}, signed by {', '.join(verified.signers)}"
-    )
-    console.print(f"study {verified.study_id}, digest {verified.study_digest}, published {verified.published_at}")
+    put(f"[green]verified[/]: {len(verified.files)} files and {evidence}, signed by {', '.join(verified.signers)}")
+    put(f"study {verified.study_id}, digest {verified.study_digest}, published {verified.published_at}")
     if verified.left_out:
-        console.print(f"a sub-model: the study went on without {', '.join(verified.left_out)}", markup=False)
+        say(f"a sub-model: the study went on without {', '.join(verified.left_out)}")
     if verified.countersigned_by:
-        console.print(f"countersigned before publication by {', '.join(verified.countersigned_by)}")
+        put(f"countersigned before publication by {', '.join(verified.countersigned_by)}")
     for words in verified.revoked_later:
-        console.print(words, style="yellow", markup=False)
+        say(words, style="yellow")
     if verified.exact_parameters:
-        console.print(
-            "the parameters are exact functions of raw data: no differential privacy protects them", style="yellow"
-        )
+        say("the parameters are exact functions of raw data: no differential privacy protects them", style="yellow")
     if verified.simulation:
-        console.print("this release comes from a simulation: whoever ran it held all the tables")
+        say("this release comes from a simulation: whoever ran it held all the tables")
     if verified.seed_derived:
-        console.print("the sites' secrets were derived from a seed: the noise can be computed again", style="yellow")
+        say("the sites' secrets were derived from a seed: the noise can be computed again", style="yellow")
 
 
 @app.command("sample", epilog="Example: verticil release sample hearts -n 10000 --seed 1 --out more.csv")
@@ -196,7 +191,7 @@ def sample(
         "sampling": sampling.value,
     }
     if not emit(payload, form=form):
-        text_console().print(f"{n} synthetic records of {len(network.schema)} columns in {out} (seed {seed})")
+        put(f"{n} synthetic records of {len(network.schema)} columns in {out} (seed {seed})")
 
 
 def _evidence(schema: Schema, given: Sequence[str]) -> dict[int, int]:

@@ -19,8 +19,9 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, text_console
-from verticil.pki.files import new_folder
+from verticil.cli.demo import Model
+from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, plain_table, put, say
+from verticil.pki.files import free_folder, new_folder, removed_if_empty
 from verticil.shared.disk import create_files
 from verticil.shared.errors import Misuse
 from verticil.shared.view import jsonable
@@ -48,13 +49,6 @@ class Paper(StrEnum):
     hittmeir = "hittmeir"
 
 
-class ModelName(StrEnum):
-    """The paper's Model II or Model I."""
-
-    central = "central"
-    peer = "peer"
-
-
 def reproduce(
     paper: Annotated[Paper, typer.Argument(metavar="PAPER", help="ma-sivakumar or hittmeir.")],
     table: Annotated[
@@ -73,7 +67,7 @@ def reproduce(
         ),
     ] = None,
     model: Annotated[
-        ModelName | None,
+        Model | None,
         typer.Option(help="ma-sivakumar: central (the default) is Model II, peer Model I; peer has table 2 only."),
     ] = None,
     credit_card: Annotated[
@@ -109,10 +103,12 @@ def reproduce(
     """
     require("verticil.experiments", "verticil-experiments", "reproducing a paper")
     if paper is Paper.hittmeir:
-        from verticil.cli.reproduce_hittmeir import run_hittmeir
-
         if runs is not None or model is not None:
             raise Misuse("USAGE", "--runs and --model are of ma-sivakumar, not of hittmeir")
+        for module, package in (("sklearn", "scikit-learn"), ("numba", "numba"), ("matplotlib", "matplotlib")):
+            require(module, package, "reproduce hittmeir")
+        from verticil.cli.reproduce_hittmeir import run_hittmeir
+
         run_hittmeir(
             table=table,
             figure=figure,
@@ -127,7 +123,7 @@ def reproduce(
     if credit_card is not None or quick or repeats is not None:
         raise Misuse("USAGE", "--credit-card, --quick and --repeats are of hittmeir, not of ma-sivakumar")
     _reproduce_ma_sivakumar(
-        table=table, figure=figure, runs=runs, model=model or ModelName.central, seed=seed, out=out, form=form
+        table=table, figure=figure, runs=runs, model=model or Model.central, seed=seed, out=out, form=form
     )
 
 
@@ -136,7 +132,7 @@ def _reproduce_ma_sivakumar(
     table: int | None,
     figure: int | None,
     runs: int | None,
-    model: ModelName,
+    model: Model,
     seed: int,
     out: Path | None,
     form: Format,
@@ -147,26 +143,20 @@ def _reproduce_ma_sivakumar(
     if draws:
         require("matplotlib", "matplotlib", "drawing figures")
     folder = new_folder(out or free_folder(paper.value)) if out or draws else None
-    try:
+    with removed_if_empty(folder):
         found = _run(wanted, runs=runs, model=model, seed=seed)
         payload: dict[str, object] = {"paper": paper.value, "seed": seed, "model": model.value, **_payload(found)}
         files = _write(folder, payload, found) if folder else []
-    except BaseException:
-        if folder is not None and not any(folder.iterdir()):
-            folder.rmdir()
-        raise
     payload["files"] = [str(path) for path in files]
     if emit(payload, form=form):
         return
-    console = text_console()
-    _print_results(console, found)
+    _print_results(found)
     if files:
-        console.print(f"\nwritten: {', '.join(map(str, files))}", markup=False)
+        say(f"\nwritten: {', '.join(map(str, files))}")
 
 
-def _run(wanted: Sequence[str], *, runs: int | None, model: ModelName, seed: int) -> Found:
-    from verticil.experiments import ma_sivakumar
-    from verticil.experiments.randomization import Model
+def _run(wanted: Sequence[str], *, runs: int | None, model: Model, seed: int) -> Found:
+    from verticil.experiments import ma_sivakumar, randomization
 
     progress = errors_console()
 
@@ -177,7 +167,9 @@ def _run(wanted: Sequence[str], *, runs: int | None, model: ModelName, seed: int
     table_2: Table2 | None = None
     points: dict[str, tuple[Point, ...]] = {}
     if "table 2" in wanted:
-        table_2 = ma_sivakumar.table_2(runs=number["table 2"], seed=seed, model=Model(model.value), progress=step)
+        table_2 = ma_sivakumar.table_2(
+            runs=number["table 2"], seed=seed, model=randomization.Model(model.value), progress=step
+        )
     if "figure 4" in wanted:
         points["figure 4"] = ma_sivakumar.figure_4(runs=number["figure 4"], seed=seed, progress=step)
     if "figure 5" in wanted:
@@ -209,17 +201,17 @@ def _inferred(found: Found) -> list[str]:
     return [*(FIGURE_2.inferred if found.table_2 else ()), *(FIGURE_3.inferred if found.points else ())]
 
 
-def _wanted(table: int | None, figure: int | None, model: ModelName) -> list[str]:
+def _wanted(table: int | None, figure: int | None, model: Model) -> list[str]:
     if table not in {None, 2} or figure not in {None, 4, 5}:
         raise Misuse("USAGE", "ma-sivakumar: expected --table 2, --figure 4 or --figure 5")
-    if model is ModelName.peer and figure is not None:
+    if model is Model.peer and figure is not None:
         raise Misuse(
             "USAGE",
             f"--figure {figure} --model peer: expected central",
             hint="the paper shows its figures for Model II, and does not say which site holds which variable of Fig. 3",
         )
     chosen = [f"table {table}"] * (table is not None) + [f"figure {figure}"] * (figure is not None)
-    return chosen or (list(DEFAULT_RUNS) if model is ModelName.central else ["table 2"])
+    return chosen or (list(DEFAULT_RUNS) if model is Model.central else ["table 2"])
 
 
 def _write(folder: Path, payload: Mapping[str, object], found: Found) -> list[Path]:
@@ -239,26 +231,26 @@ def _table(title: str, *headings: str) -> Table:
     return results_table(title, *headings, left=2 if headings[1:2] == ("scheme",) else 1)
 
 
-def _print_results(console: Console, found: Found) -> None:
+def _print_results(found: Found) -> None:
     from verticil.experiments import ma_sivakumar, published
     from verticil.experiments.accuracy import CLIP
 
     if found.table_2:
-        _print_table_1(console, ma_sivakumar.table_1())
-        _print_table_2(console, found.table_2)
+        _print_table_1(ma_sivakumar.table_1())
+        _print_table_2(found.table_2)
     if "figure 4" in found.points:
-        _print_figure_4(console, found.points["figure 4"], clip=CLIP)
+        _print_figure_4(found.points["figure 4"], clip=CLIP)
     if "figure 5" in found.points:
-        _print_figure_5(console, found.points["figure 5"], clip=CLIP)
-    console.print("\n[bold]Inferred, not read in the paper[/] (its drawings are not in its text)")
+        _print_figure_5(found.points["figure 5"], clip=CLIP)
+    put("\n[bold]Inferred, not read in the paper[/] (its drawings are not in its text)")
     for sentence in _inferred(found):
-        console.print(f"  {sentence}", markup=False)
-    console.print("\n[bold]Errata of the paper[/]")
+        say(f"  {sentence}")
+    put("\n[bold]Errata of the paper[/]")
     for erratum in published.ERRATA:
-        console.print(f"  {erratum.where}: printed: {erratum.printed}. Right: {erratum.corrected}.", markup=False)
+        say(f"  {erratum.where}: printed: {erratum.printed}. Right: {erratum.corrected}.")
 
 
-def _print_table_1(console: Console, rows: Sequence[Randomized]) -> None:
+def _print_table_1(rows: Sequence[Randomized]) -> None:
     shown = _table("Table 1: the randomization", "variables", "scheme", "gamma, theirs", "ours", "epsilon", "K")
     for row in rows:
         printed, ours = f"{row.printed_gamma:g}", f"{row.gamma:.3g}"
@@ -266,19 +258,17 @@ def _print_table_1(console: Console, rows: Sequence[Randomized]) -> None:
         shown.add_row(
             ", ".join(row.variables), row.scheme, printed, ours + mark, epsilon_text(row.epsilon), str(row.k_measure)
         )
-    console.print(shown)
+    put(shown)
 
 
-def _print_table_2(console: Console, found: Table2) -> None:
+def _print_table_2(found: Table2) -> None:
     with_theirs = found.cells[0].paper_mean is not None
-    console.print(
+    put(
         f"\nrandomized columns that leave their site: {', '.join(found.released)}; epsilon of a record, their sum: "
         f"{epsilon_text(found.epsilon)}"
     )
     if not with_theirs:
-        console.print(
-            "Model I: the parameters of local variables are exact functions of the records; no epsilon covers them"
-        )
+        say("Model I: the parameters of local variables are exact functions of the records; no epsilon covers them")
     shown = _table(
         f"\nTable 2, Model {'II' if with_theirs else 'I'}: mean (standard deviation x 100) over {found.runs:,} randomizations "
         f"of {found.records:,} records" + ("; theirs over 5" if with_theirs else ""),
@@ -302,23 +292,23 @@ def _print_table_2(console: Console, found: Table2) -> None:
             f"{cell.mean:.4f} ({100 * cell.deviation:.2f})" + ("" if cell.within else " !"),
             f"({100 * cell.expected_deviation:.2f})",
         )
-    console.print(shown)
+    put(shown)
     inside = sum(cell.within for cell in found.cells)
-    console.print(
+    put(
         f"ours: {inside} of {len(found.cells)} means within 4 expected deviations / sqrt({found.runs}) + 0.003 of the "
         "records' own parameter"
     )
     if with_theirs:
         theirs_inside = sum(cell.paper_within is True for cell in found.cells)
-        console.print(
+        put(
             f"theirs: {theirs_inside} of {len(found.cells)} within 4 deviations of theta, for 5 runs and their own draw of the "
             "records, + 0.005"
         )
     if found.undefined:
-        console.print(f"{found.undefined} runs had a parent configuration without a positive estimated count")
+        put(f"{found.undefined} runs had a parent configuration without a positive estimated count")
 
 
-def _print_figure_4(console: Console, points: Sequence[Point], *, clip: float) -> None:
+def _print_figure_4(points: Sequence[Point], *, clip: float) -> None:
     shown = _table(
         f"\nFigure 4: conditional KL distance in nats, {points[0].records:,} records, {points[0].runs:,} randomizations record "
         f"by record; inverse estimates, clipped at {clip:g}",
@@ -332,10 +322,10 @@ def _print_figure_4(console: Console, points: Sequence[Point], *, clip: float) -
             f"{point.clipped:.1%}",
             "" if point.em_mean is None else f"{point.em_mean:.2e}",
         )
-    console.print(shown)
+    put(shown)
 
 
-def _print_figure_5(console: Console, points: Sequence[Point], *, clip: float) -> None:
+def _print_figure_5(points: Sequence[Point], *, clip: float) -> None:
     from verticil.experiments.ma_sivakumar import slopes
 
     sizes = sorted({point.records for point in points})
@@ -356,19 +346,8 @@ def _print_figure_5(console: Console, points: Sequence[Point], *, clip: float) -
             first = (node, f"{p:g}") if number == 0 else ("", "")
             numbers = ("" if mean is None else f"{mean:.2e}" for mean in means)
             shown.add_row(*first, name, *numbers, f"{slope[node][p]:.3f}" if number == 0 else "")
-    console.print(shown)
-    console.print(
-        "-1 is expected where no run is clipped; numbers.json has every point's deviation, median and clipped share"
-    )
-
-
-def free_folder(name: str) -> Path:
-    """`name` in this folder, with a number where it is taken."""
-    number, path = 1, Path(name)
-    while path.exists():
-        number += 1
-        path = Path(f"{name}-{number}")
-    return path
+    put(shown)
+    say("-1 is expected where no run is clipped; numbers.json has every point's deviation, median and clipped share")
 
 
 @contextmanager
@@ -413,7 +392,4 @@ def write_results(folder: Path, payload: Mapping[str, object], images: Mapping[s
 
 def results_table(title: str, *headings: str, left: int = 1) -> Table:
     """A plain table; the first `left` columns are text."""
-    shown = Table(box=None, pad_edge=False, title=title, title_justify="left")
-    for position, heading in enumerate(headings):
-        shown.add_column(heading, justify="left" if position < left else "right", no_wrap=True)
-    return shown
+    return plain_table(*headings[:left], right=headings[left:], title=title, no_wrap=True)

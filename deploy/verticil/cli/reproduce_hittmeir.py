@@ -9,20 +9,18 @@ import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from verticil.cli.output import Format, emit, errors_console, text_console
-from verticil.cli.reproduce import free_folder, progress, require, results_table, write_results
-from verticil.pki.files import new_folder
+import pandas as pd
+
+from verticil.cli.output import Format, emit, errors_console, put, say
+from verticil.cli.reproduce import progress, results_table, write_results
+from verticil.experiments.hittmeir import figures, paper
+from verticil.experiments.hittmeir.datasets import ADULT_SHORT, Texts
+from verticil.experiments.hittmeir.measures import Attack, Correlations, Score
+from verticil.experiments.hittmeir.paper import Found, Printed
+from verticil.experiments.hittmeir.scale import FULL, QUICK, Runtime
+from verticil.pki.files import free_folder, new_folder, removed_if_empty
 from verticil.shared.errors import DataFault, Misuse
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from verticil.experiments.hittmeir.datasets import Texts
-    from verticil.experiments.hittmeir.measures import Attack, Correlations, Score
-    from verticil.experiments.hittmeir.paper import Found, Printed
-    from verticil.experiments.hittmeir.scale import Runtime
 
 
 def run_hittmeir(
@@ -42,17 +40,12 @@ def run_hittmeir(
         Misuse: USAGE, no such table or figure, or an optional package is missing; FILE_EXISTS.
         DataFault: the credit-card file cannot be read or is not such a table.
     """
-    for module, package in (("sklearn", "scikit-learn"), ("numba", "numba"), ("matplotlib", "matplotlib")):
-        require(module, package, "reproduce hittmeir")
-    from verticil.experiments.hittmeir import paper
-    from verticil.experiments.hittmeir.scale import FULL, QUICK
-
     wanted = _wanted(paper.PARTS, table, figure)
     cards = None if credit_card is None else _read_card(credit_card)
     scale = dataclasses.replace(QUICK if quick else FULL, repeats=repeats)
     folder = new_folder(out or free_folder("hittmeir"))
     begun, used = time.monotonic(), time.process_time()
-    try:
+    with removed_if_empty(folder):
         with progress(errors_console()) as tell:
             found = paper.run(wanted, scale=scale, seed=seed, tell=tell, credit_card=cards)
         spent = {"cpu_seconds": time.process_time() - used, "wall_seconds": time.monotonic() - begun}
@@ -65,22 +58,17 @@ def run_hittmeir(
             "guessed": list(paper.GUESSED),
         }
         files = write_results(folder, payload, _images(found))
-    except BaseException:
-        if not any(folder.iterdir()):
-            folder.rmdir()
-        raise
     payload["files"] = [str(path) for path in files]
     if emit(payload, form=form):
         return
-    console = text_console()
     if quick:
-        console.print("[bold]A quick run: few records and generations; its numbers say nothing about the paper's.[/]\n")
-    print_found(console, found)
-    console.print("\n[bold]What the paper does not say, and what was done[/]")
+        put("[bold]A quick run: few records and generations; its numbers say nothing about the paper's.[/]\n")
+    print_found(found)
+    put("\n[bold]What the paper does not say, and what was done[/]")
     for sentence in paper.GUESSED:
-        console.print(f"  {sentence}", markup=False)
-    console.print(f"\n{spent['cpu_seconds']:,.0f} CPU seconds, {spent['wall_seconds']:,.0f} seconds by the clock")
-    console.print(f"written: {', '.join(map(str, files))}", markup=False)
+        say(f"  {sentence}")
+    say(f"\n{spent['cpu_seconds']:,.0f} CPU seconds, {spent['wall_seconds']:,.0f} seconds by the clock")
+    say(f"written: {', '.join(map(str, files))}")
 
 
 def _wanted(parts: Sequence[str], table: int | None, figure: int | None) -> list[str]:
@@ -91,8 +79,6 @@ def _wanted(parts: Sequence[str], table: int | None, figure: int | None) -> list
 
 
 def _read_card(path: Path) -> Texts:
-    import pandas as pd
-
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False)
     except FileNotFoundError:
@@ -103,8 +89,6 @@ def _read_card(path: Path) -> Texts:
 
 
 def _payload(found: Found) -> dict[str, object]:
-    from verticil.experiments.hittmeir import paper
-
     payload: dict[str, object] = {"simulated": sorted(found.simulated)}
     for part, runtimes in found.runtimes.items():
         payload[_key(part)] = {
@@ -135,9 +119,6 @@ def _key(part: str) -> str:
 
 
 def _images(found: Found) -> dict[str, bytes]:
-    from verticil.experiments.hittmeir import figures, paper
-    from verticil.experiments.hittmeir.datasets import ADULT_SHORT
-
     drawn: dict[str, Mapping[figures.Form, bytes]] = {}
     for part, runtimes in found.runtimes.items():
         drawn[part] = figures.draw_runtimes(runtimes, title_of(found, part))
@@ -160,35 +141,29 @@ def _averages(printed: Sequence[Printed | None]) -> list[float | None]:
 
 def title_of(found: Found, part: str) -> str:
     """The title of a part; it says where records were made up."""
-    from verticil.experiments.hittmeir import paper
-
     return paper.TITLES[part] + (" (SIMULATED records of its shape)" if part in found.simulated else "")
 
 
-def print_found(console: Console, found: Found) -> None:
+def print_found(found: Found) -> None:
     """Print every part, in the paper's order."""
-    from verticil.experiments.hittmeir import paper
-
     if found.correlations is not None:
-        _print_correlations(console, found.correlations)
+        _print_correlations(found.correlations)
     for part in paper.PARTS:
         title = title_of(found, part)
         if part in found.runtimes:
-            _print_runtimes(console, title, part, found.runtimes[part])
+            _print_runtimes(title, part, found.runtimes[part])
         if part in found.scores:
-            _print_scores(console, title, part, found.scores[part])
+            _print_scores(title, part, found.scores[part])
         if part == "table 7" and part in found.scores:
-            _print_confusion(console, part, found.scores[part])
+            _print_confusion(part, found.scores[part])
         if part in found.randomized:
             extra = "Not in the paper: columns randomized at epsilon, coarser ranges, k = 3"
-            _print_scores(console, extra, part, found.randomized[part], published=False)
+            _print_scores(extra, part, found.randomized[part], published=False)
         if part in found.attacks:
-            _print_attacks(console, title, part, found.attacks[part])
+            _print_attacks(title, part, found.attacks[part])
 
 
-def _print_correlations(console: Console, found: Correlations) -> None:
-    from verticil.experiments.hittmeir import paper
-
+def _print_correlations(found: Correlations) -> None:
     shown = results_table(
         f"{paper.TITLES['figure 1']}: correlations of '{found.sensitive}' with '{found.target}', and with all others (absolute)",
         *("records", "with the target", "with all others"),
@@ -200,25 +175,21 @@ def _print_correlations(console: Console, found: Correlations) -> None:
     }
     for name, matrix in matrices.items():
         shown.add_row(name, f"{found.with_target(matrix):+.3f}", f"{found.with_sensitive(matrix):.3f}")
-    console.print(shown)
+    put(shown)
 
 
-def _print_runtimes(console: Console, title: str, part: str, rows: Sequence[Runtime]) -> None:
-    from verticil.experiments.hittmeir import paper
-
+def _print_runtimes(title: str, part: str, rows: Sequence[Runtime]) -> None:
     shown = results_table(
         f"\n{title}, {rows[0].records:,} records: CPU seconds",
         *("search", "k", "description", "generation", "edges"),
     )
     for row in rows:
         shown.add_row(row.method.value, str(row.k), f"{row.describe:.3f}", f"{row.generate:.4f}", str(row.edges))
-    console.print(shown)
-    console.print(f"theirs: {paper.RUNTIME_WORDS[part]}", markup=False)
+    put(shown)
+    say(f"theirs: {paper.RUNTIME_WORDS[part]}")
 
 
-def _print_scores(console: Console, title: str, part: str, rows: Sequence[Score], *, published: bool = True) -> None:
-    from verticil.experiments.hittmeir import paper
-
+def _print_scores(title: str, part: str, rows: Sequence[Score], *, published: bool = True) -> None:
     what = ("F2 score" if part == "table 7" else "accuracy") + " in per cent" + ", theirs in brackets" * published
     shown = results_table(
         f"\n{title}{_without(rows[0])}: {what}; most common class {rows[0].majority:.1f}",
@@ -229,29 +200,25 @@ def _print_scores(console: Console, title: str, part: str, rows: Sequence[Score]
         everything = ", all predictors" + ", the hidden variable too" * (part == "table 12")
         name = _score_name(row) + everything * (row.without != rows[0].without)
         shown.add_row(name, *_cells(row.accuracy, row.deviation, row.average, theirs))
-    console.print(shown)
+    put(shown)
 
 
 def _without(row: Score) -> str:
     return f", predictors without {' and '.join(row.without)}" if row.without else ""
 
 
-def _print_confusion(console: Console, part: str, rows: Sequence[Score]) -> None:
+def _print_confusion(part: str, rows: Sequence[Score]) -> None:
     """Table VII as it is printed: TN and FP over FN and TP."""
-    from verticil.experiments.hittmeir import paper
-
     shown = results_table("TN FP over FN TP", *("trained on", "whose", *rows[0].confusion))
     for row in rows:
         theirs = paper.theirs_of_score(part, row)
         shown.add_row(_score_name(row), "ours", *map(_matrix, row.confusion.values()))
         if theirs is not None:
             shown.add_row("", "theirs", *(_matrix(theirs.confusion[name]) for name in row.confusion))
-    console.print(shown)
+    put(shown)
 
 
-def _print_attacks(console: Console, title: str, part: str, rows: Sequence[Attack]) -> None:
-    from verticil.experiments.hittmeir import paper
-
+def _print_attacks(title: str, part: str, rows: Sequence[Attack]) -> None:
     shown = results_table(
         f"\n{title}: accuracy in per cent, theirs in brackets; B, always the most common value, {rows[0].baseline:.1f} "
         f"({paper.BASELINES[part]:.1f})",
@@ -260,7 +227,7 @@ def _print_attacks(console: Console, title: str, part: str, rows: Sequence[Attac
     for row in rows:
         theirs = paper.theirs_of_attack(part, row)
         shown.add_row(_attack_name(row), *_cells(row.accuracy, row.deviation, row.average, theirs))
-    console.print(shown)
+    put(shown)
     beside = results_table(
         f"GCAP as the mean share, of records that were used and of others that were not; B of the others "
         f"{rows[0].others_baseline:.1f}",
@@ -269,7 +236,7 @@ def _print_attacks(console: Console, title: str, part: str, rows: Sequence[Attac
     for row in rows:
         shares = (row.members, row.others, row.members - row.others)
         beside.add_row(_attack_name(row), *(f"{value:.1f}" for value in shares))
-    console.print(beside)
+    put(beside)
 
 
 def _score_name(row: Score) -> str:

@@ -28,8 +28,8 @@ from typing import Annotated, Final
 
 import typer
 
-from verticil.cli.output import Format, FormatOption, emit, text_console
-from verticil.cli.party_site import ConfigOption
+from verticil.cli.output import Format, FormatOption, emit, put
+from verticil.cli.party_site import ConfigOption, site_of
 from verticil.pki.files import write_new
 from verticil.shared.errors import Misuse
 
@@ -149,9 +149,8 @@ def install(name: str, text: str, *, to: Path, show: bool, form: Format) -> None
         return
     write_new(path, text)
     if not emit({"unit": name, "path": str(path)}, form=form):
-        console = text_console()
-        console.print(f"wrote {path}")
-        console.print(f"next: systemctl daemon-reload && systemctl enable --now {name}")
+        put(f"wrote {path}")
+        put(f"next: systemctl daemon-reload && systemctl enable --now {name}")
 
 
 def install_party(
@@ -162,9 +161,8 @@ def install_party(
     form: FormatOption = Format.text,
 ) -> None:
     """Write the systemd unit of this site's node, with absolute paths and a sandbox. Starts nothing."""
-    from verticil.party.config import load_party
 
-    document = load_party(config)
+    document = site_of(config)
     tables = [rule.path for rule in document.datasets.values()]
     needed = (config, document.certificate, document.key, document.linkage_key, *tables)
     text = unit_text(
@@ -217,7 +215,7 @@ def healthcheck(
     role = "miner" if "listen" in document else "party"
     detail = asyncio.run(_ask_miner(config)) if role == "miner" else _look_at_party(config)
     if not emit({"role": role, "serving": True, "detail": detail}, form=form):
-        text_console().print(f"{role} serving: {detail}")
+        put(f"{role} serving: {detail}")
 
 
 async def _ask_miner(config: Path) -> str:
@@ -241,7 +239,6 @@ async def _ask_miner(config: Path) -> str:
 
 
 def _look_at_party(config: Path) -> str:
-    from verticil.party.config import load_party
     from verticil.party.operator.commands import probe
 
-    return probe(load_party(config))
+    return probe(site_of(config))

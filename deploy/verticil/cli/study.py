@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import dataclasses
 import math
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,14 +21,15 @@ import typer
 from rich.table import Table
 
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName, find_study, open_connection
-from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, text_console
+from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, put, say
 from verticil.cli.party_text import print_alignment
 from verticil.cli.study_status import called, print_summary, revocations, summary_payload, watch
-from verticil.pki.files import new_folder
+from verticil.pki.files import new_folder, removed_if_empty, write_new
 from verticil.shared.errors import Misuse
 from verticil.shared.study.states import State, is_final
 
 if TYPE_CHECKING:
+    from verticil.shared.release.verification import VerifiedRelease
     from verticil.shared.study.document import Study
     from verticil.shared.study.protocol import Finding
     from verticil.shared.study.study_table import ColumnRow, StudyTable
@@ -136,49 +138,44 @@ def _broken_limits(study: Study, files: Sequence[Path], federation: Path, n: int
 def _print_check(study: Study, table: StudyTable, findings: list[Finding], digest: str) -> None:
     from verticil.shared.study.protocols import disclosure
 
-    console = text_console()
-    console.print(
-        f"[bold]{study.id}[/]  {len(study.schema)} variables of {len(study.parties)} parties; digest {digest[:16]}"
-    )
-    console.print(_columns_table(study, table))
-    console.print(
+    put(f"[bold]{study.id}[/]  {len(study.schema)} variables of {len(study.parties)} parties; digest {digest[:16]}")
+    put(_columns_table(study, table))
+    say(
         f"at {table.n:,} common records. odds x: how much anybody's odds about a value can grow by what is sent;",
         style="dim",
     )
-    console.print(
+    say(
         "cond: condition number; ± share: half of a 95 % interval; links: records that a pair of such columns is worth",
         style="dim",
     )
     for row in table.rows:
         for line in _row_notes(row):
-            console.print(f"{row.variable}: {line}", markup=False)
+            say(f"{row.variable}: {line}")
     _print_peers(study)
     print_alignment(disclosure(study).document())
     if study.breach is not None:
-        console.print(
+        say(
             f"every column keeps the breach rule: by what is sent of it, no belief of {study.breach.prior:g} becomes"
             f" {study.breach.posterior:g} (odds x below {study.breach.gamma_limit:.4g})"
         )
     for party, total in table.party_totals:
-        console.print(f"  {party:24} epsilon per person {epsilon_text(total)}")
+        put(f"  {party:24} epsilon per person {epsilon_text(total)}")
     named = any(row.read_by is not None for row in table.rows)
     total = table.total_epsilon
     odds = f"odds x{math.exp(total):.3g}" if total < 700 else "no practical bound"
-    console.print(
+    put(
         f"[bold]all columns of one person{' that are sent' if named else ''}: epsilon {epsilon_text(total)}[/]"
         f" ({odds}): what they tell together"
     )
-    console.print(
-        f"to send: {table.bytes_sent / 1e6:,.3g} MB, and a pseudonym of every person for finding the common people"
-    )
+    say(f"to send: {table.bytes_sent / 1e6:,.3g} MB, and a pseudonym of every person for finding the common people")
     for finding in findings:
         colour = {"error": "red", "warning": "yellow", "note": "blue"}[finding.severity]
-        console.print(f"[{colour}]{finding.severity}[/] {finding.code} ", end="")
-        console.print(f"{finding.where}: {finding.message}", markup=False)
+        put(f"[{colour}]{finding.severity}[/] {finding.code} ", end="")
+        say(f"{finding.where}: {finding.message}")
         if finding.hint:
-            console.print(f"        {finding.hint}", style="dim", markup=False)
+            say(f"        {finding.hint}", style="dim")
     if not findings:
-        console.print("[green]no findings[/]")
+        put("[green]no findings[/]")
 
 
 def _columns_table(study: Study, table: StudyTable) -> Table:
@@ -233,19 +230,18 @@ def _print_peers(study: Study) -> None:
     """Model I: who learns the structure, and what covers the parameters that are shared."""
     if study.share is None:
         return
-    console, share = text_console(), study.share
+    share = study.share
     found = (
         "given, so there is no miner" if study.structure.parents is not None else "searched by the miner from scores"
     )
-    console.print(f"between peers: each party learns its own columns; the structure is {found}", markup=False)
+    say(f"between peers: each party learns its own columns; the structure is {found}")
     if share.epsilon is not None:
-        console.print(
+        say(
             f"what a party shares besides columns has Gaussian noise: epsilon {share.epsilon:g}, delta {share.delta:g} of one"
-            " person at each party, besides the totals below",
-            markup=False,
+            " person at each party, besides the totals below"
         )
     if share.minimum_count:
-        console.print(f"parameters that rest on fewer than {share.minimum_count:,} people are replaced", markup=False)
+        say(f"parameters that rest on fewer than {share.minimum_count:,} people are replaced")
 
 
 @app.command("draft", epilog="Example: verticil study draft clinic=clinic.csv insurer=insurer.csv --out study.toml")
@@ -259,7 +255,6 @@ def draft(
     """Draft a study from tables at hand, with proposed categories and bins. Everything in it is to be reviewed: what stands
     there was seen in data, and categories must be public knowledge."""
     from verticil.analyst.draft import draft as draft_study
-    from verticil.pki.files import write_new
 
     text = draft_study(split_pairs(tables, option="NAME=TABLE"))
     if out is not None:
@@ -269,8 +264,7 @@ def draft(
     if out is None:
         sys.stdout.write(text)
         return
-    console = text_console()
-    console.print(f"draft in {out}; review every line marked so, then: verticil study check {out}")
+    put(f"draft in {out}; review every line marked so, then: verticil study check {out}")
 
 
 @app.command(
@@ -298,9 +292,8 @@ def submit(
 
     digest, state = asyncio.run(run())
     if not emit({"id": document.id, "digest": digest.hex(), "state": State(state).words}, form=form):
-        console = text_console()
-        console.print(f"submitted [bold]{document.id}[/], {State(state).words}\ndigest {digest.hex()}")
-        console.print("each party's officers now see it with: verticil party inbox")
+        put(f"submitted [bold]{document.id}[/], {State(state).words}\ndigest {digest.hex()}")
+        say("each party's officers now see it with: verticil party inbox")
 
 
 @app.command(
@@ -364,16 +357,12 @@ def list_studies(
     studies = asyncio.run(run())
     if emit({"studies": [summary_payload(study) for study in studies]}, form=form):
         return
-    console = text_console()
     if not studies:
-        console.print("no studies yet; submit one with: verticil study submit FILE")
+        say("no studies yet; submit one with: verticil study submit FILE")
     for study in studies:
-        console.print(
-            f"{called(study):30} {State(study.state).words:18} {study.study_digest.hex()[:12]}  {study.title}",
-            markup=False,
-        )
+        say(f"{called(study):30} {State(study.state).words:18} {study.study_digest.hex()[:12]}  {study.title}")
         for line in revocations(study):
-            console.print(f"  {line}", style="red", markup=False)
+            say(f"  {line}", style="red")
 
 
 @app.command(
@@ -397,7 +386,7 @@ def cancel(
     state = asyncio.run(run())
     require_withdrawn(study_id, State(state))
     if not emit({"id": study_id, "state": State(state).words}, form=form):
-        text_console().print(f"{study_id}: {State(state).words}")
+        put(f"{study_id}: {State(state).words}")
 
 
 def require_withdrawn(study_id: str, state: State) -> None:
@@ -414,13 +403,6 @@ def require_withdrawn(study_id: str, state: State) -> None:
         f"study '{study_id}': it is over already ({state.words}), expected one that is under way",
         hint=hint if state is State.PUBLISHED else "there is nothing left to withdraw",
     )
-
-
-__all__ = ["app"]  # whose commands stand in several modules
-
-if TYPE_CHECKING:
-    from verticil.shared.release.verification import VerifiedRelease
-    from verticil.shared.study.document import Study
 
 
 class Place(StrEnum):
@@ -500,7 +482,7 @@ def run(
         found = _on_tables(study, document, new_folder(out), trial, on=on, prepare=prepare)
         if found is None:
             if not emit({"study": document.id, "on": on.value, "compose": str(out / "compose.yaml")}, form=form):
-                text_console().print(f"written {out / 'compose.yaml'}; without --prepare it is also run")
+                put(f"written {out / 'compose.yaml'}; without --prepare it is also run")
             return
         verified = found
     payload = {
@@ -513,23 +495,20 @@ def run(
         "seed": None if on is Place.prod else trial.seed,
     }
     if not emit(payload, form=form):
-        console = text_console()
-        console.print(f"[green]release[/] in {out / 'release'}: {verified.n_common:,} common records")
-        console.print(f"verify it again: verticil release verify {out / 'release'} --ca {out / 'ca.crt'}", markup=False)
+        put(f"[green]release[/] in {out / 'release'}: {verified.n_common:,} common records")
+        say(f"verify it again: verticil release verify {out / 'release'} --ca {out / 'ca.crt'}")
 
 
 def _on_tables(
     path: Path, study: Study, out: Path, trial: _Trial, *, on: Place, prepare: bool
 ) -> VerifiedRelease | None:
     """The release of a run on tables at hand; None: the files were only written."""
-    import shutil
-
     from verticil.shared.durable import rename
     from verticil.shared.release.verification import verify_release
     from verticil.simulation import simulate
     from verticil.simulation.containers import bring_up, engine, lay_out_containers
 
-    try:
+    with removed_if_empty(out):
         if on is Place.local:
             simulate(study, trial.tables, out=out / "release", id_column=trial.id_column, seed=trial.seed)
         else:
@@ -539,17 +518,11 @@ def _on_tables(
                 return None
             rename(bring_up(out, compose), out / "release")
             shutil.copyfile(made.ca_certificate, out / "ca.crt")
-    except BaseException:
-        if not any(out.iterdir()):
-            out.rmdir()
-        raise
     return verify_release(out / "release", ca_certificate=(out / "ca.crt").read_bytes())
 
 
 def _in_the_federation(study: Study, out: Path, federation: Path, certificate: Path) -> VerifiedRelease:
     """Submit, follow, fetch, verify."""
-    import math
-
     from verticil.analyst.lint import refuse_hopeless
     from verticil.shared.config import load_federation
     from verticil.shared.release.verification import verify_release

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from verticil.cli.output import text_console
+from verticil.cli.output import plain_table, put, say, text_console
 from verticil.shared.study.states import State
 
 if TYPE_CHECKING:
@@ -212,9 +211,7 @@ def _rendered(study: StudySummary) -> RenderableType:
             parts.append(Text(f"hint: {study.failure.hint}"))
     if gone := [party.party for party in study.parties if party.left_out]:
         parts.append(Text(f"a sub-model: goes on without {', '.join(gone)}", style="yellow"))
-    table = Table(box=None, pad_edge=False)
-    for heading in ("party", "online", "approve", "link", "confirm", "send", "now"):
-        table.add_column(heading)
+    table = plain_table("party", "online", "approve", "link", "confirm", "send", "now")
     for party in study.parties:
         table.add_row(*(Text(cell) for cell in (party.party, _online(party), *_stages(party), why(party))))
     parts.append(table)
@@ -231,7 +228,7 @@ def _state(study: StudySummary) -> str:
 
 def print_summary(study: StudySummary) -> None:
     """A study's status for people: who has done what, and who is waited for."""
-    text_console().print(_rendered(study))
+    put(_rendered(study))
 
 
 class Watch(Protocol):
@@ -276,9 +273,8 @@ class LineWatch:
 
     def show(self, study: StudySummary) -> None:
         """Print what has changed since the last time."""
-        console = text_console()
         for line in self.lines(study):
-            console.print(line, markup=False)
+            say(line)
 
     def lines(self, study: StudySummary) -> Iterator[str]:
         """The lines that `show` prints."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from verticil.shared.disk import create_file, write_fault
@@ -89,6 +90,26 @@ def write_federation(
         )
         text += "".join(f"{party} = {quoted(digits)}\n" for party, digits in sealing.items()) + "\n"
     return write_new(path, text + "[transport]\nidle_timeout_seconds = 120\nchunk_bytes = 524288\n")
+
+
+def free_folder(name: str) -> Path:
+    """`name` in this folder, with a number where it is taken."""
+    number, path = 1, Path(name)
+    while path.exists():
+        number += 1
+        path = Path(f"{name}-{number}")
+    return path
+
+
+@contextmanager
+def removed_if_empty(folder: Path | None) -> Generator[None]:
+    """What is done in here fills a folder; where it fails before anything is in the folder, that is removed."""
+    try:
+        yield
+    except BaseException:
+        if folder is not None and not any(folder.iterdir()):
+            folder.rmdir()
+        raise
 
 
 def new_folder(path: Path) -> Path:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -70,18 +70,20 @@ def entries(directory: Path) -> list[Entry]:
     found: list[Entry] = []
     for path in sorted((directory / ISSUED).glob("*.crt")):
         certificates = read_certificates(path)
-        serials = tuple(certificate.serial_number for certificate in certificates)
-        found.append(
-            Entry(
-                identity=identity_of(certificates[0]),
-                serials=serials,
-                not_before=certificates[0].not_valid_before_utc,
-                not_after=certificates[0].not_valid_after_utc,
-                revoked_at=min((revoked[serial] for serial in serials if serial in revoked), default=None),
-                certificates=certificates,
-            )
-        )
+        found.append(_entry(certificates, revoked))
     return sorted(found, key=lambda entry: (entry.identity.role, entry.identity.name, entry.not_before))
+
+
+def _entry(certificates: Sequence[x509.Certificate], revoked: Mapping[int, dt.datetime]) -> Entry:
+    serials = tuple(certificate.serial_number for certificate in certificates)
+    return Entry(
+        identity=identity_of(certificates[0]),
+        serials=serials,
+        not_before=certificates[0].not_valid_before_utc,
+        not_after=certificates[0].not_valid_after_utc,
+        revoked_at=min((revoked[serial] for serial in serials if serial in revoked), default=None),
+        certificates=tuple(certificates),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,14 +207,7 @@ def sign_request(
     )
     answer = chain_pem((*issued, authority.certificate))
     create_files({out: (answer, 0o644), **record(authority, issued)}, exists_hint="name another file with --out")
-    return Entry(
-        identity=request.identity,
-        serials=tuple(certificate.serial_number for certificate in issued),
-        not_before=issued[0].not_valid_before_utc,
-        not_after=issued[0].not_valid_after_utc,
-        revoked_at=None,
-        certificates=issued,
-    )
+    return _entry(issued, {})
 
 
 def revoke(authority: Authority, target: str, *, at: dt.datetime | None = None) -> tuple[Path, list[Entry], int]:

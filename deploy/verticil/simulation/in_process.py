@@ -224,60 +224,27 @@ async def run_federation(
     Raises:
         VerticilError: what ended the study or a node.
     """
-    from verticil.miner.config import load_miner
-    from verticil.miner.scheduler.learning import InlineLearning
-    from verticil.miner.service.node import MinerNode
-    from verticil.party.config import load_party
-    from verticil.party.daemon import run_party
+    from verticil.shared.config import load_federation
     from verticil.shared.identity.pki import load_credentials, utc_now
-    from verticil.shared.identity.signing import SigningKey
     from verticil.shared.study.canonical import to_bytes
     from verticil.shared.transport.fetch import fetch_release
-    from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
+    from verticil.shared.transport.in_memory import InMemoryControl
     from verticil.simulation.analyst import follow_study
     from verticil.wire.v1 import control_pb2
 
     now = clock if clock is not None else utc_now
-    config = load_miner(made.miner / "miner.toml")
-    credentials = load_credentials(config.certificate, config.key, config.federation)
+    pki = made.analyst / "pki"
     analyst = load_credentials(
-        made.analyst / "pki" / "analyst.crt", made.analyst / "pki" / "analyst.key", config.federation
-    )
-    node = MinerNode(
-        config.state_directory,
-        identity=credentials.identity,
-        authority=credentials.ca_pem,
-        signer=SigningKey.load(config.signing_key, config.certificate),
-        executor=InlineLearning(clock=now),
-        limits=config.limits,
-        randomized_days=config.randomized_days,
-        simulation=True,
-        seed_derived=seeded,
-        clock=now,
+        pki / "analyst.crt", pki / "analyst.key", load_federation(made.analyst / "federation.toml")
     )
     stop = asyncio.Event()
-    async with node:
+    async with serving_miner(made, now, seeded=seeded) as node:
         control = InMemoryControl(node.control, analyst.identity)
-        parties: list[asyncio.Task[None]] = []
-        for name, folder in made.parties.items():
-            party = load_party(folder / "party.toml")
-            identity = load_credentials(party.certificate, party.key, party.federation).identity
-
-            def dial(name: str = name, identity: Identity = identity) -> Coordinator:
-                line = InMemoryCoordinator(node.coordinator, identity)
-                return wrap(name, line) if wrap is not None else line
-
-            parties.append(asyncio.create_task(run_party(party, dial, stop=stop, clock=now), name=name))
+        parties = _parties(made, node, stop, between=False, seeded=seeded, wrap=wrap, clock=now)
         try:
             digest = (await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))).study_digest
-
-            def check() -> None:
-                for task in parties:
-                    if task.done():
-                        task.result()  # raises what ended the party
-
             try:
-                summary = await follow_study(control, digest, step=step, check=check)
+                summary = await follow_study(control, digest, step=step, check=partial(_check, parties))
             except VerticilError as error:
                 raise _in_full(made, study, digest, error) from None
             await fetch_release(control, digest, release)
@@ -399,7 +366,7 @@ async def run_peers(
         miner = None
         if protocol_of(study).searches_scores(study) or RELAY in made.peers.values():
             miner = await stack.enter_async_context(serving_miner(made, now))
-        tasks = _parties(made, miner, stop, seeded=seeded, wrap=wrap, wrap_peer=wrap_peer, clock=now)
+        tasks = _parties(made, miner, stop, between=True, seeded=seeded, wrap=wrap, wrap_peer=wrap_peer, clock=now)
         told: dict[str, str] = {}
         try:
             while not (stands := await asyncio.to_thread(standing, made.parties, digest)).published:
@@ -407,9 +374,7 @@ async def run_peers(
                     if stage and told.get(name) != stage:
                         told[name] = stage
                         step(f"{name}: {stage}")
-                for task in tasks:
-                    if task.done():
-                        task.result()  # raises what ended the party
+                _check(tasks)
                 await asyncio.sleep(_LOOK_SECONDS)
         finally:
             stop.set()
@@ -426,8 +391,10 @@ async def run_peers(
 
 
 @contextlib.asynccontextmanager
-async def serving_miner(made: Provisioned, clock: Callable[[], dt.datetime]) -> AsyncGenerator[MinerNode]:
-    """The miner of provisioned folders, in this event loop, until the context ends."""
+async def serving_miner(
+    made: Provisioned, clock: Callable[[], dt.datetime], *, seeded: bool = False
+) -> AsyncGenerator[MinerNode]:
+    """The miner of provisioned folders, in this event loop, until the context ends. `seeded`: the manifest says so."""
     from verticil.miner.config import load_miner
     from verticil.miner.scheduler.learning import InlineLearning
     from verticil.miner.service.node import MinerNode
@@ -445,6 +412,7 @@ async def serving_miner(made: Provisioned, clock: Callable[[], dt.datetime]) -> 
         limits=config.limits,
         randomized_days=config.randomized_days,
         simulation=True,
+        seed_derived=seeded,
         clock=clock,
     ) as node:
         yield node
@@ -455,11 +423,13 @@ def _parties(
     miner: MinerNode | None,
     stop: asyncio.Event,
     *,
+    between: bool,
     seeded: bool,
     wrap: Callable[[str, Coordinator], Coordinator] | None,
-    wrap_peer: WrapPeer | None,
+    wrap_peer: WrapPeer | None = None,
     clock: Callable[[], dt.datetime],
 ) -> list[asyncio.Task[None]]:
+    """Start the nodes of the parties; `between`: they reach each other, too."""
     from verticil.party.config import load_party
     from verticil.party.daemon import run_party
     from verticil.shared.identity.pki import load_credentials
@@ -477,11 +447,10 @@ def _parties(
             line = InMemoryCoordinator(miner.coordinator, identity)
             return wrap(name, line) if wrap is not None else line
 
-        network = _Memory(services, identity, wrap_peer)
         work = run_party(
             party,
             dial if miner else None,
-            peers=network,
+            peers=_Memory(services, identity, wrap_peer) if between else None,
             stop=stop,
             simulation=True,
             seed_derived=seeded,
@@ -489,6 +458,12 @@ def _parties(
         )
         tasks.append(asyncio.create_task(work, name=name))
     return tasks
+
+
+def _check(parties: list[asyncio.Task[None]]) -> None:
+    for task in parties:
+        if task.done():
+            task.result()  # raises what ended the party
 
 
 def lay_out(folder: Path, study: Study, tables: Tables, *, id_column: str) -> list[Site]:

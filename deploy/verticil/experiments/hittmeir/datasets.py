@@ -116,12 +116,7 @@ def view(schema: Schema, table: Texts, rows: NDArray[np.intp] | None = None) -> 
         DataFault: DATA_CATEGORY_UNSEEN, a column has values that its codebook does not declare.
     """
     taken = table if rows is None else {name: column[rows] for name, column in table.items()}
-    codes = encoded(schema, taken)
-    values = [
-        column.astype(np.float64) if variable.bins is None else taken[variable.name].astype(np.float64)
-        for variable, column in zip(schema.variables, codes, strict=True)
-    ]
-    return View(schema=schema, codes=codes, values=np.column_stack(values))
+    return _view(schema, encoded(schema, taken), taken)
 
 
 def encoded(schema: Schema, table: Texts) -> list[Codes]:
@@ -131,9 +126,13 @@ def encoded(schema: Schema, table: Texts) -> list[Codes]:
 
 def drawn(schema: Schema, codes: list[Codes], *, seed: int) -> View:
     """Synthetic records: numbers are drawn within their ranges."""
-    table = decode(schema, codes, np.random.default_rng([seed, 0xF]))
+    return _view(schema, codes, decode(schema, codes, np.random.default_rng([seed, 0xF])))
+
+
+def _view(schema: Schema, codes: list[Codes], table: Texts | pd.DataFrame) -> View:
+    """`table` has the numbers."""
     values = [
-        column.astype(np.float64) if variable.bins is None else table[variable.name].to_numpy(dtype=np.float64)
+        column.astype(np.float64) if variable.bins is None else np.asarray(table[variable.name], dtype=np.float64)
         for variable, column in zip(schema.variables, codes, strict=True)
     ]
     return View(schema=schema, codes=codes, values=np.column_stack(values))
@@ -182,15 +181,15 @@ def adult() -> DataSet:
     """UCI Adult with its published split: 12 predictors and the income."""
     train, test = (_shipped(f"adult_{part}") for part in ("train", "test"))
     places = {name: _labels(train, name) for name in train if name not in _ADULT_NUMBERS}
-    fine = tuple(
-        _number(name, _ADULT_NUMBERS[name][0]) if name in _ADULT_NUMBERS else _category(name, places[name])
-        for name in train
-    )
-    coarse = tuple(
-        _number(name, _ADULT_NUMBERS[name][1])
-        if name in _ADULT_NUMBERS
-        else _category(name, places[name], ("Mexico", "United-States") if name == "native-country" else None)
-        for name in train
+    kept = {"native-country": ("Mexico", "United-States")}
+    fine, coarse = (
+        tuple(
+            _number(name, _ADULT_NUMBERS[name][book])
+            if name in _ADULT_NUMBERS
+            else _category(name, places[name], kept.get(name) if book else None)
+            for name in train
+        )
+        for book in (0, 1)
     )
     return DataSet(
         name="Adult Census",

@@ -189,13 +189,7 @@ def _scores(
 
 
 def _tested(data: DataSet, split: Split, row: _Row, *, scale: Scale, seed: int) -> Utility:
-    training = split.train
-    if row.recipe is not None:
-        schema, columns = training.schema, training.codes
-        if row.recipe.epsilon is not None:
-            columns = randomized(columns, schema, row.recipe.epsilon, seed=seed)
-        made = describe(columns, schema, row.recipe, seed=seed)
-        training = drawn(schema, generate(made.network, len(columns[0]), seed=seed)[0], seed=seed)
+    training = _published(split.train, row.recipe, seed=seed)
     (result,) = utility(
         training.labelled(data.target, without=row.without),
         [split.test.labelled(data.target, without=row.without)],
@@ -473,8 +467,7 @@ def correlations(data: DataSet, *, scale: Scale, seed: int, step: Step) -> Corre
 
     def synthetic(hidden: Custom | None) -> View:
         recipe = Recipe(k=scale.custom_degree, generations=generations_for(data, scale), custom=hidden)
-        network = describe(original.codes, data.fine, recipe, seed=seed).network
-        return drawn(data.fine, generate(network, len(original.codes[0]), seed=seed)[0], seed=seed)
+        return _published(original, recipe, seed=seed)
 
     return Correlations(
         names=data.fine.names,
