@@ -27,7 +27,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,9 +52,8 @@ _PERTURBED: Final = 3
 _QUANTILES: Final = np.round(-np.log((np.arange(1024) + 0.5) / 1024) * 2.0**20) / 2.0**20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Tables:
-    """A problem as the kernels take it; the fields are explained in `compiled.orders`."""
+class Tables(NamedTuple):
+    """A problem as the kernels take it, in their order; the fields are explained in `compiled.orders`."""
 
     before: NDArray[np.bool_]
     candidates: NDArray[np.int32]
@@ -88,15 +87,8 @@ def best_network(problem: SearchProblem, tables: Tables, order: Sequence[int], *
     """The network of the best parents in `order`, the required ones with them."""
     d = len(order)
     parents = np.zeros((d, d + 1), dtype=np.int64)
-    orders.order_values(
-        np.array(order, dtype=np.int32),
-        tables.candidates,
-        tables.heavy,
-        tables.limits,
-        budget,
-        np.empty(d),
-        parents,
-    )
+    _, candidates, heavy, limits = tables
+    orders.order_values(np.array(order, dtype=np.int32), candidates, heavy, limits, budget, np.empty(d), parents)
     return Dag(
         parents=tuple(
             tuple(sorted((*problem.required_parents(child), *row[1 : 1 + int(row[0])].tolist())))
@@ -287,10 +279,7 @@ class OrderSearch:
             state.temperature,
             cooling,
             _QUANTILES,
-            tables.before,
-            tables.candidates,
-            tables.heavy,
-            tables.limits,
+            *tables,
             MAX_SETS,
         )
         return dataclasses.replace(
@@ -311,14 +300,7 @@ class OrderSearch:
             order = best.copy()
             if rounds:
                 orders.perturb(stream, order, tables.before, _PERTURBED)
-            found = orders.descend(
-                order,
-                tables.before,
-                tables.candidates,
-                tables.heavy,
-                tables.limits,
-                MAX_SETS,
-            )
+            found = orders.descend(order, *tables, MAX_SETS)
             if found >= weight:
                 best, weight = order, found
             rounds += 1
@@ -412,18 +394,7 @@ class ExactSearch:
         base = np.zeros(len(state.order), dtype=np.uint8)
         placed = state.order[state.order >= 0]
         base[placed] = 1
-        orders.fill_subsets(
-            table,
-            done,
-            last,
-            members,
-            base,
-            tables.before,
-            tables.candidates,
-            tables.heavy,
-            tables.limits,
-            latest,
-        )
+        orders.fill_subsets(table, done, last, members, base, *tables, latest)
         if last < size:
             return dataclasses.replace(state, table=table, latest=latest, n_subsets=last)
         order, subset = state.order.copy(), size - 1
