@@ -27,6 +27,7 @@ BEFORE = TESTS / "data" / "before"
 ANSWERS = TESTS / "vectors" / "answers.json"
 
 PASSING = (
+    (r"expires = \d{4}-\d\d-\d\d", "expires = DAY"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(Z|\+00:00| UTC)?", "TIME"),
     (r'("seconds_left"|"disk_free_bytes"): \d+', r"\1: N"),
     (r"[\d.]+ GiB free", "N GiB free"),
