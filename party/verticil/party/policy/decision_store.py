@@ -242,10 +242,9 @@ class DecisionStore:
         if not rows:
             return None
         facts = cast("dict[str, dict[str, Any]]", json.loads(cast("str", rows[0][0])))
-        return {
-            int(index): Origins(**item | {"variables": tuple(item["variables"]), "sources": tuple(item["sources"])})
-            for index, item in facts.items()
-        }
+        for item in facts.values():
+            item.update(variables=tuple(item["variables"]), sources=tuple(item["sources"]))
+        return {int(index): Origins(**item) for index, item in facts.items()}
 
     # ---- countersignatures
 

@@ -94,7 +94,7 @@ class PeerStudy(StudyRun):
         record = self.site.state.study(self.digest)
         self.facts = self._facts(record)
         found = self.next_step(self.facts)
-        if found.step is not Step.END and found.state is not None:  # END writes that down together with the end
+        if found.step.value != Step.END.value and found.state is not None:  # END writes that down together with the end
             failure = self.facts.failure if is_final(found.state) else ""
             self.site.state.move(self.digest, found.state, failure)
         return record, found
