@@ -249,8 +249,9 @@ async def test_feature_32_a_list_that_comes_while_it_is_decided_is_deleted_too(f
         found = record(federation, digest)
         assert (died, found.sub_model is not None, "south" in found.lists) == (True, True, True)
         data = south.pseudonyms.tobytes()
-        intake.append_list(digest, "south", 1, sha256=held.sha256, offset=held.committed, data=data[held.committed :])
-        intake.complete_list(digest, "south", 1)
+        arriving = intake.pseudonyms(found, study, "south")
+        intake.append_list(arriving, sha256=held.sha256, offset=held.committed, data=data[held.committed :])
+        intake.complete_list(arriving)
         await federation.node.conductor.advance(digest)
         assert "south" not in record(federation, digest).lists
         folder = federation.node.store.study(digest).root / "pseudonyms"

@@ -10,7 +10,7 @@ import numpy as np
 
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.intake import Intake
-from verticil.miner.storage.records import StoredColumn, StoredSignature
+from verticil.miner.storage.records import StoredColumn, StoredList, StoredSignature
 from verticil.miner.storage.store import Store
 from verticil.shared.artifact import pack
 from verticil.shared.channels.transition import quantize, symmetric
@@ -112,15 +112,18 @@ class Opened:
 
     def begin_list(self, data: bytes = PSEUDONYMS, minimum: int = 10):
         sha256 = hashlib.sha256(data).digest()
-        return self.intake.begin_list(self.record, STUDY, "north", size=len(data), sha256=sha256, minimum=minimum)
+        announced = StoredList(size=len(data), sha256=sha256)
+        return self.intake.begin_list(self.arriving, self.record, STUDY, announced, minimum=minimum)
+
+    @property
+    def arriving(self):
+        return self.intake.pseudonyms(self.record, STUDY, "north")
 
     def send_list(self, data: bytes = PSEUDONYMS) -> None:
         held = self.begin_list(data)
         for start in range(held.committed, len(data), 9000):
-            self.intake.append_list(
-                DIGEST, "north", 0, sha256=held.sha256, offset=start, data=data[start : start + 9000]
-            )
-        self.intake.complete_list(DIGEST, "north", 0)
+            self.intake.append_list(self.arriving, sha256=held.sha256, offset=start, data=data[start : start + 9000])
+        self.intake.complete_list(self.arriving)
 
     def align(self) -> None:
         self.catalogue.align(DIGEST, n_common=N, common_sha256=b"c" * 32, bitmaps={})

@@ -208,13 +208,13 @@ def test_another_list_replaces_one_in_transit_but_not_one_that_counts(tmp_path):
     with Opened(tmp_path) as opened:
         opened.begin_list(other)
         sha256 = hashlib.sha256(other).digest()
-        opened.intake.append_list(DIGEST, "north", 0, sha256=sha256, offset=0, data=other[:4096])
+        opened.intake.append_list(opened.arriving, sha256=sha256, offset=0, data=other[:4096])
         assert opened.begin_list(other).committed == 4096
         assert opened.begin_list().committed == 0
         with pytest.raises(PeerFault, match="offset"):  # a stream of the list that was replaced is still running
-            opened.intake.append_list(DIGEST, "north", 0, sha256=sha256, offset=0, data=other[:4096])
+            opened.intake.append_list(opened.arriving, sha256=sha256, offset=0, data=other[:4096])
         opened.send_list()
-        opened.intake.complete_list(DIGEST, "north", 0)
+        opened.intake.complete_list(opened.arriving)
         with pytest.raises(PeerFault, match="another list is stored already"):
             opened.begin_list(other)
         assert files_of(tmp_path) == {"pseudonyms/00.list": PSEUDONYMS}
@@ -317,7 +317,7 @@ def test_nothing_is_taken_in_after_the_end_and_the_end_waits_for_what_is_being_w
                 return super().__len__()
 
         with ThreadPoolExecutor(2) as pool:
-            append = functools.partial(opened.intake.append_list, DIGEST, "north", 0, sha256=held.sha256)
+            append = functools.partial(opened.intake.append_list, opened.arriving, sha256=held.sha256)
             writing = pool.submit(append, offset=0, data=Slow(PSEUDONYMS[:4096]))
             assert started.wait(10)
             ending = pool.submit(opened.intake.end, DIGEST)
@@ -328,7 +328,7 @@ def test_nothing_is_taken_in_after_the_end_and_the_end_waits_for_what_is_being_w
         opened.store.study(DIGEST).remove_linkage()
         for late in (
             lambda: append(offset=4096, data=PSEUDONYMS[4096:]),
-            lambda: opened.intake.complete_list(DIGEST, "north", 0),
+            lambda: opened.intake.complete_list(opened.arriving),
             opened.begin_list,
         ):
             with pytest.raises(PeerFault, match="has ended"):

@@ -30,10 +30,9 @@ from verticil.shared.study.sub_model import SubModel, obstacle
 
 def discard_left_out(session: Session, record: StudyRecord) -> None:
     """Delete what came of the lists of parties that the study went on without; also what came while it was decided."""
-    parties = session.proposal(record).parties
     for item in left_out(record):
         if item.party in record.lists:
-            session.intake.discard_list(record.digest, item.party, parties.index(item.party))
+            session.intake.discard_list(session.intake.pseudonyms(record, session.proposal(record), item.party))
 
 
 def at_deadline(session: Session, record: StudyRecord) -> bool:

@@ -12,19 +12,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Final
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Final, TypeVar
 
 from verticil.miner.rules.blocking_parties import refuse_left_out
 from verticil.miner.rules.leases import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
 from verticil.miner.rules.session import Session, countersign, timestamp, withdrawn_text
-from verticil.miner.service.linking import Linking
+from verticil.miner.service.linking import Begun, Linking
 from verticil.miner.service.relay import Relay
 from verticil.miner.service.scores import Scores
 from verticil.miner.service.transfer import receive, release_parts, send
 from verticil.miner.storage.linkage import linked_parties
-from verticil.miner.storage.records import Failure, StoredColumn, StudyRecord, Upload
+from verticil.miner.storage.records import Failure, StoredColumn, StoredList, StudyRecord, Upload
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.identity.identity import Identity
 from verticil.shared.study.states import State, is_final
@@ -33,6 +34,8 @@ from verticil.shared.transport.chunks import ChunkReader
 from verticil.shared.transport.errors_on_wire import to_detail
 from verticil.shared.transport.version import answer_hello
 from verticil.wire.v1 import common_pb2, coordinator_pb2
+
+R = TypeVar("R", coordinator_pb2.PutPseudonymsRequest, coordinator_pb2.PutBlindedRequest)
 
 MAX_WAIT_SECONDS: Final = 60
 _REPLY_BYTES: Final = 3_500_000
@@ -72,7 +75,7 @@ class Coordinator:
         self._session = session
         self._scores = scores
         self._relay = relay
-        self._linking = Linking(session, changes)
+        self._linking = Linking(session)
         self._changes = changes
         self._presence = presence
         self._uploads = asyncio.Semaphore(max_concurrent_uploads)
@@ -228,27 +231,53 @@ class Coordinator:
     async def PutPseudonyms(
         self, identity: Identity, requests: AsyncIterator[coordinator_pb2.PutPseudonymsRequest]
     ) -> coordinator_pb2.PutPseudonymsReply:
-        """Take in (a part of) the party's pseudonym list, from the committed offset; check it when it is whole."""
+        """Take in (a part of) the party's pseudonym list."""
         session, party = self._session, identity.name
-        first = await anext(requests, None)
-        if first is None:
-            raise PeerFault(
-                "MESSAGE_INVALID", "pseudonym list: an empty stream, expected a first message with digest and size"
-            )
 
-        def begin() -> tuple[int, int, bool]:
+        def begin(first: coordinator_pb2.PutPseudonymsRequest) -> Begun:
             record = session.record(first.study_digest)
-            position = session.position(record, party)
+            session.position(record, party)
             held = record.lists.get(party)
             if held is None or not held.complete:  # asking again for what is complete is always answered
                 session.require(record, State.ALIGNING)
             proposal, minimum = session.proposal(record), session.minimum(record)
             if (mode := proposal.linkage.mode) != "keyed-hash":
                 raise PeerFault("MESSAGE_INVALID", f"study '{record.study_id}': linkage '{mode}' has no pseudonyms")
-            stored = session.intake.begin_list(
-                record, proposal, party, size=first.size, sha256=first.sha256, minimum=minimum
-            )
-            return position, stored.committed, stored.complete
+            arriving = session.intake.pseudonyms(record, proposal, party)
+            announced = StoredList(size=first.size, sha256=first.sha256)
+            return arriving, session.intake.begin_list(arriving, record, proposal, announced, minimum=minimum)
+
+        missing = "pseudonym list: an empty stream, expected a first message with digest and size"
+        committed, complete = await self._take_in(party, requests, begin, missing=missing)
+        return coordinator_pb2.PutPseudonymsReply(committed_offset=committed, complete=complete)
+
+    async def PutBlinded(
+        self, identity: Identity, requests: AsyncIterator[coordinator_pb2.PutBlindedRequest]
+    ) -> coordinator_pb2.PutBlindedReply:
+        """Take in (a part of) a blinded list; see `Linking.begin`."""
+        begin = functools.partial(self._linking.begin, identity.name)
+        missing = "blinded list: an empty stream, expected a first message with its digest"
+        committed, complete = await self._take_in(identity.name, requests, begin, missing=missing)
+        return coordinator_pb2.PutBlindedReply(committed_offset=committed, complete=complete)
+
+    async def _take_in(
+        self, party: str, requests: AsyncIterator[R], begin: Callable[[R], Begun], *, missing: str
+    ) -> tuple[int, bool]:
+        """Take in (a part of) a list, from the committed offset; check it when it is whole.
+
+        Args:
+            party: who sends it.
+            requests: the stream.
+            begin: by the first message: the list, and what is stored of it; blocks.
+            missing: the problem of a stream without a message.
+
+        Returns:
+            The committed offset, and whether the list is whole and checked.
+        """
+        intake = self._session.intake
+        first = await anext(requests, None)
+        if first is None:
+            raise PeerFault("MESSAGE_INVALID", missing)
 
         async def chunks() -> AsyncIterator[common_pb2.Chunk]:
             if first.HasField("chunk"):
@@ -258,21 +287,19 @@ class Coordinator:
                 yield request.chunk
 
         with self._presence.call(party):
-            position, committed, complete = await asyncio.to_thread(begin)
-            if complete:
-                return coordinator_pb2.PutPseudonymsReply(committed_offset=committed, complete=True)
+            arriving, stored = await asyncio.to_thread(begin, first)
+            if stored.complete:
+                return stored.committed, True
 
             def append(offset: int, data: bytes) -> int:
-                return session.intake.append_list(
-                    first.study_digest, party, position, sha256=first.sha256, offset=offset, data=data
-                )
+                return intake.append_list(arriving, sha256=first.sha256, offset=offset, data=data)
 
             async with self._place(party):
-                committed = await receive(ChunkReader(offset=committed, size=first.size), chunks(), append)
+                committed = await receive(ChunkReader(offset=stored.committed, size=first.size), chunks(), append)
             if committed == first.size:
-                await asyncio.to_thread(session.intake.complete_list, first.study_digest, party, position)
+                await asyncio.to_thread(intake.complete_list, arriving)
                 self._changes.notify()
-            return coordinator_pb2.PutPseudonymsReply(committed_offset=committed, complete=committed == first.size)
+            return committed, committed == first.size
 
     async def GetAlignment(
         self, identity: Identity, request: coordinator_pb2.GetAlignmentRequest
@@ -302,13 +329,6 @@ class Coordinator:
                 facts.chunk.CopyFrom(chunk)
                 yield facts
                 facts.ClearField("statements")
-
-    async def PutBlinded(
-        self, identity: Identity, requests: AsyncIterator[coordinator_pb2.PutBlindedRequest]
-    ) -> coordinator_pb2.PutBlindedReply:
-        """Take in (a part of) a blinded list; see `Linking.put`."""
-        with self._presence.call(identity.name):
-            return await self._linking.put(identity.name, requests, self._place)
 
     async def GetBlinded(
         self, identity: Identity, request: coordinator_pb2.GetBlindedRequest

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
-from verticil.miner.rules.leases import Changes
 from verticil.miner.rules.session import Session
-from verticil.miner.service.transfer import receive
-from verticil.miner.storage.records import StoredBlinded, StoredSignature, StudyRecord
+from verticil.miner.storage.intake import ArrivingList
+from verticil.miner.storage.records import StoredBlinded, StoredList, StoredSignature, StudyRecord
 from verticil.shared.alignment.merkle import Tree
 from verticil.shared.alignment.statements import blinded_body, check_statement, common_body, receiver, sender
 from verticil.shared.errors import PeerFault
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
-from verticil.shared.transport.chunks import ChunkReader
 from verticil.shared.transport.fetch import send_parts
 from verticil.wire.v1 import common_pb2, coordinator_pb2
+
+Begun = tuple[ArrivingList[Any], StoredList]
+"""A list that is on its way, and what is stored of it."""
 
 
 class Linking:
@@ -32,12 +33,10 @@ class Linking:
 
     Args:
         session: the rules.
-        changes: is told of changes.
     """
 
-    def __init__(self, session: Session, changes: Changes) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._changes = changes
 
     def commit(self, digest: bytes, party: str, commitment: common_pb2.Commitment) -> None:
         """Record a party's row order, or with dh-psi the common list that it accepts; blocks.
@@ -92,49 +91,16 @@ class Linking:
                 hint="the table or the linkage key changed after it was sent; the study must be submitted anew",
             )
 
-    async def put(
-        self,
-        party: str,
-        requests: AsyncIterator[coordinator_pb2.PutBlindedRequest],
-        place: Callable[[str], AbstractAsyncContextManager[None]],
-    ) -> coordinator_pb2.PutBlindedReply:
-        """Take in (a part of) a blinded list, from the committed offset; check it when it is whole.
+    def begin(self, party: str, first: coordinator_pb2.PutBlindedRequest) -> Begun:
+        """A blinded list that a party sends, and what is stored of it; blocks.
 
         Args:
             party: who sends it.
-            requests: the stream.
-            place: a place for one stream.
+            first: the stream's first message.
 
         Raises:
-            VerticilError: as `BlindedLists` says; NOT_OWNER, it is another party's turn.
+            VerticilError: as `Intake.begin_list` says; NOT_OWNER, it is another party's turn.
         """
-        first = await anext(requests, None)
-        if first is None:
-            raise PeerFault(
-                "MESSAGE_INVALID", "blinded list: an empty stream, expected a first message with its digest"
-            )
-        record, study, stored = await asyncio.to_thread(self._begin, party, first)
-        if stored.complete:
-            return coordinator_pb2.PutBlindedReply(committed_offset=stored.committed, complete=True)
-        lists, owner, hop = self._session.intake.blinded, first.owner, first.hop
-
-        async def chunks() -> AsyncIterator[common_pb2.Chunk]:
-            if first.HasField("chunk"):
-                yield first.chunk
-            async for request in requests:
-                yield request.chunk
-
-        def append(offset: int, data: bytes) -> int:
-            return lists.append(record, study, owner, hop, sha256=first.sha256, offset=offset, data=data)
-
-        async with place(party):
-            committed = await receive(ChunkReader(offset=stored.committed, size=first.size), chunks(), append)
-        if committed == first.size:
-            await asyncio.to_thread(lists.complete, record, study, owner, hop)
-            self._changes.notify()
-        return coordinator_pb2.PutBlindedReply(committed_offset=committed, complete=committed == first.size)
-
-    def _begin(self, party: str, first: coordinator_pb2.PutBlindedRequest) -> tuple[StudyRecord, Study, StoredBlinded]:
         session = self._session
         record, study = self._study(party, first.study_digest, first.owner, first.hop)
         turn = sender(study.parties, first.owner, first.hop)
@@ -162,17 +128,10 @@ class Linking:
             what="blinded list",
             revoked=session.revocations.since(),
         )
-        stored = session.intake.blinded.begin(
-            record,
-            study,
-            first.owner,
-            first.hop,
-            size=first.size,
-            sha256=first.sha256,
-            statement=StoredSignature.of(first.statement),
-            minimum=session.minimum(record),
-        )
-        return record, study, stored
+        arriving = session.intake.blinded(record, study, first.owner, first.hop)
+        announced = StoredBlinded(size=first.size, sha256=first.sha256, statement=StoredSignature.of(first.statement))
+        minimum = session.minimum(record)
+        return arriving, session.intake.begin_list(arriving, record, study, announced, minimum=minimum)
 
     async def get(
         self, party: str, request: coordinator_pb2.GetBlindedRequest

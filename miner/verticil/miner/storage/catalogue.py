@@ -40,6 +40,7 @@ from verticil.miner.storage.tables import (
     DeletionTable,
     ForgottenTable,
     LinkageTable,
+    ListTable,
     ReviewTable,
     SubmissionTable,
     Table,
@@ -51,7 +52,6 @@ from verticil.shared.storage.rows import Cell
 R = TypeVar("R")
 
 _FAIL: Final = "UPDATE study SET failure_code = ?, failure_message = ?, failure_hint = ? WHERE digest = ? AND "
-_BEGUN: Final = "SELECT * FROM pseudonyms WHERE study = ? AND party = ?"
 
 
 class Catalogue(Table):
@@ -62,7 +62,8 @@ class Catalogue(Table):
         scores: the facts of studies between peers (Model I).
         deletions: who took what back, and what was deleted.
         reviews: releases that wait for countersignatures.
-        linkage: row orders and blinded lists.
+        linkage: row orders.
+        lists, blinded: lists on their way: of pseudonyms, by party; blinded ones, by owner and hop.
         absences: what became of studies without all of their parties.
         submissions: whose the studies are.
         certificates: those that parties showed last, and approvals that revoked ones had signed.
@@ -83,6 +84,8 @@ class Catalogue(Table):
         self.deletions = DeletionTable(self.database)
         self.reviews = ReviewTable(self.database)
         self.linkage = LinkageTable(self.database)
+        self.lists = ListTable(self.database, "pseudonyms", StoredList, ("party",))
+        self.blinded = ListTable(self.database, "blinded", StoredBlinded, ("owner", "hop"))
         self.absences = AbsenceTable(self.database)
         self.submissions = SubmissionTable(self.database)
         self.certificates = CertificateTable(self.database)
@@ -276,35 +279,7 @@ class Catalogue(Table):
             self.database.write("DELETE FROM upload WHERE study = ?", (study,))
             self.database.write("UPDATE commitment SET nodes = x'' WHERE study = ?", (study,))
 
-    # -- lists and alignment -------------------------------------------------------------------------------------------------
-
-    def begin_list(self, study: bytes, party: str, *, size: int, sha256: bytes) -> StoredList:
-        """The party's list of that size and digest; another one that is not complete is replaced by an empty one."""
-        with self.database.transaction():
-            held = self.database.first(StoredList, _BEGUN, (study, party))
-            if held is None or (not held.complete and (held.size, held.sha256) != (size, sha256)):
-                held = StoredList(size=size, sha256=sha256, committed=0, complete=False)
-                self.database.insert("pseudonyms", held, study=study, party=party, conflict="REPLACE")
-        return held
-
-    def commit_list(self, study: bytes, party: str, committed: int) -> None:
-        """Record that everything before `committed` is on disk."""
-        sql = "UPDATE pseudonyms SET committed = ? WHERE study = ? AND party = ? AND complete = 0"
-        self.database.write(sql, (committed, study, party))
-
-    def forget_list(self, study: bytes, party: str) -> None:
-        """Forget a list whose bytes turned out to be wrong."""
-        self.database.write("DELETE FROM pseudonyms WHERE study = ? AND party = ? AND complete = 0", (study, party))
-
-    def discard_list(self, study: bytes, party: str) -> None:
-        """Forget a list, whole or not, of a party that the study went on without."""
-        self.database.write("DELETE FROM pseudonyms WHERE study = ? AND party = ?", (study, party))
-
-    def complete_list(self, study: bytes, party: str) -> None:
-        """Record that the list is whole and checked."""
-        self._change(
-            study, "UPDATE pseudonyms SET complete = 1 WHERE study = ? AND party = ? AND complete = 0", study, party
-        )
+    # -- alignment -----------------------------------------------------------------------------------------------------------
 
     def align(
         self, study: bytes, *, n_common: int, common_sha256: bytes, bitmaps: Mapping[str, tuple[int, bytes]]

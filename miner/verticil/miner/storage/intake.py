@@ -26,7 +26,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 import rfc8785
@@ -42,13 +42,15 @@ from verticil.miner.storage.records import (
     Upload,
 )
 from verticil.miner.storage.store import Store, StudyFiles, append_durably, remove_durably, replace_durably
+from verticil.miner.storage.tables import ListTable
 from verticil.shared.alignment.statements import sender
 from verticil.shared.artifact import packed_size, unpack
 from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.storage.rows import Cell
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study, Unit
 
-L = TypeVar("L", StoredList, StoredBlinded)
+L = TypeVar("L", bound=StoredList)
 
 _BLOCK: Final = 1 << 22
 
@@ -87,15 +89,21 @@ def _moved(what: str, got: int, expected: int) -> PeerFault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Arriving:
-    """A list on its way to the disk.
+class ArrivingList(Generic[L]):
+    """A list on its way to the disk: a party's pseudonyms, or the blinded list of an owner behind a hop.
 
     Attributes:
         name: for messages.
         study: proposal digest.
         part, whole: its file while it arrives, and when it was checked.
-        held: its fact now; None: there is none.
-        commit, forget, complete: record what became of it.
+        table, key: where its fact is.
+        held: its fact in the record that the caller read; None: there was none.
+        before: the fact of the list that must be complete before this one begins, of the same size; None: there is none.
+        follows: whether there must be such a list.
+        item_bytes: of one pseudonym or token.
+        too_short: the problem of a list of {0} records where {1} are needed.
+        changed: the hint for a sender that announces other bytes than those of a complete list.
+        promised: what other uploads have still to send needs room before this list does.
         problem: what is wrong with the whole bytes; empty: nothing.
         sent_by: for the message of that; empty: the name says it.
     """
@@ -104,19 +112,21 @@ class _Arriving:
     study: bytes
     part: Path
     whole: Path
-    held: Callable[[], StoredList | StoredBlinded | None]
-    commit: Callable[[int], None]
-    forget: Callable[[], None]
-    complete: Callable[[], None]
-    problem: Callable[[Path, StoredList | StoredBlinded], str]
+    table: ListTable[L]
+    key: tuple[Cell, ...]
+    held: L | None
+    before: StoredList | None = None
+    follows: bool = False
+    item_bytes: int
+    too_short: str
+    changed: str
+    promised: bool = False
+    problem: Callable[[Path, StoredList], str]
     sent_by: str = ""
 
 
 class Intake:
-    """Pseudonym lists and artifacts on their way to the disk.
-
-    Attributes:
-        blinded: the same for blinded lists.
+    """Pseudonym lists, blinded lists and artifacts on their way to the disk.
 
     Args:
         store: files and quotas.
@@ -130,7 +140,6 @@ class Intake:
         self._table = threading.Lock()
         self._promising = threading.Lock()  # who asks for room sees what everybody before was promised
         self._ended: set[bytes] = set()
-        self.blinded = BlindedLists(store, catalogue, self)
 
     @contextlib.contextmanager
     def _exclusive(self, study: bytes, path: Path) -> Generator[None]:
@@ -166,155 +175,139 @@ class Intake:
         lists += sum(item.size for item in record.blinded.values())
         return lists + transit + sum(_column_bytes(study.units[unit], n) for unit in record.columns)
 
-    # -- pseudonyms ----------------------------------------------------------------------------------------------------------
+    # -- lists ---------------------------------------------------------------------------------------------------------------
 
-    def begin_list(
-        self, record: StudyRecord, study: Study, party: str, *, size: int, sha256: bytes, minimum: int
-    ) -> StoredList:
-        """Say how much of a party's list is stored already.
+    def pseudonyms(self, record: StudyRecord, study: Study, party: str) -> ArrivingList[StoredList]:
+        """The pseudonym list of a party.
 
         Args:
             record: facts of the study.
-            study: the study.
+            study: the proposal.
             party: the sender.
-            size: bytes of the whole list.
-            sha256: of the whole list.
+        """
+        files, position = self._store.study(record.digest), study.parties.index(party)
+        return ArrivingList(
+            name=f"pseudonym list of party '{party}'",
+            study=record.digest,
+            part=files.pseudonyms(position, complete=False),
+            whole=files.pseudonyms(position, complete=True),
+            table=self._catalogue.lists,
+            key=(party,),
+            held=record.lists.get(party),
+            item_bytes=PSEUDONYM_BYTES,
+            too_short="{0} records, expected at least {1} in common",
+            changed="the table, its ids or the linkage key changed after it was sent; the study must be submitted anew",
+            promised=True,
+            problem=_problem_of_list,
+        )
+
+    def blinded(self, record: StudyRecord, study: Study, owner: int, hop: int) -> ArrivingList[StoredBlinded]:
+        """The blinded list of an owner, by position in the study, behind a hop.
+
+        Args:
+            record: facts of the study.
+            study: as it is carried out.
+            owner: whose records.
+            hop: station.
+        """
+        files = self._store.study(record.digest)
+        return ArrivingList(
+            name=f"blinded list of party '{study.parties[owner]}', hop {hop}",
+            study=record.digest,
+            part=files.blinded(owner, hop, complete=False),
+            whole=files.blinded(owner, hop, complete=True),
+            table=self._catalogue.blinded,
+            key=(owner, hop),
+            held=record.blinded.get((owner, hop)),
+            before=record.blinded.get((owner, hop - 1)),
+            follows=hop > 0,
+            item_bytes=TOKEN_BYTES,
+            too_short="fewer records than the {1} that are expected in common",
+            changed="table or state of the party changed after it was sent; the study must be submitted anew",
+            problem=lambda path, held: _problem_of_tokens(path, held, own=hop == 0),
+            sent_by=f", sent by party '{sender(study.parties, owner, hop)}'",
+        )
+
+    def begin_list(
+        self, arriving: ArrivingList[L], record: StudyRecord, study: Study, announced: L, *, minimum: int
+    ) -> L:
+        """Say how much of a list is stored already; record that it begins when nothing is and there is room for it.
+
+        Args:
+            arriving: which list.
+            record: facts of the study.
+            study: the study.
+            announced: the list with the size and SHA-256 that its sender announces, and nothing of it stored.
             minimum: the smallest common count that the study and its approvals accept.
 
         Raises:
-            PeerFault: MESSAGE_INVALID for a size that is no list; ARTIFACT_INVALID when another list is stored already;
-                RESOURCE_EXHAUSTED.
+            PeerFault: MESSAGE_INVALID for a size that is no list, or not that of the hop before; NOT_READY, the hop before is not
+                there; ARTIFACT_INVALID when another list is stored already; RESOURCE_EXHAUSTED.
             Refusal: LINKAGE_TOO_SMALL, the list alone is shorter than the minimum.
         """
-        if size % PSEUDONYM_BYTES or size == 0 or len(sha256) != 32:
+        name, size, sha256, held = arriving.name, announced.size, announced.sha256, arriving.held
+        if size % arriving.item_bytes or size == 0 or len(sha256) != 32:
             raise PeerFault(
                 "MESSAGE_INVALID",
-                f"pseudonym list: {size} bytes and a digest of {len(sha256)} bytes, expected a positive multiple of 16 and 32",
+                f"{name}: {size} bytes and a digest of {len(sha256)} bytes,"
+                f" expected a positive multiple of {arriving.item_bytes} and 32",
             )
-        if size < minimum * PSEUDONYM_BYTES:
+        if size < minimum * arriving.item_bytes:
             raise Refusal(
                 "LINKAGE_TOO_SMALL",
-                f"pseudonym list of party '{party}': {size // PSEUDONYM_BYTES} records, expected at least {minimum} in common",
+                f"{name}: {arriving.too_short.format(size // arriving.item_bytes, minimum)}",
                 hint="is the party's table whole? Otherwise the study asks for too many common records",
             )
-        held = record.lists.get(party)
+        if arriving.follows:
+            if arriving.before is None or not arriving.before.complete:
+                raise PeerFault("NOT_READY", f"{name}: the hop before it is not there yet", hint="poll for the state")
+            if arriving.before.size != size:
+                raise PeerFault("MESSAGE_INVALID", f"{name}: {size} bytes, expected {arriving.before.size}, as it came")
         if held is not None and held.complete:
-            if (held.size, held.sha256) != (size, sha256):
+            if not held.is_same(announced):
                 raise PeerFault(
                     "ARTIFACT_INVALID",
-                    f"pseudonym list of party '{party}': another list is stored already, expected the same bytes",
-                    hint="the table, its ids or the linkage key changed after it was sent; the study must be submitted anew",
+                    f"{name}: another list is stored already, expected the same bytes",
+                    hint=arriving.changed,
                 )
             return held
-        return self.begin_arriving(
-            self._pseudonyms(record.digest, party, study.parties.index(party)),
-            record,
-            study,
-            held,
-            size=size,
-            sha256=sha256,
-            promised=True,
-            begin=lambda: self._catalogue.begin_list(record.digest, party, size=size, sha256=sha256),
-        )
+        with self._exclusive(record.digest, arriving.part), self._promising:
+            used = self.used_bytes(record, study) - (held.size if held else 0)
+            committed = held.committed if held and held.is_same(announced) else 0
+            others = 0
+            if arriving.promised:
+                others = self._catalogue.uploads.outstanding_bytes() - (held.size - held.committed if held else 0)
+            self._store.ensure_room(name, needed=size - committed, used=used + committed, promised=others)
+            self._store.study(record.digest).prepare()
+            return arriving.table.begin(record.digest, arriving.key, announced)
 
-    def append_list(self, digest: bytes, party: str, position: int, *, sha256: bytes, offset: int, data: bytes) -> int:
+    def append_list(self, arriving: ArrivingList[L], *, sha256: bytes, offset: int, data: bytes) -> int:
         """Write and commit bytes of the list with this digest; returns the committed offset.
 
         Raises:
             PeerFault: OFFSET_MISMATCH, also when another list took its place; MESSAGE_INVALID, more bytes than announced.
             DataFault: DISK_FULL.
         """
-        return self.append_arriving(self._pseudonyms(digest, party, position), sha256=sha256, offset=offset, data=data)
+        study, key = arriving.study, arriving.key
+        with self._exclusive(study, arriving.part):
+            held = arriving.table.find(study, key)
+            if held is None or held.complete or held.sha256 != sha256 or held.committed != offset:
+                raise _moved(arriving.name, offset, held.committed if held else 0)
+            self._append(
+                arriving.part, offset, data, held.size, lambda committed: arriving.table.commit(study, key, committed)
+            )
+        return offset + len(data)
 
-    def complete_list(self, digest: bytes, party: str, position: int) -> None:
+    def complete_list(self, arriving: ArrivingList[L]) -> None:
         """Check a list that has arrived, and record it. Repeating it is harmless.
 
         Raises:
-            PeerFault: ARTIFACT_INVALID, digest or order are wrong (the list is forgotten and may be sent again);
-                OFFSET_MISMATCH, bytes are missing.
+            PeerFault: ARTIFACT_INVALID, digest or order are wrong, or tokens are there twice (the list is forgotten and may be
+                sent again); OFFSET_MISMATCH, bytes are missing.
         """
-        self.complete_arriving(self._pseudonyms(digest, party, position))
-
-    def discard_list(self, digest: bytes, party: str, position: int) -> None:
-        """Delete what came of the list of a party that the study went on without: the files, then the fact. Repeatable."""
-        files = self._store.study(digest)
-        part = files.pseudonyms(position, complete=False)
-        with self._exclusive(digest, part):
-            remove_durably(part)
-            remove_durably(files.pseudonyms(position, complete=True))
-            self._catalogue.discard_list(digest, party)
-
-    def _pseudonyms(self, digest: bytes, party: str, position: int) -> _Arriving:
-        files = self._store.study(digest)
-
-        def held() -> StoredList | None:
-            record = self._catalogue.study(digest)
-            return record.lists.get(party) if record else None
-
-        return _Arriving(
-            name=f"pseudonym list of party '{party}'",
-            study=digest,
-            part=files.pseudonyms(position, complete=False),
-            whole=files.pseudonyms(position, complete=True),
-            held=held,
-            commit=lambda committed: self._catalogue.commit_list(digest, party, committed),
-            forget=lambda: self._catalogue.forget_list(digest, party),
-            complete=lambda: self._catalogue.complete_list(digest, party),
-            problem=_problem_of_list,
-        )
-
-    # -- lists of either kind ------------------------------------------------------------------------------------------------
-
-    def begin_arriving(
-        self,
-        arriving: _Arriving,
-        record: StudyRecord,
-        study: Study,
-        held: L | None,
-        *,
-        size: int,
-        sha256: bytes,
-        promised: bool,
-        begin: Callable[[], L],
-    ) -> L:
-        """Record that a list begins, or goes on where it stopped, when there is room for it.
-
-        Args:
-            arriving: the list.
-            record: facts of the study.
-            study: the study.
-            held: what is stored of it, not complete.
-            size: bytes of the whole list.
-            sha256: of the whole list.
-            promised: what others have begun needs room first.
-            begin: records it.
-
-        Raises:
-            PeerFault: RESOURCE_EXHAUSTED.
-        """
-        with self._exclusive(record.digest, arriving.part), self._promising:
-            used = self.used_bytes(record, study) - (held.size if held else 0)
-            committed = held.committed if held and (held.size, held.sha256) == (size, sha256) else 0
-            others = 0
-            if promised:
-                others = self._catalogue.uploads.outstanding_bytes() - (held.size - held.committed if held else 0)
-            self._store.ensure_room(arriving.name, needed=size - committed, used=used + committed, promised=others)
-            self._store.study(record.digest).prepare()
-            return begin()
-
-    def append_arriving(self, arriving: _Arriving, *, sha256: bytes, offset: int, data: bytes) -> int:
-        """Write and commit bytes of the list with this digest; raises as `append_list`."""
-        with self._exclusive(arriving.study, arriving.part):
-            held = arriving.held()
-            if held is None or held.complete or held.sha256 != sha256 or held.committed != offset:
-                raise _moved(arriving.name, offset, held.committed if held else 0)
-            self._append(arriving.part, offset, data, held.size, arriving.commit)
-        return offset + len(data)
-
-    def complete_arriving(self, arriving: _Arriving) -> None:
-        """Check a list that has arrived, and record it; raises as `complete_list`."""
-        with self._exclusive(arriving.study, arriving.part):
-            held = arriving.held()
+        study, key, table = arriving.study, arriving.key, arriving.table
+        with self._exclusive(study, arriving.part):
+            held = table.find(study, key)
             if held is not None and held.complete:
                 return
             if held is None or held.committed != held.size:
@@ -324,11 +317,18 @@ class Intake:
             )  # killed between the renaming and the fact
             if problem := arriving.problem(source, held):
                 remove_durably(source)
-                arriving.forget()
+                table.forget(study, key)
                 raise PeerFault("ARTIFACT_INVALID", f"{arriving.name}{arriving.sent_by}: {problem}")
             if source == arriving.part:
                 replace_durably(arriving.part, arriving.whole)
-            arriving.complete()
+            table.complete(study, key)
+
+    def discard_list(self, arriving: ArrivingList[L]) -> None:
+        """Delete what came of the list of a party that the study went on without: the files, then the fact. Repeatable."""
+        with self._exclusive(arriving.study, arriving.part):
+            remove_durably(arriving.part)
+            remove_durably(arriving.whole)
+            arriving.table.discard(arriving.study, arriving.key)
 
     # -- artifacts -----------------------------------------------------------------------------------------------------------
 
@@ -538,142 +538,13 @@ class Intake:
                     remove_durably(path)
 
 
-class BlindedLists:
-    """Blinded lists on their way to the disk.
-
-    Args:
-        store: files and quotas.
-        catalogue: facts.
-        intake: what they share with other lists.
-    """
-
-    def __init__(self, store: Store, catalogue: Catalogue, intake: Intake) -> None:
-        self._store = store
-        self._catalogue = catalogue
-        self._intake = intake
-
-    def begin(
-        self,
-        record: StudyRecord,
-        study: Study,
-        owner: int,
-        hop: int,
-        *,
-        size: int,
-        sha256: bytes,
-        statement: StoredSignature,
-        minimum: int,
-    ) -> StoredBlinded:
-        """Say how much of a list is stored already.
-
-        Args:
-            record: facts of the study.
-            study: the study.
-            owner: whose records, by position in the study.
-            hop: station.
-            size: bytes of the whole list.
-            sha256: of the whole list.
-            statement: what its sender signed, checked.
-            minimum: the smallest common count that the study and its approvals accept.
-
-        Raises:
-            PeerFault: NOT_READY, the hop before is not there; MESSAGE_INVALID for a size that is no list, or not that of the hop
-                before; ARTIFACT_INVALID when another list is stored already; RESOURCE_EXHAUSTED.
-            Refusal: LINKAGE_TOO_SMALL, the list alone is shorter than the minimum.
-        """
-        name = _name(study, owner, hop)
-        if size % TOKEN_BYTES or size == 0 or len(sha256) != 32:
-            raise PeerFault(
-                "MESSAGE_INVALID",
-                f"{name}: {size} bytes and a digest of {len(sha256)} bytes, expected a positive multiple of 32 and 32",
-            )
-        if size < minimum * TOKEN_BYTES:
-            raise Refusal(
-                "LINKAGE_TOO_SMALL",
-                f"{name}: fewer records than the {minimum} that are expected in common",
-                hint="is the party's table whole? Otherwise the study asks for too many common records",
-            )
-        if hop:
-            before = record.blinded.get((owner, hop - 1))
-            if before is None or not before.complete:
-                raise PeerFault("NOT_READY", f"{name}: the hop before it is not there yet", hint="poll for the state")
-            if before.size != size:
-                raise PeerFault("MESSAGE_INVALID", f"{name}: {size} bytes, expected {before.size}, as it came")
-        held = record.blinded.get((owner, hop))
-        if held is not None and held.complete:
-            if (held.size, held.sha256) != (size, sha256):
-                raise PeerFault(
-                    "ARTIFACT_INVALID",
-                    f"{name}: another list is stored already, expected the same bytes",
-                    hint="table or state of the party changed after it was sent; the study must be submitted anew",
-                )
-            return held
-        return self._intake.begin_arriving(
-            self._arriving(record, study, owner, hop),
-            record,
-            study,
-            held,
-            size=size,
-            sha256=sha256,
-            promised=False,
-            begin=lambda: self._catalogue.linkage.begin(
-                record.digest, owner, hop, size=size, sha256=sha256, statement=statement
-            ),
-        )
-
-    def append(
-        self, record: StudyRecord, study: Study, owner: int, hop: int, *, sha256: bytes, offset: int, data: bytes
-    ) -> int:
-        """Write and commit bytes of the list with this digest; returns the committed offset.
-
-        Raises:
-            PeerFault: OFFSET_MISMATCH, also when another list took its place; MESSAGE_INVALID, more bytes than announced.
-            DataFault: DISK_FULL.
-        """
-        arriving = self._arriving(record, study, owner, hop)
-        return self._intake.append_arriving(arriving, sha256=sha256, offset=offset, data=data)
-
-    def complete(self, record: StudyRecord, study: Study, owner: int, hop: int) -> None:
-        """Check a list that has arrived, and record it. Repeating it is harmless.
-
-        Raises:
-            PeerFault: ARTIFACT_INVALID, digest or order are wrong, or tokens are there twice (the list is forgotten and may be
-                sent again); OFFSET_MISMATCH, bytes are missing.
-        """
-        self._intake.complete_arriving(self._arriving(record, study, owner, hop))
-
-    def _arriving(self, record: StudyRecord, study: Study, owner: int, hop: int) -> _Arriving:
-        files, linkage, digest = self._store.study(record.digest), self._catalogue.linkage, record.digest
-
-        def held() -> StoredBlinded | None:
-            record = self._catalogue.study(digest)
-            return record.blinded.get((owner, hop)) if record else None
-
-        return _Arriving(
-            name=_name(study, owner, hop),
-            study=digest,
-            part=files.blinded(owner, hop, complete=False),
-            whole=files.blinded(owner, hop, complete=True),
-            held=held,
-            commit=lambda committed: linkage.commit(digest, owner, hop, committed),
-            forget=lambda: linkage.forget(digest, owner, hop),
-            complete=lambda: linkage.complete(digest, owner, hop),
-            problem=lambda path, held: _problem_of_tokens(path, held, own=hop == 0),
-            sent_by=f", sent by party '{sender(study.parties, owner, hop)}'",
-        )
-
-
-def _name(study: Study, owner: int, hop: int) -> str:
-    return f"blinded list of party '{study.parties[owner]}', hop {hop}"
-
-
 def _approved_by(record: StudyRecord, party: str) -> dict[str, str]:
     """Who approved at a party, in its own words."""
     held = record.approvals.get(party)
     return {} if held is None else {"approved_by": parse_approval(held.body).approver}
 
 
-def _problem_of_list(path: Path, held: StoredList | StoredBlinded) -> str:
+def _problem_of_list(path: Path, held: StoredList) -> str:
     if not path.exists() or path.stat().st_size != held.size or _sha256(path) != held.sha256:
         return "the bytes do not have the announced SHA-256"
     position = first_disorder(read_list(path))
@@ -682,7 +553,7 @@ def _problem_of_list(path: Path, held: StoredList | StoredBlinded) -> str:
     return ""
 
 
-def _problem_of_tokens(path: Path, held: StoredList | StoredBlinded, *, own: bool) -> str:
+def _problem_of_tokens(path: Path, held: StoredList, *, own: bool) -> str:
     if not path.exists() or path.stat().st_size != held.size:
         return "bytes are missing"
     if _sha256(path) != held.sha256:

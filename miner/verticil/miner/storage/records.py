@@ -67,22 +67,22 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredList:
-    """A party's pseudonym list. `committed` bytes of `size` are on disk; `complete` when digest and order were checked."""
+    """A party's list. `committed` bytes of `size` are on disk; `complete` when digest and order were checked."""
 
     size: int
     sha256: bytes
-    committed: int
-    complete: bool
+    committed: int = 0
+    complete: bool = False
+
+    def is_same(self, other: StoredList) -> bool:
+        """Whether both have the same size and SHA-256."""
+        return (self.size, self.sha256) == (other.size, other.sha256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredBlinded:
-    """A blinded list at one hop (linkage dh-psi); as `StoredList`, with what the party that sent it signed."""
+class StoredBlinded(StoredList):
+    """A blinded list at one hop (linkage dh-psi), with the statement that the party that sent it signed."""
 
-    size: int
-    sha256: bytes
-    committed: int
-    complete: bool
     statement: StoredSignature
 
 

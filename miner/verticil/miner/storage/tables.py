@@ -8,12 +8,15 @@ Closures, revocations and denials are never removed; of statements and reasons t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Generic, TypeVar
 
-from verticil.miner.storage.records import ReleaseFile, Seen, StoredBlinded, StoredSignature, Upload
+from verticil.miner.storage.records import ReleaseFile, Seen, StoredList, StoredSignature, Upload
 from verticil.shared.alignment.merkle import NODE_BYTES, Tree
 from verticil.shared.storage.database import Database
+from verticil.shared.storage.rows import Cell
 from verticil.shared.study.names import Named
+
+L = TypeVar("L", bound=StoredList)
 
 NOT_ENDED: Final = (
     "withdrawn = 0 AND expired = 0 AND published_at IS NULL AND failure_code IS NULL"
@@ -282,10 +285,7 @@ class UploadTable(Table):
 
 
 class LinkageTable(Table):
-    """Linkage ``order-commitment`` and ``dh-psi``: statements, row orders, blinded lists on their way.
-
-    Facts are added and never rewritten, but for offsets and for what a list that starts afresh replaces.
-    """
+    """Linkage ``order-commitment`` and ``dh-psi``: the parties' statements and row orders; none is rewritten."""
 
     def add_commitment(
         self, study: bytes, party: str, signed: StoredSignature, *, tree: Tree | None, confirms: bool
@@ -323,31 +323,54 @@ class LinkageTable(Table):
             for party, joined in nodes.items()
         }
 
-    def begin(
-        self, study: bytes, owner: int, hop: int, *, size: int, sha256: bytes, statement: StoredSignature
-    ) -> StoredBlinded:
-        """The list of that size and digest; another one that is not complete is replaced by an empty one."""
-        query = "SELECT * FROM blinded WHERE study = ? AND owner = ? AND hop = ?"
+
+class ListTable(Table, Generic[L]):
+    """Lists on their way: a party's pseudonyms, or the blinded list of an owner behind a hop.
+
+    Args:
+        database: the catalogue's.
+        name: of the table.
+        kind: what a row is.
+        keys: the columns that, besides the study, say which list a row is of; the methods take their values as `key`.
+    """
+
+    def __init__(self, database: Database, name: str, kind: type[L], keys: tuple[str, ...]) -> None:
+        super().__init__(database)
+        self._name, self._kind, self._keys = name, kind, keys
+        self._where = " AND ".join(f"{column} = ?" for column in ("study", *keys))
+
+    def find(self, study: bytes, key: tuple[Cell, ...]) -> L | None:
+        """The list; None when nothing of it has come."""
+        query = f"SELECT * FROM {self._name} WHERE {self._where}"  # noqa: S608 constants
+        return self._database.first(self._kind, query, (study, *key))
+
+    def begin(self, study: bytes, key: tuple[Cell, ...], announced: L) -> L:
+        """The list of the announced size and digest; another one that is not complete is replaced by the announced, empty one."""
         with self._database.transaction():
-            held = self._database.first(StoredBlinded, query, (study, owner, hop))
-            if held is None or (not held.complete and (held.size, held.sha256) != (size, sha256)):
-                held = StoredBlinded(size=size, sha256=sha256, committed=0, complete=False, statement=statement)
-                self._database.insert("blinded", held, study=study, owner=owner, hop=hop, conflict="REPLACE")
+            held = self.find(study, key)
+            if held is None or (not held.complete and not held.is_same(announced)):
+                held = announced
+                columns = dict(zip(self._keys, key, strict=True))
+                self._database.insert(self._name, held, study=study, conflict="REPLACE", **columns)
         return held
 
-    def commit(self, study: bytes, owner: int, hop: int, committed: int) -> None:
+    def commit(self, study: bytes, key: tuple[Cell, ...], committed: int) -> None:
         """Record that everything before `committed` is on disk."""
-        sql = "UPDATE blinded SET committed = ? WHERE study = ? AND owner = ? AND hop = ? AND complete = 0"
-        self._database.write(sql, (committed, study, owner, hop))
+        sql = f"UPDATE {self._name} SET committed = ? WHERE {self._where} AND complete = 0"  # noqa: S608 constants
+        self._database.write(sql, (committed, study, *key))
 
-    def forget(self, study: bytes, owner: int, hop: int) -> None:
+    def forget(self, study: bytes, key: tuple[Cell, ...]) -> None:
         """Forget a list whose bytes turned out to be wrong."""
-        sql = "DELETE FROM blinded WHERE study = ? AND owner = ? AND hop = ? AND complete = 0"
-        self._database.write(sql, (study, owner, hop))
+        sql = f"DELETE FROM {self._name} WHERE {self._where} AND complete = 0"  # noqa: S608 constants
+        self._database.write(sql, (study, *key))
 
-    def complete(self, study: bytes, owner: int, hop: int) -> None:
+    def discard(self, study: bytes, key: tuple[Cell, ...]) -> None:
+        """Forget a list, whole or not."""
+        self._database.write(f"DELETE FROM {self._name} WHERE {self._where}", (study, *key))  # noqa: S608 constants
+
+    def complete(self, study: bytes, key: tuple[Cell, ...]) -> None:
         """Record that the list is whole and checked."""
         with self._database.transaction():
-            sql = "UPDATE blinded SET complete = 1 WHERE study = ? AND owner = ? AND hop = ? AND complete = 0"
-            if self._database.write(sql, (study, owner, hop)):
+            sql = f"UPDATE {self._name} SET complete = 1 WHERE {self._where} AND complete = 0"  # noqa: S608 constants
+            if self._database.write(sql, (study, *key)):
                 self._grow(study)
