@@ -236,6 +236,40 @@ async def test_a_task_that_makes_no_sense_stops_neither_the_daemon_nor_the_next_
     await session.finished(federation, again)
 
 
+async def test_a_study_that_is_taken_in_after_a_newer_one_holds_neither_up(federation):
+    """The lie ends while a poll is under way: its reply brings the second study, and the next reply the first one."""
+    told: list[bytes] = []
+
+    def falsify(reply) -> None:
+        for task in reply.tasks:
+            if not told or task.study_digest == told[0]:
+                told.append(bytes(task.study_digest))
+                _huge_version(task)
+
+    federation.interfere = session.lies("poll", falsify)
+    first = await federation.submit()
+    service, held, go_on = federation.node.coordinator, asyncio.Event(), asyncio.Event()
+    answer = service.Poll
+
+    async def poll(identity, request):
+        if any(study.version == 2**64 - 1 for study in request.known):
+            held.set()
+            await go_on.wait()
+        return await answer(identity, request)
+
+    service.Poll = poll
+    federation.start()
+    assert (await federation.until(first, State.FAILED)).failure.code == "MESSAGE_INVALID"
+    await held.wait()
+    federation.wires["north"][-1].falsify = lambda _, reply: reply
+    again = await federation.submit(STUDY.replace('"trial"', '"second"', 1))
+    go_on.set()
+    await federation.until_stage("north", "failed: MESSAGE_INVALID", digest=first)
+    await session.finished(federation, again)
+    with Site.open(federation.config("north")) as site:
+        assert [study.digest for study in site.state.studies()] == [again, first]
+
+
 async def test_a_foreign_failure_code_reaches_no_terminal_as_it_is(manual):
     def falsify(reply) -> None:
         for task in reply.tasks:

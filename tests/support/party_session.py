@@ -298,18 +298,19 @@ class Federation:
                     if task.done():
                         task.result()
 
-    async def until_stage(self, name: str, *stages: str) -> None:
-        """Wait for a party's daemon to show one of the stages for its newest study."""
+    async def until_stage(self, name: str, *stages: str, digest: bytes | None = None) -> None:
+        """Wait for a party's daemon to show one of the stages for a study; None: for the one that it stored last."""
 
         def shown() -> str:
             with Database(self.root / name / "state") as database:
-                studies = PartyState(database).studies()
+                studies = [study for study in PartyState(database).studies() if digest in {None, study.digest}]
             return studies[-1].stage if studies else ""
 
         async with asyncio.timeout(20):
             while await asyncio.to_thread(shown) not in stages:
                 if name in self.tasks and self.tasks[name].done():
                     self.tasks[name].result()
+                await asyncio.sleep(0.01)  # so that the daemons get their turn on a machine with other work
 
     def sent(self, name: str) -> bytes:
         return b"\0".join(message for wire in self.wires[name] for message in wire.sent)
@@ -393,7 +394,7 @@ async def finished(federation: Federation, digest: bytes) -> dict[str, list[str]
     """Let the study reach its last unit, stop the daemons, and give the SHA-256 of what each party sent, by unit."""
     await federation.until(digest, State.ESTIMATING)
     for name in federation.wires:
-        await federation.until_stage(name, *DONE)
+        await federation.until_stage(name, *DONE, digest=digest)
     await federation.stop()
     return {name: artifacts(federation, name) for name in federation.wires}
 
