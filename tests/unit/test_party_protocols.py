@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
 from enum import StrEnum
 from types import SimpleNamespace
 
@@ -76,6 +78,7 @@ class Toy(StudyRun):
     def __init__(self, node, digest: bytes, troubles: list[Exception]) -> None:
         super().__init__(node, digest)
         self.troubles, self.counted, self.heard = troubles, 0, 0
+        self.ended = asyncio.Event()
 
     def planned(self):
         record = SimpleNamespace(digest=self.digest, study_id="toy")
@@ -91,6 +94,7 @@ class Toy(StudyRun):
 
     async def rest(self, record) -> Outcome:
         del record
+        self.ended.set()
         return Outcome.ENDED
 
     async def listen(self, record) -> None:
@@ -120,18 +124,42 @@ def party() -> SimpleNamespace:
     )
 
 
+class _OverError(Exception):
+    """Ends the group in which an engine works."""
+
+
+@contextlib.asynccontextmanager
+async def carrying_out(node: SimpleNamespace, *troubles: Exception) -> AsyncGenerator[tuple[Engine[Toy], Toy]]:
+    """An engine at work on a toy that has ended."""
+    toy = Toy(node, b"d" * 32, list(troubles))
+    engine = Engine(node, lambda _digest: toy, backoff=lambda: Backoff(lambda: 0.0))
+    try:
+        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+            engine.wake(toy.digest, group, [])
+            await toy.ended.wait()
+            yield engine, toy
+            raise _OverError
+    except* _OverError:
+        pass
+
+
 async def carried_out(node: SimpleNamespace, *troubles: Exception) -> Toy:
-    """The toy, when its task has ended."""
-    toys: list[Toy] = []
+    """The toy, when it has ended."""
+    async with carrying_out(node, *troubles) as (_, toy):
+        return toy
 
-    def make(digest: bytes) -> Toy:
-        toys.append(Toy(node, digest, list(troubles)))
-        return toys[0]
 
-    engine = Engine(node, make, backoff=lambda: Backoff(lambda: 0.0))
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        engine.wake(b"d" * 32, group, [])
-    return toys[0]
+async def test_a_study_that_has_ended_is_looked_at_again_when_people_have_decided_something() -> None:
+    """A release that is revoked after it was published shows that at once, and not after the daemon's next start."""
+    node = party()
+    async with carrying_out(node) as (engine, toy):
+        for _ in range(2):
+            toy.ended.clear()
+            await asyncio.sleep(0.01)
+            assert not toy.ended.is_set()  # nothing but a wake has it looked at
+            engine.wake_all()
+            await toy.ended.wait()
+    assert node.site.shown[-3:] == ["done"] * 3
 
 
 async def test_who_is_waited_for_is_shown_and_heard_and_the_step_is_done_again() -> None:

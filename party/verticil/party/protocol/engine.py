@@ -341,7 +341,7 @@ class Engine(Generic[R]):
                     self._runs[digest].transfer.stop()
 
     async def _carry_out(self, digest: bytes, wake: asyncio.Event, ready: Callable[[R], None]) -> None:
-        """Do a study's steps until it ends; between them wait for others, or for a word of this site's people."""
+        """Do a study's steps; between them, and after the end, wait for others, or for a word of this site's people."""
         if digest not in self._runs:
             self._runs[digest] = await asyncio.to_thread(self._make, digest)
         run, backoff, waited_for = self._runs[digest], self._backoff(), ""
@@ -361,14 +361,13 @@ class Engine(Generic[R]):
                     message = fault.message.replace("the other side", "this party")
                     await self._fail(run, InternalFault("INTERNAL", message, hint=fault.hint))
                     outcome, again = Outcome.WAITING, True  # a step that fails whatever is tried must not spin
-                if outcome is Outcome.ENDED:
-                    return
                 if outcome is Outcome.DONE:
                     backoff.reset()
                     continue
                 if run.waited_for != waited_for:  # a part of what is waited for has come
                     waited_for = run.waited_for
                     backoff.reset()
+                again = again and outcome is not Outcome.ENDED  # it may still be revoked: a wake has it looked at
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(backoff.next_seconds() if again else None):
                         await wake.wait()

@@ -12,8 +12,9 @@ Of all studies between peers at this party there is one task for each, beside th
 goes on whenever somebody of this site has written to the database, and else after a wait: nothing is pushed, so a peer's progress
 is found by asking. The wait is short at first and grows, to a few seconds, with the time that nothing has changed at those who
 are waited for, so that what they do is noticed after a fraction of the time that it took them. What goes wrong with one study is
-recorded and told to its peers; the others go on. Beside the studies one task asks for the receipts of what peers deleted after a
-revocation here: a study that has ended is not looked at again, and its receipts may come days later.
+recorded and told to its peers; the others go on. A study that has ended is looked at again only when somebody of this site has
+written to the database. So beside the studies one task asks for the receipts of what peers deleted after a revocation here: they
+may come days later.
 """
 
 from __future__ import annotations
