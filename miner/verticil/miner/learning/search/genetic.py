@@ -7,7 +7,7 @@ sum of the weights of all valid parents. The best individual of the last generat
 The one deviation: a parent of weight 0 (its pair failed the test of independence, or the edge is forbidden) is dropped when
 the network is made. Fitness does not change by it. Where the limit on a family's cells binds, which the paper does not have,
 the lightest parents are dropped, in the fitness too. Required edges, tiers and custom networks (section IV of the paper) are
-kept by the operators themselves (`compiled.restricted`); a problem without them runs the paper's own.
+kept by the operators themselves; a problem without them runs the paper's own.
 
 The paper's algorithm keeps the ordering nearly fixed once its elite agree and reaches 92 to 98 per cent of the largest possible
 fitness on 15 to 31 variables; that is a property of the method, not of this program.
@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.search.compiled import genetic, restricted
+from verticil.miner.learning.search.compiled import genetic
 from verticil.miner.learning.search.draws import stream_state
 from verticil.miner.learning.search.protocol import (
     Checkpoint,
@@ -89,12 +90,11 @@ class GeneticSearch:
         stream = np.array([stream_state(seed)], dtype=np.uint64)
         orders = np.empty((self.population, d), dtype=np.int32)
         families = np.empty((self.population, d, k), dtype=np.int32)
-        if (limits := _limits(problem)) is None:
-            genetic.first_generation(stream, orders, families, np.empty(d, dtype=np.int32))
-        else:
-            restricted.first_restricted_generation(
-                stream, orders, families, limits.required, limits.n_required, limits.allowed, limits.before
-            )
+        for child in range(d):
+            required = problem.required_parents(child)
+            families[:, child, : len(required)] = required
+        limits = _limits(problem)
+        genetic.first_generation(stream, orders, families, *limits)
         return Population(
             problem=problem,
             seed=seed,
@@ -102,7 +102,7 @@ class GeneticSearch:
             stream=stream,
             orders=orders,
             families=families,
-            fitness=_fitness(problem, orders, families),
+            fitness=_fitness(problem, orders, families, limits),
         )
 
     def step(self, state: Population) -> Population:
@@ -111,28 +111,15 @@ class GeneticSearch:
         rate = 1 / d if self.mutation_rate is None else self.mutation_rate
         fittest = np.argsort(-state.fitness, kind="stable")[: self.selected]
         stream, orders, families = state.stream.copy(), np.empty_like(state.orders), np.empty_like(state.families)
-        if (limits := _limits(state.problem)) is None:
-            genetic.next_generation(stream, rate, fittest, state.orders, state.families, orders, families)
-        else:
-            restricted.next_restricted_generation(
-                stream,
-                rate,
-                fittest,
-                state.orders,
-                state.families,
-                orders,
-                families,
-                limits.n_required,
-                limits.allowed,
-                limits.before,
-            )
+        limits = _limits(state.problem)
+        genetic.next_generation(stream, rate, fittest, state.orders, state.families, orders, families, *limits)
         return dataclasses.replace(
             state,
             generation=state.generation + 1,
             stream=stream,
             orders=orders,
             families=families,
-            fitness=_fitness(state.problem, orders, families),
+            fitness=_fitness(state.problem, orders, families, limits),
         )
 
     def progress(self, state: Population) -> float:
@@ -176,33 +163,27 @@ class GeneticSearch:
             stream=stream.astype(np.uint64),
             orders=whole[0],
             families=whole[1],
-            fitness=_fitness(problem, *whole),
+            fitness=_fitness(problem, *whole, _limits(problem)),
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Limits:
-    """What the restricted kernels take."""
+class _Limits(NamedTuple):
+    """The constraints as the kernels take them, in their order; the fields are explained in `compiled.genetic`."""
 
-    required: NDArray[np.int32]
     n_required: NDArray[np.int64]
-    allowed: NDArray[np.bool_]
-    before: NDArray[np.bool_]
+    allowed: NDArray[np.bool_] | None
+    before: NDArray[np.bool_] | None
 
 
-def _limits(problem: SearchProblem) -> _Limits | None:
-    """None where the paper's own operators do: forbidden edges alone are weights of 0."""
+def _limits(problem: SearchProblem) -> _Limits:
+    """Those that the operators keep; forbidden edges alone are weights of 0, and the operators the paper's own."""
     constraints = problem.constraints
     if constraints is None or constraints.only_forbids:
-        return None
-    d = len(problem.n_states)
-    # The required parents of each variable first, ascending; only the first `n_required` places of a row are read.
-    required = np.argsort(~constraints.required, axis=0, kind="stable").T[:, : min(problem.max_parents, d - 1)]
+        return _Limits(np.zeros(len(problem.n_states), dtype=np.int64), None, None)
     return _Limits(
-        required=np.ascontiguousarray(required, dtype=np.int32),
-        n_required=constraints.required.sum(axis=0).astype(np.int64),
-        allowed=constraints.allowed & ~constraints.required,
-        before=constraints.before.copy(),
+        constraints.required.sum(axis=0).astype(np.int64),
+        constraints.allowed & ~constraints.required,
+        constraints.before.copy(),
     )
 
 
@@ -230,11 +211,11 @@ def decode(
     return Dag(parents=tuple(parents)), tuple(dropped)
 
 
-def _fitness(problem: SearchProblem, orders: NDArray[np.int32], families: NDArray[np.int32]) -> NDArray[np.float64]:
+def _fitness(
+    problem: SearchProblem, orders: NDArray[np.int32], families: NDArray[np.int32], limits: _Limits
+) -> NDArray[np.float64]:
     fitness = np.empty(len(orders), dtype=np.float64)
     n_states = np.array(problem.n_states, dtype=np.int64)
     cells = float(problem.max_family_cells)
-    limits = _limits(problem)
-    n_required = np.zeros(len(n_states), dtype=np.int64) if limits is None else limits.n_required
-    restricted.evaluate(orders, families, n_required, problem.weights, n_states, cells, fitness)
+    genetic.evaluate(orders, families, limits.n_required, problem.weights, n_states, cells, fitness)
     return fitness

@@ -1,11 +1,15 @@
-"""The genetic algorithm of the paper, compiled; `genetic_operators` of the tests is the plain reference, with the same
-random numbers.
+"""The genetic algorithm of the paper, compiled, with and without constraints; `genetic_operators` and `restricted_operators` of
+the tests are the plain references, with the same random numbers.
 
-Callers check shapes and values; a kernel checks nothing. Fitness is that of `restricted`, with no required parents.
+Callers check shapes and values; a kernel checks nothing. `n_required` is (d,); the required parents of an attribute stand in the
+first slots of its family and never change. `allowed` and `before` are (d, d), bool, ``[parent, child]`` and ``[a, b]``; `allowed`
+leaves the required parents out. Both are None where nothing is constrained: numba compiles that apart, without the look-ups, as
+the paper's own algorithm.
 
 The random numbers of all compiled searches are here: SplitMix64 (Steele, Lea, Flood 2014), as `draws.Draws` has it in plain
 Python. The state is one 64-bit word in an array, so that a search can keep it and go on from it. The same numbers on every
-machine."""
+machine.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +29,27 @@ def member(family: NDArray[np.int32], attribute: int) -> bool:
 
 
 @compiled
-def _preceding_outsider(
-    stream: NDArray[np.uint64], order: NDArray[np.int32], place: int, family: NDArray[np.int32]
+def _preceding_outsider(  # noqa: PLR0917  # numba kernels take positions
+    stream: NDArray[np.uint64],
+    order: NDArray[np.int32],
+    place: int,
+    family: NDArray[np.int32],
+    allowed: NDArray[np.bool_] | None,
+    child: int,
 ) -> int:
-    """A random attribute that stands before `place` and is not in `family`; -1 when there is none (then nothing is drawn)."""
+    """A random allowed attribute before `place` that is not in `family`; -1 when there is none (then nothing is drawn).
+
+    `family` may leave the required parents out: `allowed` does, too.
+    """
     size = 0
     for p in range(place):
-        if not member(family, order[p]):
+        if (allowed is None or allowed[order[p], child]) and not member(family, order[p]):
             size += 1
     if size == 0:
         return -1
     left = below(stream, size)
     for p in range(place):
-        if not member(family, order[p]):
+        if (allowed is None or allowed[order[p], child]) and not member(family, order[p]):
             if left == 0:
                 return int(order[p])
             left -= 1
@@ -45,39 +57,82 @@ def _preceding_outsider(
 
 
 @compiled
-def first_generation(
-    stream: NDArray[np.uint64], orders: NDArray[np.int32], families: NDArray[np.int32], pool: NDArray[np.int32]
+def _breaks(order: NDArray[np.int32], before: NDArray[np.bool_], one: int, two: int) -> bool:
+    """Whether exchanging the attributes at the two places puts somebody before a predecessor."""
+    low, high = (one, two) if one < two else (two, one)
+    for p in range(low, high):  # noqa: SIM110  # numba compiles the loop, not a generator
+        if before[order[low], order[p + 1]] or before[order[p], order[high]]:
+            return True
+    return False
+
+
+@compiled
+def first_generation(  # noqa: PLR0912, PLR0917  # one procedure of the paper; numba kernels take positions
+    stream: NDArray[np.uint64],
+    orders: NDArray[np.int32],
+    families: NDArray[np.int32],
+    n_required: NDArray[np.int64],
+    allowed: NDArray[np.bool_] | None,
+    before: NDArray[np.bool_] | None,
 ) -> None:
     """Procedure Initialization for the whole population.
 
     Args:
         stream: (1,) state of the generator; advanced.
-        orders: (P, d), families: (P, d, k); written.
-        pool: (d,) scratch.
+        orders: (P, d); written.
+        families: (P, d, k), with the required parents; the slots behind them are written, -1 where nobody is left.
+        n_required, allowed, before: see the module.
     """
-    population, d, k = families.shape
+    population, d, _ = families.shape
+    shuffled = np.empty(d, dtype=np.int32)
+    pool = np.empty(d, dtype=np.int32)
+    missing = np.empty(d, dtype=np.int64)
     for i in range(population):
         order = orders[i]
         for f in range(d):
-            order[f] = f
+            shuffled[f] = f
+            missing[f] = 0
+            for g in range(d):
+                if before is not None and before[g, f]:
+                    missing[f] += 1
         for p in range(d - 1, 0, -1):
             q = below(stream, p + 1)
-            order[p], order[q] = order[q], order[p]
+            shuffled[p], shuffled[q] = shuffled[q], shuffled[p]
         for place in range(d):
-            family = families[i, order[place]]
-            # Attributes before `place`, then those behind it: the draw starts with the first group where that suffices,
-            # else it takes all of it and draws the rest from the second.
-            for p in range(place):
-                pool[p] = order[p]
-            for p in range(place + 1, d):
-                pool[p - 1] = order[p]
-            low, high = (0, place) if place >= k else (place, d - 1)
-            for c in range(low):
-                family[c] = pool[c]
-            for c in range(low, k):
-                q = c + below(stream, high - c)
-                pool[c], pool[q] = pool[q], pool[c]
-                family[c] = pool[c]
+            p = 0
+            while shuffled[p] < 0 or missing[shuffled[p]] > 0:
+                p += 1
+            f = shuffled[p]
+            order[place] = f
+            shuffled[p] = -1
+            for g in range(d):
+                if before is not None and before[f, g]:
+                    missing[g] -= 1
+        for place in range(d):
+            j = order[place]
+            family = families[i, j, n_required[j] :]
+            filled = 0
+            # Attributes before `place` first, then those behind it, each group drawn from only where it is more than enough.
+            for part in range(2):
+                start, stop = (0, place) if part == 0 else (place + 1, d)
+                size = 0
+                for p in range(start, stop):
+                    if allowed is None or allowed[order[p], j]:
+                        pool[size] = order[p]
+                        size += 1
+                room = family.shape[0] - filled
+                take = min(room, size)
+                if part == 1 or size >= room:
+                    for c in range(take):
+                        q = c + below(stream, size - c)
+                        pool[c], pool[q] = pool[q], pool[c]
+                for c in range(take):
+                    family[filled] = pool[c]
+                    filled += 1
+                if part == 0 and size >= room:
+                    break
+            for c in range(filled, family.shape[0]):
+                family[c] = -1
 
 
 @compiled
@@ -89,6 +144,9 @@ def next_generation(  # noqa: PLR0912, PLR0917  # one procedure of the paper; nu
     families: NDArray[np.int32],
     new_orders: NDArray[np.int32],
     new_families: NDArray[np.int32],
+    n_required: NDArray[np.int64],
+    allowed: NDArray[np.bool_] | None,
+    before: NDArray[np.bool_] | None,
 ) -> None:
     """Procedure Next Generation.
 
@@ -98,6 +156,7 @@ def next_generation(  # noqa: PLR0912, PLR0917  # one procedure of the paper; nu
         selected: (S,) the fittest of the old generation, best first.
         orders, families: (P, d) and (P, d, k), the old generation.
         new_orders, new_families: the same shapes; written.
+        n_required, allowed, before: see the module.
     """
     population, d, k = families.shape
     elite = selected.shape[0]
@@ -126,23 +185,80 @@ def next_generation(  # noqa: PLR0912, PLR0917  # one procedure of the paper; nu
             if unit(stream) < rate:
                 f = snapshot[p]
                 g = below(stream, d)
-                places[f], places[g] = places[g], places[f]
-                order[places[f]] = f
-                order[places[g]] = g
-        # Swap: repair, then mutation
+                if before is None or not _breaks(order, before, int(places[f]), int(places[g])):
+                    places[f], places[g] = places[g], places[f]
+                    order[places[f]] = f
+                    order[places[g]] = g
+        # Swap: repair, then mutation, of the slots behind the required parents
         for f in range(d):
-            family = new_families[i, f]
+            family = new_families[i, f, n_required[f] :]
             place = places[f]
-            for c in range(k):
-                if places[family[c]] > place:
-                    parent = _preceding_outsider(stream, order, place, family)
+            for c in range(family.shape[0]):
+                if family[c] < 0 or places[family[c]] > place:
+                    parent = _preceding_outsider(stream, order, place, family, allowed, f)
                     if parent >= 0:
                         family[c] = parent
-            for c in range(k):
+            for c in range(family.shape[0]):
                 if unit(stream) < rate:
-                    parent = _preceding_outsider(stream, order, place, family)
+                    parent = _preceding_outsider(stream, order, place, family, allowed, f)
                     if parent >= 0:
                         family[c] = parent
+
+
+@compiled
+def evaluate(  # noqa: PLR0917  # numba kernels take positions
+    orders: NDArray[np.int32],
+    families: NDArray[np.int32],
+    n_required: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    n_states: NDArray[np.int64],
+    max_family_cells: float,
+    fitness: NDArray[np.float64],
+) -> None:
+    """Fitness of every individual: the sum of the weights of the parents that its network keeps.
+
+    Args:
+        orders, families: (P, d) and (P, d, k).
+        n_required: see the module.
+        weights: (d, d) weights[parent, child]; 0 where the edge is kept only if it is required.
+        n_states: (d,) number of categories.
+        max_family_cells: a family with more cells loses its lightest parents that are not required until it fits.
+        fitness: (P,); written.
+    """
+    population, d, k = families.shape
+    places = np.empty(d, dtype=np.int32)
+    kept = np.empty(k, dtype=np.int32)
+    for i in range(population):
+        for p in range(d):
+            places[orders[i, p]] = p
+        total = 0.0
+        for f in range(d):
+            fixed = float(n_states[f])
+            for c in range(n_required[f]):
+                fixed *= n_states[families[i, f, c]]
+                total += weights[families[i, f, c], f]
+            size = 0
+            cells = fixed
+            for c in range(n_required[f], k):
+                g = families[i, f, c]
+                if g >= 0 and places[g] < places[f] and weights[g, f] > 0.0:
+                    kept[size] = g
+                    size += 1
+                    cells *= n_states[g]
+            while cells > max_family_cells and size > 0:
+                worst = 0
+                for c in range(1, size):
+                    light, lightest = weights[kept[c], f], weights[kept[worst], f]
+                    if light < lightest or (light == lightest and kept[c] > kept[worst]):
+                        worst = c
+                size -= 1
+                kept[worst] = kept[size]
+                cells = fixed
+                for c in range(size):
+                    cells *= n_states[kept[c]]
+            for c in range(size):
+                total += weights[kept[c], f]
+        fitness[i] = total
 
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
