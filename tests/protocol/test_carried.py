@@ -43,7 +43,6 @@ from verticil.shared.release.verification import verify_release
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.authorization import EMPTY_DENY_LIST
 from verticil.shared.transport.fetch import fetch_release
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.simulation.chaos import essence
@@ -147,17 +146,7 @@ class Ferry:
     def desk_anew(self) -> Exchange:
         """The desk after federation.toml has changed."""
         config = load_miner(self.made.miner / "miner.toml")
-        signer = SigningKey.load(config.signing_key, config.certificate)
-        authority = self.made.ca_certificate.read_bytes()
-        return Exchange(
-            config,
-            self.node,
-            authority=authority,
-            signer=signer,
-            revocations=EMPTY_DENY_LIST,
-            clock=utc_now,
-            audit=MinerAudit(config.state_directory),
-        )
+        return Exchange(config, self.node, audit=MinerAudit(config.state_directory))
 
     def facts(self) -> object:
         """Everything that the miner durably knows, and which bundles it has taken in."""
@@ -227,15 +216,7 @@ async def at_work(made: Provisioned, place: Path) -> AsyncGenerator[Ferry]:
         seed_derived=True,
         free_bytes=lambda _: ferries[0].free if ferries else 10**12,
     )
-    desk = Exchange(
-        config,
-        node,
-        authority=credentials.ca_pem,
-        signer=signer,
-        revocations=EMPTY_DENY_LIST,
-        clock=utc_now,
-        audit=MinerAudit(config.state_directory),
-    )
+    desk = Exchange(config, node, audit=MinerAudit(config.state_directory))
     stop = asyncio.Event()
     place.mkdir(exist_ok=True)
     async with node:

@@ -34,10 +34,8 @@ from verticil.shared.disk import create_file
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import CredentialSource, check_validity, load_credentials, utc_now
-from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.current import FollowedCredentials
-from verticil.shared.membership.revocation import FILE_NAME, DenyList
-from verticil.shared.transport.authorization import check_revoked
+from verticil.shared.transport.authorization import Revocations, check_revoked
 from verticil.shared.transport.interface import Control, Coordinator, bind
 from verticil.shared.transport.metrics import Metrics
 from verticil.shared.transport.server import RpcServer
@@ -108,38 +106,12 @@ async def run_miner(
             hint=f"restore its newest backup; a new miner begins with an empty one: mkdir {config.state_directory}",
         )
     credentials = load_credentials(config.certificate, config.key, config.federation, role=Role.MINER, name=config.name)
-    signer = SigningKey.load(config.signing_key, config.certificate)
-    revocations = DenyList(
-        credentials.ca_pem,
-        [config.federation.ca_certificate.with_name(FILE_NAME)],
-        kept=config.state_directory / FILE_NAME,
+    executor = SpawnedLearning(
+        config.state_directory / "cache", processes=config.workers.processes, memory_bytes=config.workers.memory_bytes
     )
-    node = MinerNode(
-        config.state_directory,
-        identity=credentials.identity,
-        authority=credentials.ca_pem,
-        signer=signer,
-        executor=SpawnedLearning(
-            config.state_directory / "cache",
-            processes=config.workers.processes,
-            memory_bytes=config.workers.memory_bytes,
-        ),
-        limits=config.limits,
-        randomized_days=config.randomized_days,
-        seed_derived=seed_derived,
-        revocations=revocations,
-        accept_older=accept_older,
-    )
+    node = MinerNode.open(config, credentials, executor, seed_derived=seed_derived, accept_older=accept_older)
     metrics, refusals, audit = Metrics(), Refusals(), MinerAudit(config.state_directory)
-    desk = Exchange(
-        config,
-        node,
-        authority=credentials.ca_pem,
-        signer=signer,
-        revocations=revocations,
-        clock=node.session.clock,
-        audit=audit,
-    )
+    desk = Exchange(config, node, audit=audit)
     followed = FollowedCredentials(credentials, config.federation)
     metrics.read(
         functools.partial(
@@ -156,7 +128,7 @@ async def run_miner(
         config.listen,
         followed,
         [bind(Coordinator, node.coordinator), bind(Control, node.control)],
-        revocations=revocations,
+        revocations=node.session.revocations,
         idle_timeout_seconds=config.federation.idle_timeout_seconds,
         metrics=metrics,
         on_refusal=refusals,
@@ -178,7 +150,7 @@ async def run_miner(
             if started is not None:
                 started(port)
             if vitals is not None:
-                vitals.serving(functools.partial(_health, config, followed, revocations, port))
+                vitals.serving(functools.partial(_health, config, followed, node.session.revocations, port))
             await stop.wait()
             _log.info("stopping")
         finally:
@@ -188,7 +160,7 @@ async def run_miner(
             await server.stop(grace_seconds=grace_seconds)
 
 
-def _health(config: MinerConfig, credentials: CredentialSource, revocations: DenyList, port: int) -> str:
+def _health(config: MinerConfig, credentials: CredentialSource, revocations: Revocations, port: int) -> str:
     """How the miner is, in words; raises what keeps it from its work."""
     require_room(config.state_directory, reserve_bytes=config.limits.disk_reserve_bytes)
     now = credentials.current()

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime as dt
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
@@ -54,11 +53,9 @@ from verticil.shared.disk import write_fault
 from verticil.shared.durable import remove_tree
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.signing import SigningKey
 from verticil.shared.study.names import chosen
 from verticil.shared.study.states import State, is_final
 from verticil.shared.table import is_name
-from verticil.shared.transport.authorization import Revocations
 from verticil.shared.transport.chunks import make_chunks, plain_data
 from verticil.shared.transport.errors_on_wire import from_detail, to_detail
 from verticil.shared.transport.fetch import fetch_release
@@ -83,30 +80,13 @@ class Exchange:
     Args:
         config: miner.toml.
         node: the miner, serving or not.
-        authority: certificate of the federation's authority, PEM.
-        signer: signs statements.
-        revocations: the deny-list.
-        clock: UTC now.
         audit: where what the operator does is written down.
     """
 
-    def __init__(
-        self,
-        config: MinerConfig,
-        node: MinerNode,
-        *,
-        authority: bytes,
-        signer: SigningKey,
-        revocations: Revocations,
-        clock: Callable[[], dt.datetime],
-        audit: MinerAudit,
-    ) -> None:
+    def __init__(self, config: MinerConfig, node: MinerNode, *, audit: MinerAudit) -> None:
         self._config = config
         self._node = node
-        self._authority = authority
-        self._signer = signer
-        self._revocations = revocations
-        self._clock = clock
+        self._clock = node.session.clock
         self._audit = audit
         self._one = asyncio.Lock()
 
@@ -130,8 +110,8 @@ class Exchange:
                 federation=self._config.federation.name,
                 direction="to-miner",
                 party=None,
-                authority=self._authority,
-                revocations=self._revocations,
+                authority=self._node.session.authority,
+                revocations=self._node.session.revocations,
                 at=self._clock(),
             )
             self._node.certificates.see(arrival.maker, arrival.certificate, carried=True)
@@ -139,17 +119,22 @@ class Exchange:
             party, number = arrival.maker.name, arrival.statement.number
             folder = self._folder(party)
             journal = check_arrival(load_journal(folder), arrival.statement, arrival.sha256, accept_older=accept_older)
-            sha256 = arrival.sha256.hex()
-            if journal is None:
+
+            def imported(
+                *, repeated: bool, skipped: tuple[int, ...] = (), refused: tuple[Refused, ...] = ()
+            ) -> Imported:
                 return Imported(
                     party=party,
                     bundle=number,
-                    sha256=sha256,
-                    repeated=True,
-                    skipped=(),
-                    refused=(),
+                    sha256=arrival.sha256.hex(),
+                    repeated=repeated,
+                    skipped=skipped,
+                    refused=refused,
                     studies=self._stages(party),
                 )
+
+            if journal is None:
+                return imported(repeated=True)
             arriving = folder / "arriving"
             remove_tree(arriving, ignore_errors=True)
             try:
@@ -162,10 +147,7 @@ class Exchange:
             store_journal(
                 folder, journal.with_taken(arrival.reference, tuple(item.SerializeToString() for item in refusals))
             )
-            return Imported(
-                party=party,
-                bundle=number,
-                sha256=sha256,
+            return imported(
                 repeated=False,
                 skipped=tuple(range(1 if last is None else last.number + 1, number)),
                 refused=tuple(
@@ -173,7 +155,6 @@ class Exchange:
                     for refusal in refusals
                     for error in (from_detail(refusal.error, teller=f"party '{party}'"),)
                 ),
-                studies=self._stages(party),
             )
 
     async def export_bundle(
@@ -208,7 +189,7 @@ class Exchange:
                     self._as(identity),
                     self._node.session,
                     party,
-                    deny_list=self._revocations.newer_than(0),
+                    deny_list=self._node.session.revocations.newer_than(0),
                     releases=frozenset(self._digest(name) for name in releases),
                 )
                 statement = Statement(
@@ -229,7 +210,7 @@ class Exchange:
                     store_journal(folder, journal.with_made(made))
 
                 said = await asyncio.to_thread(
-                    pack, entries, out, statement, sign=self._signer.sign, encryption=encryption, before=before
+                    pack, entries, out, statement, sign=self._node.signer.sign, encryption=encryption, before=before
                 )
             except OSError as error:
                 raise write_fault(error, folder) from None

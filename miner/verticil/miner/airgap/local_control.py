@@ -34,8 +34,6 @@ from verticil.shared.durable import remove_tree, rename, sync_directory
 from verticil.shared.errors import Misuse, PeerFault, VerticilError, from_code
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import load_credentials, utc_now
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.transport.errors_on_wire import without_text
 from verticil.shared.view import Json, document, viewed
 
@@ -204,29 +202,8 @@ async def handle_offline(config: MinerConfig, request: ControlRequest) -> Answer
         VerticilError: as `Exchange`, and as `load_credentials`.
     """
     credentials = load_credentials(config.certificate, config.key, config.federation, role=Role.MINER, name=config.name)
-    signer = SigningKey.load(config.signing_key, config.certificate)
-    deny_list = config.federation.ca_certificate.with_name(FILE_NAME)
-    revocations = DenyList(credentials.ca_pem, [deny_list], kept=config.state_directory / FILE_NAME)
-    node = MinerNode(
-        config.state_directory,
-        identity=credentials.identity,
-        authority=credentials.ca_pem,
-        signer=signer,
-        executor=InlineLearning(clock=utc_now),
-        limits=config.limits,
-        randomized_days=config.randomized_days,
-        revocations=revocations,
-    )
+    node = MinerNode.open(config, credentials, InlineLearning(clock=utc_now))
     try:
-        exchange = Exchange(
-            config,
-            node,
-            authority=credentials.ca_pem,
-            signer=signer,
-            revocations=revocations,
-            clock=utc_now,
-            audit=MinerAudit(config.state_directory),
-        )
-        return await handle(exchange, request)
+        return await handle(Exchange(config, node, audit=MinerAudit(config.state_directory)), request)
     finally:
         node.close()

@@ -2,8 +2,7 @@
 
 The daemon puts a gRPC server in front of `coordinator` and `control`; the simulation calls them in memory. Use it as::
 
-    node = MinerNode(directory, identity=..., authority=..., signer=..., executor=..., limits=Limits(), randomized_days=30)
-    async with node:
+    async with MinerNode.open(config, credentials, executor) as node:
         ...  # node.coordinator and node.control answer; studies go on by themselves
 
 Opening locks the state directory; leaving stops the running jobs, closes the catalogue and lets the directory go. What was
@@ -21,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from verticil.miner.config import Limits
+from verticil.miner.config import Limits, MinerConfig
 from verticil.miner.rules.certificates import Certificates
 from verticil.miner.rules.leases import Changes, Presence
 from verticil.miner.rules.session import Session
@@ -37,12 +36,10 @@ from verticil.miner.storage.memory import check_memory, end_forgotten
 from verticil.miner.storage.schema import CATALOGUE
 from verticil.miner.storage.store import Store
 from verticil.shared.identity.identity import Identity
+from verticil.shared.identity.pki import Credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
+from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
-
-
-def _utc_now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)
 
 
 class MinerNode:
@@ -78,7 +75,7 @@ class MinerNode:
         executor: Executor,
         limits: Limits,
         randomized_days: int,
-        clock: Callable[[], dt.datetime] = _utc_now,
+        clock: Callable[[], dt.datetime] = utc_now,
         monotonic: Callable[[], float] = time.monotonic,
         free_bytes: Callable[[Path], int] | None = None,
         simulation: bool = False,
@@ -102,6 +99,7 @@ class MinerNode:
         except BaseException:
             self.store.unlock()
             raise
+        self.signer = signer
         self.session = Session(
             store=self.store,
             catalogue=self.catalogue,
@@ -162,6 +160,41 @@ class MinerNode:
         )
         self.presence = presence
         self._work: tuple[asyncio.Task[None], ...] = ()
+
+    @classmethod
+    def open(
+        cls,
+        config: MinerConfig,
+        credentials: Credentials,
+        executor: Executor,
+        *,
+        seed_derived: bool = False,
+        accept_older: bool = False,
+    ) -> Self:
+        """The node of miner.toml.
+
+        Args:
+            config: miner.toml.
+            credentials: its certificate and key, checked.
+            executor, seed_derived, accept_older: see the class.
+
+        Raises:
+            PeerFault: CERTIFICATE_INVALID, the signing key is not the certificate's.
+            DataFault: SECRET_MISSING, and as the class.
+        """
+        deny_list = config.federation.ca_certificate.with_name(FILE_NAME)
+        return cls(
+            config.state_directory,
+            identity=credentials.identity,
+            authority=credentials.ca_pem,
+            signer=SigningKey.load(config.signing_key, config.certificate),
+            executor=executor,
+            limits=config.limits,
+            randomized_days=config.randomized_days,
+            seed_derived=seed_derived,
+            revocations=DenyList(credentials.ca_pem, [deny_list], kept=config.state_directory / FILE_NAME),
+            accept_older=accept_older,
+        )
 
     async def __aenter__(self) -> Self:
         self._work = (
