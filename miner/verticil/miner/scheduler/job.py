@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int], None]
 """Stage and percent; never anything that depends on data."""
 
-_BLOCK: Final = 1 << 22
 _LONGEST: Final = 1 << 30  # bytes of a job
 
 
@@ -110,11 +109,9 @@ def job_from(line: bytes) -> LearningJob | StructureJob:
 
 
 def _open_column(column: ColumnFile, n_codes: int, name: str) -> Codes:
-    digest = hashlib.sha256()
     try:
         with column.path.open("rb") as file:
-            while block := file.read(_BLOCK):
-                digest.update(block)
+            sha256 = hashlib.file_digest(file, "sha256").digest()
         codes: Codes = (
             np.memmap(column.path, dtype=np.uint8, mode="r")
             if column.item_bytes == 1
@@ -122,7 +119,7 @@ def _open_column(column: ColumnFile, n_codes: int, name: str) -> Codes:
         )
     except (OSError, ValueError):
         raise DataFault("STATE_CORRUPT", f"stored column of '{name}': cannot be read") from None
-    if digest.digest() != column.sha256 or codes.shape != (n_codes,):
+    if sha256 != column.sha256 or codes.shape != (n_codes,):
         raise DataFault(
             "STATE_CORRUPT",
             f"stored column of '{name}': its bytes are not those that were receipted",

@@ -23,7 +23,7 @@ from verticil.miner.rules.session import Session, countersign, timestamp, withdr
 from verticil.miner.service.linking import Begun, Linking
 from verticil.miner.service.relay import Relay
 from verticil.miner.service.scores import Scores
-from verticil.miner.service.transfer import receive, release_parts, send
+from verticil.miner.service.transfer import receive, release_parts
 from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import Failure, StoredColumn, StoredList, StudyRecord, Upload
 from verticil.shared.errors import PeerFault, Refusal
@@ -32,6 +32,7 @@ from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.shared.transport.chunks import ChunkReader
 from verticil.shared.transport.errors_on_wire import to_detail
+from verticil.shared.transport.fetch import read_chunks
 from verticil.shared.transport.version import answer_hello
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
@@ -325,7 +326,8 @@ class Coordinator:
             if request.offset == size:
                 yield facts
                 return
-            async for chunk in send(session.store.study(record.digest).bitmap(position), request.offset):
+            path = session.store.study(record.digest).bitmap(position)
+            async for chunk in read_chunks(path, offset=request.offset):
                 facts.chunk.CopyFrom(chunk)
                 yield facts
                 facts.ClearField("statements")

@@ -10,20 +10,15 @@ countersignatures."""
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from pathlib import Path
-from typing import Final
 
 from verticil.miner.rules.session import Session
 from verticil.miner.storage.records import ReleaseFile
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.study.states import State
-from verticil.shared.transport.chunks import CHUNK_LIMIT, ChunkReader, make_chunks
+from verticil.shared.transport.chunks import BATCH, CHUNK_LIMIT, ChunkReader
+from verticil.shared.transport.fetch import read_chunks
 from verticil.wire.v1 import common_pb2
-
-_BATCH: Final = 8
-"""Chunks of at most 512 KiB."""
 
 
 def _take_in(reader: ChunkReader, chunks: list[common_pb2.Chunk], append: Callable[[int, bytes], int]) -> int:
@@ -67,20 +62,12 @@ async def receive(
                 f"chunk at offset {chunk.offset}: got {len(chunk.data)} bytes, expected 1 to {CHUNK_LIMIT}",
             )
         batch.append(chunk)
-        if len(batch) == _BATCH:
+        if len(batch) == BATCH:
             committed = await asyncio.to_thread(_take_in, reader, batch, append)
             batch = []
     if batch:
         committed = await asyncio.to_thread(_take_in, reader, batch, append)
     return committed
-
-
-async def send(path: Path, offset: int) -> AsyncIterator[common_pb2.Chunk]:
-    """The chunks of one stream of a file, from `offset`."""
-    chunks = make_chunks(path, offset=offset)
-    while batch := await asyncio.to_thread(lambda: list(itertools.islice(chunks, _BATCH))):
-        for chunk in batch:
-            yield chunk
 
 
 async def release_parts(
@@ -120,6 +107,7 @@ async def release_parts(
     if request.offset == file.size:
         yield part
         return
-    async for chunk in send(session.store.study(request.study_digest).release / file.path, request.offset):
+    path = session.store.study(request.study_digest).release / file.path
+    async for chunk in read_chunks(path, offset=request.offset):
         part.chunk.CopyFrom(chunk)
         yield part

@@ -26,7 +26,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import rfc8785
@@ -52,8 +52,6 @@ from verticil.shared.study.document import Study, Unit
 
 L = TypeVar("L", bound=StoredList)
 
-_BLOCK: Final = 1 << 22
-
 
 def _item_bytes(unit: Unit) -> int:
     return 1 if unit.transition.n_states <= 256 else 2
@@ -64,11 +62,8 @@ def _column_bytes(unit: Unit, n_records: int) -> int:
 
 
 def _sha256(path: Path) -> bytes:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.digest()
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def _is_whole(path: Path, sha256: bytes) -> bool:

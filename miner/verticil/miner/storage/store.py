@@ -253,11 +253,6 @@ class Store:
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder
 
-    @property
-    def cache(self) -> Path:
-        """For compiled code (NUMBA_CACHE_DIR)."""
-        return self.root / "cache"
-
     def ensure_room(self, what: str, *, needed: int, used: int, promised: int = 0) -> None:
         """Refuse up front what would break the study's quota or the disk's reserve.
 

@@ -129,10 +129,6 @@ class FollowedCredentials:
         self._warn()
         return self._now
 
-    def seconds_left(self) -> float:
-        """Until the certificate in use ends; negative afterwards."""
-        return (self._now.not_after - self._clock()).total_seconds()
-
     def _read(self) -> None:
         identity = self._now.identity
         try:

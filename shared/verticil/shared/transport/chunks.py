@@ -23,6 +23,8 @@ CHUNK_LIMIT: Final = 524_288
 """Most plain bytes in one chunk."""
 STREAM_LIMIT: Final = 33_554_432
 """Most plain bytes in one stream."""
+BATCH: Final = 8
+"""Chunks that are read or written in a worker thread at a time."""
 _AGAIN: Final = "send it again from the committed offset"
 
 

@@ -28,14 +28,14 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import remove, rename, sync_directory, sync_file
 from verticil.shared.errors import GateFailed, Misuse, PeerFault, VerticilError
-from verticil.shared.transport.chunks import ChunkReader, make_chunks, plain_data
+from verticil.shared.transport.chunks import BATCH, ChunkReader, make_chunks, plain_data
 from verticil.shared.transport.errors_on_wire import retriable
 from verticil.shared.transport.interface import Control, Coordinator
 from verticil.wire.v1 import common_pb2, peer_pb2
@@ -52,8 +52,6 @@ _STREAM_SECONDS: Final = 600.0
 _LEAST_BYTES: Final = 65_536
 """What a stream that lasts so long has to bring, for another one to be begun at once; and what has to come of a file of a release
 that is not whole after so many seconds, and again in each such time that follows."""
-_BATCH: Final = 8
-"""Chunks of at most 512 KiB that are read from a file at a time."""
 
 
 async def fetch_bytes(call: Call, *, limit_bytes: int, what: str) -> bytes:
@@ -136,10 +134,16 @@ async def send_parts(
     if offset == size:
         yield peer_pb2.Part(size=size, sha256=sha256)
         return
+    async for chunk in read_chunks(source, offset=offset):
+        yield peer_pb2.Part(size=size, sha256=sha256, chunk=chunk)
+
+
+async def read_chunks(source: bytes | Path, *, offset: int) -> AsyncIterator[common_pb2.Chunk]:
+    """The chunks of one stream, as `make_chunks` says, read and packed in a worker thread, at most 4 MiB at a time."""
     chunks = make_chunks(source, offset=offset)
-    while batch := await asyncio.to_thread(lambda: list(itertools.islice(chunks, _BATCH))):
+    while batch := await asyncio.to_thread(lambda: list(itertools.islice(chunks, BATCH))):
         for chunk in batch:
-            yield peer_pb2.Part(size=size, sha256=sha256, chunk=chunk)
+            yield chunk
 
 
 class _Sink(Protocol):
