@@ -89,8 +89,8 @@ async def test_feature_07_it_serves_each_role_its_own_writes_down_whom_it_refuse
     log = MinerAudit(folder / "state")
     assert log.verify().n_lines == 3
     shown, *refused = log.entries()
-    assert (shown["event"], shown["who"]) == ("certificate", "daemon")
-    assert sorted((str(e["who"]), str(e["detail"]).partition(",")[0]) for e in refused) == [
+    assert (shown.text("event"), shown.text("who")) == ("certificate", "daemon")
+    assert sorted((line.text("who"), line.text("detail").partition(",")[0]) for line in refused) == [
         ("verticil://trial/analyst/anna", "IDENTITY_REFUSED Coordinator/Poll"),
         ("verticil://trial/party/north", "IDENTITY_REFUSED Control/ListStudies"),
     ]

@@ -223,8 +223,8 @@ async def test_the_operator_closes_a_study_by_a_command_beside_the_daemon_or_wit
     assert (task.submitter, task.failure.code) == ("anna", "STUDY_WITHDRAWN")
     assert task.failure.message == "closed by the miner's operator: not agreed"
     log = MinerAudit(folder / "state")
-    lines = [entry for entry in log.entries() if digest.hex() in str(entry["detail"])]
+    lines = [line for line in log.entries() if digest.hex() in line.text("detail")]
     assert log.verify().n_lines >= 1
-    assert [(entry["event"], entry["who"], entry["detail"]) for entry in lines] == [
+    assert [(line.text("event"), line.text("who"), line.text("detail")) for line in lines] == [
         ("study-closed", "operator", f"anna/{study_id} {digest.hex()}: not agreed")
     ]

@@ -31,13 +31,13 @@ from verticil.party.protocol.registry import register as register_party
 from verticil.shared.channels.gaussian import ShareNoise, share_key, share_sigma
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Role
-from verticil.shared.json_document import Node
+from verticil.shared.json_document import Json, Node
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal, Network
 from verticil.shared.privacy import events
 from verticil.shared.privacy.events import Cost, EventKind, PlannedEvent, PrivacyEvent
 from verticil.shared.privacy.statement import PrivacyStatement
-from verticil.shared.record import Json, decode, encode
+from verticil.shared.record import decode, encode
 from verticil.shared.release.content import ReleaseContent, SignedStatement
 from verticil.shared.release.evidence import Trust, signed_document, signed_statement
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section

@@ -156,13 +156,14 @@ def show_audit(
     """The miner's audit log as it stands in state/audit.jsonl, oldest first."""
     from verticil.miner.config import load_miner
     from verticil.miner.storage.audit import MinerAudit
+    from verticil.shared.audit import AuditLines
 
-    found = list(MinerAudit(load_miner(config).state_directory).entries())[-(last or 0) :]
-    if emit({"entries": found}, form=form):
+    found = tuple(MinerAudit(load_miner(config).state_directory).entries())[-(last or 0) :]
+    if emit(AuditLines(entries=found), form=form):
         return
-    for entry in found:
-        words = [f"{entry['n']:>4}", str(entry["at"]), f"{entry['event']:<16}", str(entry["who"])]
-        say("  ".join([*words, f"[{entry['detail']}]"]))
+    for line in found:
+        words = [f"{line.text('n'):>4}", line.text("at"), f"{line.text('event'):<16}", line.text("who")]
+        say("  ".join([*words, f"[{line.text('detail')}]"]))
     if not found:
         say("nothing is written there")
 

@@ -13,7 +13,7 @@ from verticil.cli.output import Format, FormatOption, emit, epsilon_text, plain_
 from verticil.cli.party_site import ConfigOption, site_of
 
 if TYPE_CHECKING:
-    from verticil.party.operator.reports import AuditLine
+    from verticil.shared.audit import AuditLine
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The approver, as in approve --as NAME.")]
 

@@ -52,8 +52,10 @@ import rfc8785
 from verticil.shared.durable import sync_directory, sync_file
 from verticil.shared.errors import GateFailed, VerticilError
 from verticil.shared.identity.pki import Credentials
+from verticil.shared.json_document import Json
 from verticil.shared.membership.current import expiry_warning, expiry_words
 from verticil.shared.transport.authorization import RefusedCall
+from verticil.shared.view import inlined
 
 DAEMON: Final = "daemon"
 """Who acts when no person does."""
@@ -70,13 +72,13 @@ class Head:
     """The last whole line.
 
     Attributes:
-        number: counted from 1; 0 where there is no line.
         hash: its SHA-256.
+        number: counted from 1; 0 where there is no line.
         size: where it ends in the file.
     """
 
-    number: int = 0
     hash: bytes = _START
+    number: int = 0
     size: int = 0
 
 
@@ -111,6 +113,35 @@ class Verified:
     head: bytes
     torn: tuple[int, ...]
     unfinished_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLine:
+    """A line of an audit log as it stands. Of one that was tampered with nothing can be relied on: all is read as text."""
+
+    said: Mapping[str, Json] = inlined()
+
+    def text(self, key: str) -> str:
+        """What it says under `key`; empty: nothing."""
+        return str(self.said.get(key, ""))
+
+    @property
+    def columns(self) -> str:
+        """Their names."""
+        names = self.said.get("columns")
+        return ", ".join(map(str, names)) if isinstance(names, list) else ""
+
+    def number(self, key: str) -> float | None:
+        """The number under `key`; None: there is none."""
+        value = self.said.get(key)
+        return value if isinstance(value, int | float) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLines:
+    """Lines of an audit log, oldest first."""
+
+    entries: tuple[AuditLine, ...]
 
 
 class ChainedLog:
@@ -179,7 +210,7 @@ class ChainedLog:
                 raise self._fault(error, self.path) from None
         return verify(data, anchor_number=anchor.number, anchor_hash=anchor.hash, name=self.path.name)
 
-    def entries(self) -> Iterator[Mapping[str, object]]:
+    def entries(self) -> Iterator[Mapping[str, Json]]:
         """All whole lines, oldest first, unverified."""
         try:
             data = self.path.read_bytes()
@@ -346,13 +377,13 @@ def _broken(name: str, line: int, problem: str) -> GateFailed:
     )
 
 
-def entries(data: bytes) -> Iterator[Mapping[str, object]]:
+def entries(data: bytes) -> Iterator[Mapping[str, Json]]:
     """The whole lines of a log that are JSON objects."""
     for line in data.split(b"\n")[:-1]:
         with contextlib.suppress(ValueError, RecursionError):
             entry = cast("object", json.loads(line))
             if isinstance(entry, dict):
-                yield cast("dict[str, object]", entry)
+                yield cast("dict[str, Json]", entry)
 
 
 PERIOD_SECONDS: Final = 600.0

@@ -40,11 +40,8 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, Union, ca
 import rfc8785
 
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
-from verticil.shared.json_document import strict_json
+from verticil.shared.json_document import Json, strict_json
 from verticil.shared.table import Table, kind_of
-
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-"""What a JSON document holds, as a type."""
 
 Read: TypeAlias = Callable[[object, Table, str], Any]
 """Makes a value of what stands in a table at a key; fails through the table."""

@@ -10,12 +10,11 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Any, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from verticil.shared.json_document import Json
 
 Model = TypeVar("Model")
-
-Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
-"""A value as JSON has it."""
 
 
 def left_out() -> Any:

@@ -34,8 +34,9 @@ from verticil.shared.durable import remove_tree, rename, sync_directory
 from verticil.shared.errors import Misuse, PeerFault, VerticilError, from_code
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import load_credentials, utc_now
+from verticil.shared.json_document import Json
 from verticil.shared.transport.errors_on_wire import without_text
-from verticil.shared.view import Json, document, viewed
+from verticil.shared.view import document, viewed
 
 LOOK_SECONDS: Final = 0.5
 PATIENCE_SECONDS: Final = 5.0

@@ -32,8 +32,9 @@ from verticil.miner.storage.checkpoint import CHECKPOINT_SECONDS, binding_of, re
 from verticil.miner.storage.records import StoredSignature
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
+from verticil.shared.json_document import Json
 from verticil.shared.model.network import CONFIRMED
-from verticil.shared.record import Json, parse, read
+from verticil.shared.record import parse, read
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import scored_pairs

@@ -12,14 +12,15 @@ import contextlib
 import datetime as dt
 import json
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
-from verticil.shared.audit import DAEMON, ChainedLog, Head, Verified
+from verticil.shared.audit import DAEMON, AuditLine, ChainedLog, Head, Verified
 from verticil.shared.disk import is_disk_full, replace_file, unwritable
-from verticil.shared.errors import DataFault
+from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.record import parse, read, write
 
 LOG_NAME: Final = "audit.jsonl"
 ANCHOR_NAME: Final = "audit.anchor"
@@ -110,9 +111,9 @@ class MinerAudit:
         """Check the whole log; raises as `ChainedLog.verify`."""
         return self._log.verify()
 
-    def entries(self) -> Iterator[Mapping[str, object]]:
+    def entries(self) -> Iterator[AuditLine]:
         """All whole lines, oldest first, unverified."""
-        return self._log.entries()
+        return (AuditLine(said=entry) for entry in self._log.entries())
 
 
 class _FileAnchor:
@@ -133,24 +134,18 @@ class _FileAnchor:
         except OSError as error:
             raise _fault(error, self._path) from None
         try:
-            said = cast("Mapping[str, object]", json.loads(raw))
-            number, size = said["number"], said["size"]
-            if isinstance(number, int) and isinstance(size, int):
-                return Head(number=number, hash=bytes.fromhex(str(said["hash"])), size=size)
-        except (ValueError, KeyError, TypeError):
-            pass
-        raise DataFault(
-            "STATE_CORRUPT",
-            f"{self._path}: not the head of an audit log",
-            hint="keep it and audit.jsonl for whoever looks into it, and restore both from a backup",
-        )
+            return read(Head, parse(raw, source=str(self._path)))
+        except Misuse:
+            raise DataFault(
+                "STATE_CORRUPT",
+                f"{self._path}: not the head of an audit log",
+                hint="keep it and audit.jsonl for whoever looks into it, and restore both from a backup",
+            ) from None
 
     def set_head(self, head: Head) -> None:
-        said = {"hash": head.hash.hex(), "number": head.number, "size": head.size}
+        part = self._path.with_name(f".{self._path.name}.part")
         try:
-            replace_file(
-                self._path, json.dumps(said).encode() + b"\n", part=self._path.with_name(f".{self._path.name}.part")
-            )
+            replace_file(self._path, json.dumps(write(head)).encode() + b"\n", part=part)
         except OSError as error:
             raise _fault(error, self._path) from None
 

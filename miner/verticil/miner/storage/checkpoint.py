@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from verticil.miner.learning.search.protocol import Checkpoint, ForeignCheckpoint, Keep, LearningCancelled
 from verticil.miner.storage.store import write_durably
 from verticil.shared.errors import DataFault
-from verticil.shared.record import Json
+from verticil.shared.json_document import Json
 
 R = TypeVar("R")
 

@@ -33,6 +33,7 @@ from typing import Final, cast
 from verticil.party.storage.database import Database
 from verticil.shared import logs
 from verticil.shared.audit import DAEMON, ChainedLog, Head, Verified
+from verticil.shared.json_document import Json
 from verticil.shared.storage.database import disk_fault
 
 FILE_NAME: Final = "audit.jsonl"
@@ -268,7 +269,7 @@ class AuditLog:
         """
         return self._log.verify()
 
-    def entries(self) -> Iterator[Mapping[str, object]]:
+    def entries(self) -> Iterator[Mapping[str, Json]]:
         """All whole lines, oldest first, unverified."""
         return self._log.entries()
 

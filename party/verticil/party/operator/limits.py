@@ -25,10 +25,11 @@ from verticil.shared.channels.privacy import Breach
 from verticil.shared.errors import Misuse, VerticilError, from_code
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey, verify_signed
+from verticil.shared.json_document import Json
 from verticil.shared.record import parse
 from verticil.shared.study.document import Study
 from verticil.shared.table import Table
-from verticil.shared.view import Json, document, left_out
+from verticil.shared.view import document, left_out
 from verticil.wire.v1 import common_pb2
 
 _KIND: Final = "verticil/limits/v1"

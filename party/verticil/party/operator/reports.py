@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import cast
 
 from verticil.party.audit.log import AuditLog
 from verticil.party.config import PartyConfig
@@ -19,12 +18,13 @@ from verticil.party.operator.view_model import Confirmation, DeletedColumn, Sign
 from verticil.party.policy.ledger import LedgerRow
 from verticil.party.policy.revocation import Awaited
 from verticil.party.site import Site
+from verticil.shared.audit import AuditLine, AuditLines
 from verticil.shared.formats.deletion import PeerDeletion
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.privacy.events import NOTHING, kind_of, words
 from verticil.shared.study.names import fits
 from verticil.shared.study.states import State
-from verticil.shared.view import Json, inlined
+from verticil.shared.view import inlined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,35 +91,6 @@ class LedgerView:
     rows: tuple[SentRow, ...]
     attempted_sends: int
     datasets: tuple[BudgetView, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditLine:
-    """A line of the audit log as it stands. Of one that was tampered with nothing can be relied on: all is read as text."""
-
-    said: Mapping[str, Json] = inlined()
-
-    def text(self, key: str) -> str:
-        """What it says under `key`; empty: nothing."""
-        return str(self.said.get(key, ""))
-
-    @property
-    def columns(self) -> str:
-        """Their names."""
-        names = self.said.get("columns")
-        return ", ".join(map(str, names)) if isinstance(names, list) else ""
-
-    def number(self, key: str) -> float | None:
-        """The number under `key`; None: there is none."""
-        value = self.said.get(key)
-        return value if isinstance(value, int | float) else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditLines:
-    """Lines of the audit log, oldest first."""
-
-    entries: tuple[AuditLine, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +257,7 @@ def audit_entries(config: PartyConfig, *, study: str | None = None, last: int | 
 def audit_lines(site: Site) -> Iterator[AuditLine]:
     """All whole lines of the log of an opened state, oldest first, unverified."""
     for entry in AuditLog(site.database, site.config.state_directory).entries():
-        yield AuditLine(said=cast("Mapping[str, Json]", entry))
+        yield AuditLine(said=entry)
 
 
 def _is_of(line: AuditLine, study: str) -> bool:

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
+from verticil.shared.json_document import Json
 from verticil.shared.model.graph import Dag
 from verticil.shared.privacy.accountant import compose, cost_of
-from verticil.shared.privacy.events import Cost, Json, PlannedEvent, RandomizedColumn, document, further, words
+from verticil.shared.privacy.events import Cost, PlannedEvent, RandomizedColumn, document, further, words
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Disclosure
 from verticil.shared.study.protocols import disclosure, protocol_of

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from verticil.shared.arrays import Floats
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.formats.model_json import numbers
+from verticil.shared.json_document import Json
 from verticil.shared.model.network import Family, Marginal
-from verticil.shared.record import Count, Json, Key, Sha256, decode, describe, encode, peer_fault, read, write
+from verticil.shared.record import Count, Key, Sha256, decode, describe, encode, peer_fault, read, write
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.table import Table

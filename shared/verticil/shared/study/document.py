@@ -24,10 +24,11 @@ from verticil.shared.channels.subset import Subset
 from verticil.shared.channels.transition import Transition
 from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.estimation.estimators import ESTIMATORS
+from verticil.shared.json_document import Json
 from verticil.shared.model.constraints import Constraints, CustomNetwork, declared_constraints, declared_custom_network
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.record import LATER, Json, Key, describe, read_fields, write
+from verticil.shared.record import LATER, Key, describe, read_fields, write
 from verticil.shared.study.codebook import make_variable
 from verticil.shared.study.vocabulary import (
     LINKAGE_MODES,

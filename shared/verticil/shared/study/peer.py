@@ -21,8 +21,8 @@ from typing import Final
 
 from verticil.shared.channels.gaussian import share_sigma
 from verticil.shared.errors import Misuse
+from verticil.shared.json_document import Json
 from verticil.shared.model.graph import Dag
-from verticil.shared.record import Json
 from verticil.shared.study.central import MEMBERS
 from verticil.shared.study.document import ShareRule, Study, Unit
 from verticil.shared.study.protocol import Disclosure, Finding, Protocol, Statement

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from verticil.shared.json_document import Json
 from verticil.shared.model.graph import Dag
-from verticil.shared.record import Json
 from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.vocabulary import fail
 

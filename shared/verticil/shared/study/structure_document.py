@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, cast
 
 from verticil.shared.errors import PeerFault
+from verticil.shared.json_document import Json
 from verticil.shared.model.graph import Dag
-from verticil.shared.record import Json, Key, Sha256, decode, encode, tame
+from verticil.shared.record import Key, Sha256, decode, encode, tame
 from verticil.shared.study.document import Study
 
 NANONATS: Final = 10**9

@@ -26,7 +26,6 @@ from verticil.party.operator.commands import Status, status_of, study_status
 from verticil.party.operator.pending_studies import PendingStudy, StudyInWords, in_words, waiting
 from verticil.party.operator.plain_language import PRIOR, ratio_of
 from verticil.party.operator.reports import (
-    AuditLine,
     BudgetView,
     LedgerView,
     SentRow,
@@ -37,6 +36,7 @@ from verticil.party.operator.reports import (
 from verticil.party.operator.view_model import DaemonView, StudyStatus
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
+from verticil.shared.audit import AuditLine
 from verticil.shared.errors import VerticilError
 from verticil.shared.membership.current import CertificateState, certificate_state
 from verticil.shared.release.report import wording
