@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from support.line import Line
 from verticil.shared.config import load_federation
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.pki import load_credentials
@@ -27,7 +28,7 @@ from verticil.shared.study.reading import read_study
 from verticil.shared.transport.client import Connection, GrpcControl
 from verticil.shared.transport.fetch import fetch_release
 from verticil.simulation.analyst import follow_study
-from verticil.simulation.chaos import Line, charged, differences, essence, keep_port
+from verticil.simulation.chaos import charged, differences, essence, keep_port
 from verticil.simulation.processes import Children
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, copied, provision, set_endpoint
 from verticil.wire.v1 import control_pb2

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from verticil.simulation.chaos import Line, differences
+from support.line import Line
+from verticil.simulation.chaos import differences
 
 DATA = bytes(range(256)) * 400
 

@@ -11,14 +11,9 @@ Whether two runs published the same release: the model, the networks, the synthe
 The time of publication stands in the report, in the manifest (with each receipt's) and in datapackage.json; so of the manifest
 what was received is compared, of the two others nothing.
 
-A TCP line between two nodes that misbehaves on demand: slow, narrow, silent, cut, half closed, or with a byte changed.
-
-It listens on a port of this machine and forwards to another, each way with faults of its own, which may be set and taken back
-while connections run. It sees what an eavesdropper sees: TLS records. A line that is held loses nothing (TCP's sender waits);
-one that is cut resets the connections it had and every new one until it is restored. Faults that count bytes count over all
-connections of the line since they were set, and happen once.
-
-A line belongs to the event loop in which it was opened.
+A TCP line between two nodes that is slow, or cut, on demand, while connections run: it listens on a port of this machine and
+forwards to another, and sees what an eavesdropper sees, TLS records. One that is cut resets the connections it had and every new
+one until it is restored. A line belongs to the event loop in which it was opened.
 """
 
 from __future__ import annotations
@@ -398,92 +393,26 @@ def differences(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
 
 _HOST: Final = "127.0.0.1"
 _PIECE_BYTES: Final = 65_536
-_NARROW_PIECE_BYTES: Final = 1_024
-"""Of a narrow line: pieces small enough that its rate is even."""
-
-
-class _Cut(ConnectionResetError):
-    """This line resets a connection, on purpose."""
 
 
 class Way:
-    """One direction of a line, and what is done to the bytes that go there.
+    """One direction of a line.
 
     Attributes:
         delay_seconds: each piece waits so long before it goes on.
-        bytes_per_second: the rate; 0: as fast as it can.
-        cut_after: reset the connection when so many more bytes have passed; None: never.
-        half_close_after: end this way, and this way only, when so many more bytes have passed.
-        corrupt_after: change the byte that comes after so many more bytes.
-        passed: bytes that went this way.
-        happened: how many of the three last faults took place.
     """
 
     def __init__(self) -> None:
         self.delay_seconds = 0.0
-        self.bytes_per_second = 0.0
-        self.cut_after: int | None = None
-        self.half_close_after: int | None = None
-        self.corrupt_after: int | None = None
-        self.passed = 0
-        self.happened = 0
-        self._flowing = asyncio.Event()
-        self._flowing.set()
-
-    def hold(self) -> None:
-        """Let nothing through until `release`: a black hole, for who waits at the other end."""
-        self._flowing.clear()
-
-    def release(self) -> None:
-        """Let everything through again, what has waited first."""
-        self._flowing.set()
 
     async def carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         """Forward until the source ends; the sink is then told that there is no more."""
-        while data := await source.read(_NARROW_PIECE_BYTES if self.bytes_per_second else _PIECE_BYTES):
-            wait = self.delay_seconds + (len(data) / self.bytes_per_second if self.bytes_per_second else 0.0)
-            if wait:
-                await asyncio.sleep(wait)
-            await self._flowing.wait()
-            if not await self._forward(data, sink):
-                break
+        while data := await source.read(_PIECE_BYTES):
+            await asyncio.sleep(self.delay_seconds)
+            sink.write(data)
+            await sink.drain()
         if sink.can_write_eof():
             sink.write_eof()
-
-    async def _forward(self, data: bytes, sink: asyncio.StreamWriter) -> bool:
-        """Send a piece on, disturbed as is due; whether this way goes on."""
-        data = self._corrupted(data)
-        cut, self.cut_after = _reached(self.cut_after, len(data))
-        ended, self.half_close_after = _reached(self.half_close_after, len(data))
-        ends = [end for end in (cut, ended) if end is not None]
-        data = data[: min(ends, default=len(data))]
-        self.passed += len(data)
-        self.happened += len(ends)
-        sink.write(data)
-        await sink.drain()
-        if cut is not None:
-            raise _Cut
-        return ended is None
-
-    def _corrupted(self, data: bytes) -> bytes:
-        at, self.corrupt_after = _reached(self.corrupt_after, len(data), whole=False)
-        if at is None:
-            return data
-        self.happened += 1
-        return data[:at] + bytes([data[at] ^ 0x01]) + data[at + 1 :]
-
-
-def _reached(after: int | None, n_bytes: int, *, whole: bool = True) -> tuple[int | None, int | None]:
-    """Where in these bytes a fault is due, and what is left of its count when it is not.
-
-    Args:
-        after: how many bytes come first.
-        n_bytes: how many there are now.
-        whole: the fault comes behind the last of those; else it is the next byte's, which must be there.
-    """
-    if after is None:
-        return None, None
-    return (after, None) if after < n_bytes + whole else (None, after - n_bytes)
 
 
 class Line:
@@ -496,14 +425,12 @@ class Line:
         onward: from who dials to who answers.
         back: the other way.
         port: where it listens; 0 before `open`.
-        connections: how many it has accepted; those that it refused, being cut, count too.
     """
 
     def __init__(self, target: int) -> None:
         self._target = target
         self.onward, self.back = Way(), Way()
         self.port = 0
-        self.connections = 0
         self._is_cut = False
         self._server: asyncio.Server | None = None
         self._running: set[asyncio.Task[None]] = set()
@@ -547,7 +474,6 @@ class Line:
         await asyncio.gather(*running, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
         if self._is_cut:
             writer.transport.abort()
             return
