@@ -77,6 +77,10 @@ class CountStatement(Statement):
     def replaces(self) -> bool:
         return False
 
+    @property
+    def parameters(self) -> str:
+        return f"epsilon {EPSILON:g}, delta {DELTA:g} of each party's number"
+
     def document(self) -> Json:
         return {"noise": "gaussian", "epsilon": EPSILON, "delta": DELTA, "sigma": SIGMA, "of": "each party's number"}
 

@@ -186,6 +186,7 @@ def test_the_simulation_carries_it_out(
     assert first.n_common == second.n_common  # the same secrets, the same noise
     assert numbers(tmp_path / "first" / "release") == numbers(tmp_path / "second" / "release")
     assert (first.epsilon_per_person, first.network.dag.edges()) == (0.0, ())
+    assert first.parameters == "epsilon 1, delta 1e-06 of each party's number"
 
 
 def test_its_rules_are_asked_for(study: Path) -> None:

@@ -29,7 +29,7 @@ from verticil.shared.study.document import ShareRule
 from verticil.shared.study.peer import peer_statement
 from verticil.shared.study.protocols import sent_units
 from verticil.shared.study.structure_document import parse_structure, structure_body
-from verticil.simulation.summary import release_summary
+from verticil.simulation.summary import parameters_text
 from verticil.wire.v1 import common_pb2
 
 AT = dt.datetime(2026, 11, 21, 10, 2, tzinfo=dt.UTC)
@@ -201,8 +201,9 @@ def test_the_report_says_what_its_figures_leave_out(peer_case, peer_study):
 )
 def test_the_epsilon_of_columns_is_not_shown_alone(peer_case, peer_study, tmp_path, share, text):
     """Where no column leaves its party the sum over columns is 0, and everybody may have exact parameters all the same."""
-    write_release(tmp_path / "release", _content(peer_case, peer_study(share=share)))
-    assert release_summary(tmp_path / "release").parameters == text
+    content = _content(peer_case, peer_study(share=share))
+    write_release(tmp_path / "release", content)
+    assert parameters_text(tmp_path / "release", content.study) == text
 
 
 def _parents(study) -> list[list[int]]:

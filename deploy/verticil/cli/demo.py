@@ -69,7 +69,7 @@ def demo(
     from verticil.shared.study.protocols import PROTOCOLS
     from verticil.simulation.chaos import run_drill
     from verticil.simulation.processes import run_demo
-    from verticil.simulation.summary import release_summary
+    from verticil.simulation.summary import parameters_text, release_summary
 
     coordinated = PROTOCOLS.named(model).coordinated
     if relay and (chaos or coordinated):
@@ -98,7 +98,7 @@ def demo(
             shutil.rmtree(folder, ignore_errors=True)
         raise
     release = next(iter(result.releases.values()))
-    summary = release_summary(release)
+    summary = release_summary(release, result.study)
     payload = {
         "model": model.value,
         **({"relay": True} if relay else {}),
@@ -121,13 +121,15 @@ def demo(
             "epsilon_charged": drill.epsilon_charged,
         }
     if not emit(payload, form=form):
-        _print_result(result, folder, summary, coordinated=coordinated, relay=relay, drill=drill)
+        parameters = parameters_text(release, result.study)
+        _print_result(result, folder, summary, parameters, coordinated=coordinated, relay=relay, drill=drill)
 
 
 def _print_result(
     result: DemoResult,
     folder: Path,
     summary: ReleaseSummary,
+    parameters: str,
     *,
     coordinated: bool,
     relay: bool,
@@ -153,8 +155,8 @@ def _print_result(
         low, high = summary.epsilon_range
         say(f"  epsilon per column             {low:g} to {high:g}")
     say(f"  epsilon per person             {epsilon_text(summary.epsilon_per_person)} (the sum over the columns)")
-    if summary.parameters:
-        put(f"  parameters                     {summary.parameters}")
+    if parameters:
+        put(f"  parameters                     {parameters}")
     say(f"  synthetic records              {result.verified.synthetic_records:,}")
     put(f"\n  read      {release / 'report.html'}")
     put(f"  use       {release / 'synthetic.csv'}, {release / 'network.bifxml'}")

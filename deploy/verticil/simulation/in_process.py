@@ -279,15 +279,15 @@ def _result(
     import pandas as pd
 
     from verticil.shared.formats import model_json
-    from verticil.simulation.summary import compare_with_tables, pairs_text, release_summary
+    from verticil.simulation.summary import compare_with_tables, pairs_text, parameters_text, release_summary
 
-    summary = release_summary(folder)
+    total = release_summary(folder, study).epsilon_per_person
     return Simulated(
         network=model_json.read((folder / "model.json").read_bytes()),
         synthetic=pd.read_parquet(folder / "synthetic.parquet"),
         n_common=n_common,
-        epsilon_per_person=float("inf") if summary.epsilon_per_person is None else summary.epsilon_per_person,
-        parameters=summary.parameters,
+        epsilon_per_person=float("inf") if total is None else total,
+        parameters=parameters_text(folder, study),
         pairs=pairs_text(folder),
         comparison=compare_with_tables(made, folder, study, seed=seed) if compare else None,
         release=None,
@@ -356,7 +356,7 @@ async def run_peers(
     from verticil.shared.config import RELAY
     from verticil.shared.identity.pki import utc_now
     from verticil.shared.study.protocols import protocol_of
-    from verticil.simulation.peers import load_everywhere, standing, take_home
+    from verticil.simulation.peers import load_everywhere, take_home, until_published
 
     now = clock if clock is not None else utc_now
 
@@ -367,15 +367,9 @@ async def run_peers(
         if protocol_of(study).searches_scores(study) or RELAY in made.peers.values():
             miner = await stack.enter_async_context(serving_miner(made, now))
         tasks = _parties(made, miner, stop, between=True, seeded=seeded, wrap=wrap, wrap_peer=wrap_peer, clock=now)
-        told: dict[str, str] = {}
+        check = partial(_check, tasks)
         try:
-            while not (stands := await asyncio.to_thread(standing, made.parties, digest)).published:
-                for name, stage in stands.stages.items():
-                    if stage and told.get(name) != stage:
-                        told[name] = stage
-                        step(f"{name}: {stage}")
-                _check(tasks)
-                await asyncio.sleep(_LOOK_SECONDS)
+            await until_published(made.parties, digest, step=step, check=check, look_seconds=_LOOK_SECONDS)
         finally:
             stop.set()
             if miner is not None:

@@ -7,8 +7,9 @@ that the site's own people could not see.
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,39 @@ def standing(parties: Mapping[str, Path], digest: str) -> Standing:
     if failures:
         raise next((error for error in failures if error.code != "STUDY_WITHDRAWN"), failures[0])
     return Standing(stages=stages, published=all(state == "published" for state in states))
+
+
+async def until_published(
+    parties: Mapping[str, Path],
+    digest: str,
+    *,
+    step: Callable[[str], None],
+    check: Callable[[], None],
+    look_seconds: float,
+) -> None:
+    """Wait until every party has the signed release.
+
+    Args:
+        parties: name -> folder.
+        digest: of the study.
+        step: called with every change at a party, in words.
+        check: called before every look; raises what should end the waiting.
+        look_seconds: between two looks.
+
+    Raises:
+        VerticilError: as `standing`, and what `check` raises.
+    """
+    shown: Mapping[str, str] = {}
+    while True:
+        check()
+        found = await asyncio.to_thread(standing, parties, digest)
+        for name, stage in found.stages.items():
+            if shown.get(name) != stage:
+                step(f"{name}: {stage}")
+        shown = found.stages
+        if found.published:
+            return
+        await asyncio.sleep(look_seconds)
 
 
 def take_home(

@@ -34,7 +34,7 @@ from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.reading import read_study
 from verticil.simulation import adult
 from verticil.simulation.analyst import CarriedOut, carry_out
-from verticil.simulation.peers import free_addresses, load_everywhere, standing, take_home
+from verticil.simulation.peers import free_addresses, load_everywhere, take_home, until_published
 from verticil.simulation.provision import Provisioned, provision_demo, set_endpoint
 
 LOOK_SECONDS: Final = 0.3
@@ -85,12 +85,7 @@ async def run_central(
     for party, node in made.parties.items():
         await children.start_party(party, node)
     step(f"{len(made.parties)} parties started, each in a process of its own")
-
-    def check() -> None:
-        children.check()
-        children.measure()
-
-    return await carry_out(made.analyst, release, step=step, check=check)
+    return await carry_out(made.analyst, release, step=step, check=children.check)
 
 
 async def _start_miner(made: Provisioned, children: Children, *extra: str) -> int:
@@ -131,18 +126,7 @@ async def run_peers(made: Provisioned, place: Path, *, step: Step, children: Chi
         await children.start_party(party, node)
     where = "none of them listens anywhere" if relayed else "there is no miner"
     step(f"{len(made.parties)} parties started, each in a process of its own; {where}")
-    told: Mapping[str, str] = {}
-    while True:
-        children.check()
-        children.measure()
-        found = await asyncio.to_thread(standing, made.parties, digest)
-        for party, stage in found.stages.items():
-            if told.get(party) != stage:
-                step(f"{party}: {stage}")
-        told = found.stages
-        if found.published:
-            break
-        await asyncio.sleep(LOOK_SECONDS)
+    await until_published(made.parties, digest, step=step, check=children.check, look_seconds=LOOK_SECONDS)
     authority = made.ca_certificate.read_bytes()
     folders, verified = await asyncio.to_thread(take_home, made.parties, digest, place, ca_certificate=authority)
     step(f"{len(folders)} releases taken, verified, and equal")
@@ -328,10 +312,11 @@ class Children:
         return int(said["port"])
 
     def check(self) -> None:
-        """Raise when a child has ended by itself."""
+        """Raise when a child has ended by itself; look at every child's peak memory."""
         for name, child in self.running.items():
             if child.returncode is not None:
                 raise self._failure(name, child.returncode)
+        self.measure()
 
     def _failure(self, name: str, code: int) -> VerticilError:
         lines = (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace").splitlines()

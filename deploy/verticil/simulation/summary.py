@@ -1,4 +1,4 @@
-"""The headline figures of a release, read from its model.json.
+"""The headline figures of a release, read from its model.json and asked of its study's protocol.
 
 The distance of a release's synthetic records from the real joint data, for whoever holds all the tables.
 """
@@ -9,10 +9,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from verticil.shared.arrays import Codes
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocol import Statement
+from verticil.shared.study.protocols import protocol_of
 from verticil.shared.view import inlined
 
 if TYPE_CHECKING:
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeerFigures:
-    """Between peers: whether parameters are exact, and the noise on what is shared besides columns; None: there is none."""
+class SharedFigures:
+    """Whether shared parameters are exact, and the noise on what is shared besides columns; None: there is none."""
 
     exact_parameters: bool
     share: Mapping[str, float] | None
@@ -40,7 +42,7 @@ class ReleaseSummary:
     Attributes:
         epsilon_per_column, epsilon_per_person: None: without bound.
         epsilon_range: of the finite ones; None: there is none.
-        peers: None with a miner.
+        shared: None where the release says nothing of its protocol, as with a miner.
     """
 
     variables: int
@@ -48,28 +50,18 @@ class ReleaseSummary:
     epsilon_per_column: Mapping[str, float | None]
     epsilon_range: tuple[float, float] | None
     epsilon_per_person: float | None
-    peers: PeerFigures | None = inlined()
-
-    @property
-    def parameters(self) -> str:
-        """What covers the parameters of a study between peers, which no epsilon of a column does; empty with a miner."""
-        if self.peers is None:
-            return ""
-        if (share := self.peers.share) is None:
-            return "no bound: they are exact functions of raw data"
-        return (
-            f"epsilon {share['epsilon']:g}, delta {share['delta']:g} of one person at each party, besides the columns"
-        )
+    shared: SharedFigures | None = inlined()
 
 
-def release_summary(release: Path) -> ReleaseSummary:
+def release_summary(release: Path, study: Study) -> ReleaseSummary:
     """The headline figures of a verified release.
 
     Args:
         release: the folder.
+        study: the study, as proposed.
     """
-    model = json.loads((release / "model.json").read_bytes())
-    columns, peer = model["privacy"]["columns"], model.get("peer")
+    model, said = _document(release), _statement(release, study)
+    columns = model["privacy"]["columns"]
     finite = sorted({round(column["epsilon"], 4) for column in columns if column["epsilon"] is not None})
     return ReleaseSummary(
         variables=len(model["variables"]),
@@ -77,8 +69,31 @@ def release_summary(release: Path) -> ReleaseSummary:
         epsilon_per_column={", ".join(column["variables"]): column["epsilon"] for column in columns},
         epsilon_range=(finite[0], finite[-1]) if finite else None,
         epsilon_per_person=model["privacy"]["epsilon_per_person"],
-        peers=None if peer is None else PeerFigures(exact_parameters=peer["exact_parameters"], share=peer["share"]),
+        shared=None if said is None else SharedFigures(exact_parameters=said.exact, share=model[said.key].get("share")),
     )
+
+
+def parameters_text(release: Path, study: Study) -> str:
+    """What covers the parameters of a release, which no epsilon of a column does; empty with a miner.
+
+    Args:
+        release, study: as for `release_summary`.
+    """
+    said = _statement(release, study)
+    return "" if said is None else said.parameters
+
+
+def _document(release: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((release / "model.json").read_bytes())
+    return found
+
+
+def _statement(release: Path, study: Study) -> Statement | None:
+    """What the release says of its study's protocol."""
+    from verticil.shared.formats import model_json
+
+    dag = model_json.read((release / "model.json").read_bytes()).dag
+    return protocol_of(study).statement(study, dag)
 
 
 def pairs_text(release: Path) -> str:
@@ -87,8 +102,7 @@ def pairs_text(release: Path) -> str:
     Args:
         release: the folder.
     """
-    search = json.loads((release / "model.json").read_bytes())["structure"]["search"]
-    check = search.get("pair_check")
+    check = _document(release)["structure"]["search"].get("pair_check")
     if check is None:
         return ""
     lines = []

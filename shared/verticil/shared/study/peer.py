@@ -222,6 +222,13 @@ class PeerStatement(Statement):
         return self.minimum_count > 0
 
     @property
+    def parameters(self) -> str:
+        """The noise on what one party shared, if there is any."""
+        if self.share is None:
+            return "no bound: they are exact functions of raw data"
+        return f"epsilon {self.share.epsilon:g}, delta {self.share.delta:g} of one person at each party, besides the columns"
+
+    @property
     def statement(self) -> str:
         """The plain statement."""
         return EXACT_STATEMENT if self.exact else NOISE_STATEMENT

@@ -93,6 +93,11 @@ class Statement(ABC):
     def replaces(self) -> bool:
         """Whether parameters that rest on few people were replaced by others."""
 
+    @property
+    @abstractmethod
+    def parameters(self) -> str:
+        """What covers the parameters, which no epsilon of a column does."""
+
     @abstractmethod
     def document(self) -> Json:
         """The statement itself."""
