@@ -44,6 +44,7 @@ from verticil.shared.transport.health import check_health
 from verticil.shared.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, SKEW, TIME_KEY, agree
 
 if TYPE_CHECKING:
+    from verticil.miner.config import MinerConfig
     from verticil.party.config import PartyConfig
 
 
@@ -151,25 +152,19 @@ def check_private_files(files: Mapping[str, Path]) -> Iterator[Finding]:
             yield ok("private files", f"{what}: mode {mode:04o}")
 
 
-def check_disk(
-    directory: Path,
-    *,
-    reserve_bytes: int,
-    free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
-) -> Finding:
+def check_disk(directory: Path, *, reserve_bytes: int) -> Finding:
     """There is room in the state directory, and it can be written to.
 
     Args:
         directory: the state directory.
         reserve_bytes: what must stay free.
-        free_bytes: free space on the disk of a path.
     """
     if not directory.is_dir():
         problem, hint = f"state directory {directory}: missing", "check state_directory in the configuration"
         return failed("disk", Misuse("FILE_MISSING", problem, hint=hint))
     if not os.access(directory, os.W_OK | os.X_OK):
         return failed("disk", read_only_fault(directory))
-    free = free_bytes(directory)
+    free = shutil.disk_usage(directory).free
     text = f"{free / 2**30:.1f} GiB free in {directory}"
     if free < reserve_bytes:
         fault = DataFault("DISK_FULL", f"{text}, expected at least {reserve_bytes / 2**30:.2g} GiB", hint="make room")
@@ -206,6 +201,7 @@ def check_proxy(endpoint: str, environment: Mapping[str, str]) -> Finding:
 
 
 _SECONDS: Final = 5.0
+"""For each step on the way to another node."""
 
 
 async def check_node(
@@ -216,7 +212,6 @@ async def check_node(
     expected: Identity | None = None,
     server_name: str | None = None,
     revocations: Revocations = EMPTY_DENY_LIST,
-    timeout_seconds: float = _SECONDS,
 ) -> AsyncIterator[Finding]:
     """Go as far as one gets on the way to a node; the first failure is the last finding.
 
@@ -227,7 +222,6 @@ async def check_node(
         expected: the node that must be there; None: the federation's miner.
         server_name: name that the server's certificate must carry; the node's own, or the endpoint's host, when absent.
         revocations: the deny-list.
-        timeout_seconds: for each step.
     """
     name = server_name or (None if expected is None else peer_host(expected))
     where = "" if expected is None else f" ({expected.role} '{expected.name}')"
@@ -238,7 +232,7 @@ async def check_node(
     try:
         host, port = split_endpoint(endpoint)
         found = await asyncio.wait_for(
-            asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM), timeout_seconds
+            asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM), _SECONDS
         )
         addresses = sorted({str(entry[4][0]) for entry in found})
         yield ok(of("name resolution"), f"{host}: {', '.join(addresses[:4])}")
@@ -249,11 +243,11 @@ async def check_node(
 
     def why() -> PeerFault:
         return diagnose(
-            endpoint, credentials, server_name=name, expected=expected, timeout_seconds=timeout_seconds, at=clock()
+            endpoint, credentials, server_name=name, expected=expected, timeout_seconds=_SECONDS, at=clock()
         )
 
     def connect() -> None:
-        socket.create_connection((host, port), timeout_seconds).close()
+        socket.create_connection((host, port), _SECONDS).close()
 
     try:
         await asyncio.to_thread(connect)
@@ -268,7 +262,7 @@ async def check_node(
             credentials,
             server_name=name,
             expected=expected,
-            timeout_seconds=timeout_seconds,
+            timeout_seconds=_SECONDS,
         )
         identity = identity_of(certificate)
         check_revoked(certificate.serial_number, identity, revocations)
@@ -283,16 +277,14 @@ async def check_node(
         yield failed(of("TLS"), error)
         return
     line = Connection(endpoint, credentials, server_name=name, expected=expected, revocations=revocations)
-    async for finding in _accepted(line, str(credentials.identity), clock=clock, timeout_seconds=timeout_seconds):
+    async for finding in _accepted(line, str(credentials.identity), clock=clock):
         yield dataclasses.replace(finding, check=of(finding.check))
 
 
-async def _accepted(
-    line: Connection, us: str, *, clock: Callable[[], dt.datetime], timeout_seconds: float
-) -> AsyncIterator[Finding]:
+async def _accepted(line: Connection, us: str, *, clock: Callable[[], dt.datetime]) -> AsyncIterator[Finding]:
     """Whether the node takes our calls, and what it tells of itself. Closes the connection."""
     try:
-        told = await check_health(line, timeout_seconds=timeout_seconds)
+        told = await check_health(line, timeout_seconds=_SECONDS)
     except VerticilError as error:
         check = "protocol version" if error.code == "VERSION_UNSUPPORTED" else "accepted"
         if error.code == "NOT_READY":
@@ -356,11 +348,8 @@ async def _of_party(path: Path) -> AsyncIterator[Finding]:
 
     config = load_party(path)
     yield ok("configuration", f"{path.name}: party '{config.name}' of federation '{config.federation.name}'")
-    credentials: Credentials | None = None
-    for finding, found in _identity(
-        config.federation, config.certificate, config.key, config.signing_key, Role.PARTY, config.name
-    ):
-        credentials = found or credentials
+    identity, credentials = _identity(config, Role.PARTY)
+    for finding in identity:
         yield finding
     private = {
         "private key": config.key,
@@ -401,11 +390,8 @@ async def _of_miner(path: Path) -> AsyncIterator[Finding]:
     config = load_miner(path)
     federation = config.federation
     yield ok("configuration", f"{path.name}: miner '{config.name}' of federation '{federation.name}'")
-    credentials: Credentials | None = None
-    for finding, found in _identity(
-        federation, config.certificate, config.key, config.signing_key, Role.MINER, config.name
-    ):
-        credentials = found or credentials
+    identity, credentials = _identity(config, Role.MINER)
+    for finding in identity:
         yield finding
     for finding in check_private_files({"private key": config.key, "signing key": config.signing_key}):
         yield finding
@@ -460,17 +446,17 @@ def _log(verify: Callable[[], Verified]) -> Finding:
     return ok("audit log", f"{found.n_lines} lines hold, head {found.head.hex()[:16]}")
 
 
-def _identity(
-    federation: Federation, certificate: Path, key: Path, signing_key: Path, role: str, name: str
-) -> Iterator[tuple[Finding, Credentials | None]]:
-    yield check_certificate(
-        lambda: load_credentials(certificate, key, federation, role=Role(role), name=name), at=utc_now()
-    )
+def _identity(config: PartyConfig | MinerConfig, role: Role) -> tuple[list[Finding], Credentials | None]:
+    def load() -> Credentials:
+        return load_credentials(config.certificate, config.key, config.federation, role=role, name=config.name)
+
+    certificate, credentials = check_certificate(load, at=utc_now())
     try:
-        SigningKey.load(signing_key, certificate)
-        yield ok("signing certificate", "fits the signing key"), None
+        SigningKey.load(config.signing_key, config.certificate)
+        signing = ok("signing certificate", "fits the signing key")
     except VerticilError as error:
-        yield failed("signing certificate", error), None
+        signing = failed("signing certificate", error)
+    return [certificate, signing], credentials
 
 
 def _tables(config: PartyConfig) -> Iterator[Finding]:
