@@ -382,12 +382,10 @@ def write_results(folder: Path, payload: Mapping[str, object], images: Mapping[s
         DataFault: DISK_FULL.
     """
     numbers = json.dumps(jsonable(payload), ensure_ascii=False, indent=1) + "\n"
-    contents = {folder / "numbers.json": numbers.encode("utf-8")}
-    contents.update({folder / name: image for name, image in images.items()})
-    create_files(
-        {path: (content, 0o644) for path, content in contents.items()}, exists_hint="name another folder with --out"
-    )
-    return list(contents)
+    contents = {"numbers.json": numbers.encode("utf-8"), **images}
+    files = {folder / name: (content, 0o644) for name, content in contents.items()}
+    create_files(files, exists_hint="name another folder with --out")
+    return list(files)
 
 
 def results_table(title: str, *headings: str, left: int = 1) -> Table:

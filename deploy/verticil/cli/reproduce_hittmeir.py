@@ -14,6 +14,7 @@ import pandas as pd
 
 from verticil.cli.output import Format, emit, errors_console, put, say
 from verticil.cli.reproduce import progress, results_table, write_results
+from verticil.experiments.figures import Form
 from verticil.experiments.hittmeir import figures, paper
 from verticil.experiments.hittmeir.datasets import ADULT_SHORT, Texts
 from verticil.experiments.hittmeir.measures import Attack, Correlations, Score
@@ -119,7 +120,7 @@ def _key(part: str) -> str:
 
 
 def _images(found: Found) -> dict[str, bytes]:
-    drawn: dict[str, Mapping[figures.Form, bytes]] = {}
+    drawn: dict[str, Mapping[Form, bytes]] = {}
     for part, runtimes in found.runtimes.items():
         drawn[part] = figures.draw_runtimes(runtimes, title_of(found, part))
     for part, scores in found.scores.items():

@@ -32,7 +32,7 @@ Style: TypeAlias = Literal[":", "-."] | tuple[int, tuple[int, int]]
 
 def draw_figure_4(points: Sequence[Point], form: Form) -> bytes:
     """Distance against the randomization level p, one curve for each node."""
-    with _style():
+    with style():
         figure = Figure(figsize=(6.4, 4.6), layout="constrained")
         axes: Axes = figure.subplots()
         for node, colour, marker in zip(_names(points), _COLOURS, _MARKERS, strict=False):
@@ -61,7 +61,7 @@ def draw_figure_4(points: Sequence[Point], form: Form) -> bytes:
 
 def draw_figure_5(points: Sequence[Point], form: Form) -> bytes:
     """Distance against the number of records, one panel for each node, one curve for each p."""
-    with _style():
+    with style():
         names, levels = _names(points), list(dict.fromkeys(point.p for point in points))
         figure = Figure(figsize=(3.3 * len(names), 4.2), layout="constrained")
         panels = figure.subplots(1, len(names), sharey=True, squeeze=False)
@@ -96,7 +96,8 @@ def draw_figure_5(points: Sequence[Point], form: Form) -> bytes:
         return _image(figure, form)
 
 
-def _style() -> AbstractContextManager[None]:
+def style() -> AbstractContextManager[None]:
+    """How every figure looks, and what makes its SVG the same each time."""
     return mpl.rc_context(
         {"font.size": 9.0, "svg.hashsalt": "verticil", "axes.spines.top": False, "axes.spines.right": False}
     )

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Final, Literal
+from typing import Final
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -18,11 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
+from verticil.experiments.figures import Form, style
 from verticil.experiments.hittmeir.measures import Attack, Correlations, Score
 from verticil.experiments.hittmeir.scale import Runtime
 from verticil.experiments.hittmeir.synthesizer import Method
 
-Form = Literal["svg", "png"]
 FORMS: Final[tuple[Form, ...]] = ("svg", "png")
 """Every picture is drawn in each."""
 
@@ -33,7 +31,7 @@ _THEIRS: Final = "0.55"
 
 def draw_correlations(found: Correlations, short: Sequence[str]) -> Mapping[Form, bytes]:
     """Figure 1: three heat maps beside each other; the sensitive column is framed."""
-    with _style():
+    with style():
         figure = Figure(figsize=(12.6, 4.6), layout="constrained")
         panels = figure.subplots(1, 3)
         place = found.names.index(found.sensitive)
@@ -68,7 +66,7 @@ def draw_correlations(found: Correlations, short: Sequence[str]) -> Mapping[Form
 
 def draw_runtimes(rows: Sequence[Runtime], title: str) -> Mapping[Form, bytes]:
     """Bars of description (light) and generation (dark) on top of each other, for every k and search."""
-    with _style():
+    with style():
         figure = Figure(figsize=(6.4, 3.8), layout="constrained")
         axes: Axes = figure.subplots()
         degrees = sorted({row.k for row in rows})
@@ -101,19 +99,12 @@ def draw_scores(rows: Sequence[Score], theirs: Sequence[float | None], title: st
     """Average scores, ours beside theirs; the axis does not begin at zero."""
     names = [_score_name(row) + "\nall predictors" * (row.without != rows[0].without) for row in rows]
     ours = [row.average for row in rows]
-    with _style():
+    with style():
         figure = Figure(figsize=(0.72 * len(names) + 2.4, 3.9), layout="constrained")
         axes: Axes = figure.subplots()
         known = [value for value in (*ours, *theirs) if value is not None]
         low = max(0.0, 5 * np.floor((min(known) - 1) / 5))
-        for place, (value, other) in enumerate(zip(ours, theirs, strict=True)):
-            at = place if other is None else place - 0.2
-            axes.bar(at, value - low, 0.36, bottom=low, color=_COLOURS[Method.genetic][1])
-            _number(axes, at, value)
-            if other is not None:
-                axes.bar(place + 0.2, other - low, 0.36, bottom=low, color=_THEIRS)
-                _number(axes, place + 0.2, other)
-        axes.set_xticks(range(len(names)), names, fontsize=8)
+        _bars(axes, names, ours, theirs, low=low)
         axes.set_ylabel(f"{what} (per cent, axis from {low:g})")
         axes.margins(y=0.1)
         axes.set_ylim(bottom=low)
@@ -130,19 +121,12 @@ def draw_scores(rows: Sequence[Score], theirs: Sequence[float | None], title: st
 
 def draw_attacks(rows: Sequence[Attack], theirs: Sequence[float | None], title: str) -> Mapping[Form, bytes]:
     """Average accuracy of the attacks on each kind of records, with the baseline B as a line."""
-    with _style():
+    with style():
         figure = Figure(figsize=(6.4, 3.9), layout="constrained")
         axes: Axes = figure.subplots()
         names = [_attack_name(row) for row in rows]
-        for place, (row, other) in enumerate(zip(rows, theirs, strict=True)):
-            at = place if other is None else place - 0.2
-            axes.bar(at, row.average, 0.36, color=_COLOURS[Method.genetic][1])
-            _number(axes, at, row.average)
-            if other is not None:
-                axes.bar(place + 0.2, other, 0.36, color=_THEIRS)
-                _number(axes, place + 0.2, other)
+        _bars(axes, names, [row.average for row in rows], theirs)
         axes.axhline(rows[0].baseline, color="black", linewidth=1, linestyle="--")
-        axes.set_xticks(range(len(names)), names, fontsize=8)
         axes.set_ylabel("mean accuracy of the attacks (per cent)")
         axes.margins(y=0.1)
         axes.set_title(title, loc="left", fontsize=9)
@@ -158,6 +142,20 @@ def draw_attacks(rows: Sequence[Attack], theirs: Sequence[float | None], title: 
             fontsize=8,
         )
         return _images(figure)
+
+
+def _bars(
+    axes: Axes, names: Sequence[str], ours: Sequence[float], theirs: Sequence[float | None], *, low: float = 0.0
+) -> None:
+    """Each of ours with its name, and theirs beside it where there is one; bars begin at `low`."""
+    for place, (value, other) in enumerate(zip(ours, theirs, strict=True)):
+        at = place if other is None else place - 0.2
+        axes.bar(at, value - low, 0.36, bottom=low, color=_COLOURS[Method.genetic][1])
+        _number(axes, at, value)
+        if other is not None:
+            axes.bar(place + 0.2, other - low, 0.36, bottom=low, color=_THEIRS)
+            _number(axes, place + 0.2, other)
+    axes.set_xticks(range(len(names)), names, fontsize=8)
 
 
 def _number(axes: Axes, at: float, value: float) -> None:
@@ -179,12 +177,6 @@ def _score_name(row: Score) -> str:
 
 def _attack_name(row: Attack) -> str:
     return row.published if row.epsilon is None else f"{row.published}\nε = {row.epsilon:g}"
-
-
-def _style() -> AbstractContextManager[None]:
-    return mpl.rc_context(
-        {"font.size": 9.0, "svg.hashsalt": "verticil", "axes.spines.top": False, "axes.spines.right": False}
-    )
 
 
 def _images(figure: Figure) -> Mapping[Form, bytes]:
