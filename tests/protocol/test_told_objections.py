@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from support import party_session as session
-from verticil.cli.study_status import LineWatch, summary_payload, why
+from verticil.cli.study_status import changes, summary_payload, why
 from verticil.party.operator import commands
 from verticil.shared.study.states import State
 from verticil.wire.v1 import control_pb2
@@ -52,7 +52,7 @@ async def test_the_analyst_is_told_at_once_which_limits_a_study_breaks_and_what_
     (payload, other) = summary_payload(study)["parties"]  # type: ignore[misc]
     assert [item["code"] for item in payload["objections"]] == codes(study, "north")
     assert other["objections"] == []
-    lines = list(LineWatch().lines(study))
+    lines = list(changes(study, {}))
     assert f"north: BUDGET_EXCEEDED: {messages[2]}" in lines
     assert b"smokes_local" not in manual.sent("north")  # what only the site knows
     assert set(manual.wires["north"][0].reported) == {"progress"}

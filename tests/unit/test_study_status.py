@@ -124,14 +124,14 @@ def test_feature_22_one_table_of_parties_and_stages(capsys: pytest.CaptureFixtur
 
 
 def test_feature_22_a_watch_that_is_no_terminal_prints_a_line_for_each_change() -> None:
-    watch = study_status.LineWatch()
+    said: dict[str, str] = {}
     first = study(party("city", waiting_for="approval"), state=State.AWAITING_APPROVAL)
-    assert list(watch.lines(first)) == ["readmission: awaiting approval", "city: waiting for approval"]
-    assert list(watch.lines(first)) == []
+    assert list(study_status.changes(first, said)) == ["readmission: awaiting approval", "city: waiting for approval"]
+    assert list(study_status.changes(first, said)) == []
     sending = study(party("city", waiting_for="columns", stage="uploading", percent=5))
-    assert list(watch.lines(sending)) == ["readmission: uploading", "city: uploading, 5 %"]
+    assert list(study_status.changes(sending, said)) == ["readmission: uploading", "city: uploading, 5 %"]
     done = study(party("city"))
-    assert list(watch.lines(done)) == ["city: nothing is waited for"]
+    assert list(study_status.changes(done, said)) == ["city: nothing is waited for"]
 
 
 def test_feature_22_json_says_the_same() -> None:

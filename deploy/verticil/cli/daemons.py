@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -15,6 +16,8 @@ from typing import Annotated
 
 import typer
 
+from verticil.cli.output import Format
+from verticil.shared import logs
 from verticil.shared.vitals import Vitals, living
 
 
@@ -28,6 +31,14 @@ class LogLevel(StrEnum):
 
 
 LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="How much to log.")]
+LogJsonOption = Annotated[bool, typer.Option("--log-json", help="Logs as JSON lines.")]
+WithParentOption = Annotated[bool, typer.Option("--with-parent", hidden=True)]
+SeedDerivedOption = Annotated[bool, typer.Option("--seed-derived", hidden=True)]
+
+
+def log_to_standard_error(level: LogLevel, *, log_json: bool, form: Format) -> None:
+    """Begin to log: JSON lines where these were asked for, or answers in JSON."""
+    logs.configure(as_json=log_json or form is Format.json, level=logging.getLevelNamesMapping()[level.value.upper()])
 
 
 def run_until_stopped(

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, plain_table, put, say
-from verticil.cli.study import split_pairs
-from verticil.pki.files import free_folder, new_folder
+from verticil.cli.study import given_tables
+from verticil.pki.files import free_folder, new_folder, removed_if_empty
 from verticil.shared.errors import Misuse
 from verticil.shared.view import document
 
@@ -196,19 +196,13 @@ def simulate_command(
     from verticil.simulation import simulate
     from verticil.simulation.provision import study_seed
 
-    if (table is None) == (not data):
-        raise Misuse("USAGE", "expected either --table FILE or --data PARTY=FILE for each party")
-    tables = table if table is not None else split_pairs(data or [], option="--data")
+    tables = given_tables(data or (), table)
     seed = seed if seed is not None else study_seed(study)
     folder = new_folder(out)
-    try:
+    with removed_if_empty(folder):
         result = simulate(
             study, tables, out=folder / "release", id_column=id_column, seed=seed, compare=compare, step=_tell
         )
-    except BaseException:
-        if not any(folder.iterdir()):
-            folder.rmdir()
-        raise
     names = result.network.schema.names
     payload: dict[str, object] = {
         "release": str(folder / "release"),

@@ -5,16 +5,21 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from verticil.cli.airgap import answered
-from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
+from verticil.cli.daemons import (
+    LogJsonOption,
+    LogLevel,
+    LogLevelOption,
+    SeedDerivedOption,
+    WithParentOption,
+    log_to_standard_error,
+    run_until_stopped,
+)
 from verticil.cli.output import Format, FormatOption, emit, put, say
 
 app = typer.Typer(no_args_is_help=True)
@@ -45,10 +50,10 @@ def init(
 @app.command("run", epilog="Example: verticil miner run --config miner.toml")
 def run(
     config: _ConfigOption = Path("miner.toml"),
-    log_json: Annotated[bool, typer.Option("--log-json", help="Logs as JSON lines.")] = False,
+    log_json: LogJsonOption = False,
     log_level: LogLevelOption = LogLevel.info,
-    with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
-    seed_derived: Annotated[bool, typer.Option("--seed-derived", hidden=True)] = False,
+    with_parent: WithParentOption = False,
+    seed_derived: SeedDerivedOption = False,
     accept_older: Annotated[
         bool, typer.Option("--accept-older", help="Without a newer backup: end the studies that were forgotten.")
     ] = False,
@@ -58,11 +63,7 @@ def run(
 
     Logs go to standard error; with --format json as JSON lines, and one object on standard output says how it ended.
     """
-    from verticil.shared import logs
-
-    logs.configure(
-        as_json=log_json or form is Format.json, level=logging.getLevelNamesMapping()[log_level.value.upper()]
-    )
+    log_to_standard_error(log_level, log_json=log_json, form=form)
     from verticil.miner.config import load_miner
     from verticil.miner.daemon import run_miner
 
@@ -73,8 +74,7 @@ def run(
     def started(port: int) -> None:
         ports.append(port)
         if with_parent:  # who started us waits for this line
-            sys.stdout.write(json.dumps({"event": "listening", "port": port}) + "\n")
-            sys.stdout.flush()
+            emit({"event": "listening", "port": port}, form=Format.json)
 
     run_until_stopped(
         lambda stop, vitals: run_miner(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
-import logging
 import os
 import signal
 import socket
@@ -15,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verticil.cli.daemons import LogLevel, LogLevelOption, run_until_stopped
+from verticil.cli.daemons import (
+    LogJsonOption,
+    LogLevel,
+    LogLevelOption,
+    SeedDerivedOption,
+    WithParentOption,
+    log_to_standard_error,
+    run_until_stopped,
+)
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, put, say
 from verticil.cli.party_text import (
     print_alignment,
@@ -86,10 +92,10 @@ def init(
 
 def run(
     config: ConfigOption = Path("party.toml"),
-    log_json: Annotated[bool, typer.Option("--log-json", help="Logs as JSON lines.")] = False,
+    log_json: LogJsonOption = False,
     log_level: LogLevelOption = LogLevel.info,
-    with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
-    seed_derived: Annotated[bool, typer.Option("--seed-derived", hidden=True)] = False,
+    with_parent: WithParentOption = False,
+    seed_derived: SeedDerivedOption = False,
     accept_older: Annotated[
         bool,
         typer.Option(
@@ -102,19 +108,13 @@ def run(
 
     Logs go to standard error; with --format json as JSON lines, and one object on standard output says how it ended.
     """
-    from verticil.shared import logs
-
-    logs.configure(
-        as_json=log_json or form is Format.json, level=logging.getLevelNamesMapping()[log_level.value.upper()]
-    )
+    log_to_standard_error(log_level, log_json=log_json, form=form)
     from verticil.party.daemon import run_party
 
     document = site_of(config)
 
     def started(port: int) -> None:
-        if form is Format.json:
-            sys.stdout.write(json.dumps({"party": document.name, "port": port}) + "\n")
-            sys.stdout.flush()
+        emit({"party": document.name, "port": port}, form=form)
 
     run_until_stopped(
         lambda stop, vitals: run_party(
@@ -296,9 +296,7 @@ def ui(
     with PageServer(config, address) as server:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: threading.Thread(target=server.shutdown).start())
-        if form is Format.json:
-            sys.stdout.write(json.dumps({"party": document.name, "url": server.url}) + "\n")
-        else:
+        if not emit({"party": document.name, "url": server.url}, form=form):
             say(f"{document.name}: open {server.url}")
             say("whoever has this address can read the page; Ctrl-C ends it", style="dim")
         sys.stdout.flush()

@@ -57,6 +57,17 @@ def split_pairs(pairs: Sequence[str], *, option: str) -> dict[str, Path]:
     return found
 
 
+def given_tables(data: Sequence[str], table: Path | None) -> dict[str, Path] | Path:
+    """Each party's table, as ``--data`` names them, or the one with all columns, of ``--table``.
+
+    Raises:
+        Misuse: USAGE, both or neither.
+    """
+    if (table is None) == (not data):
+        raise Misuse("USAGE", "expected either --table FILE or --data PARTY=FILE for each party")
+    return table if table is not None else split_pairs(data, option="--data")
+
+
 @app.command("check", epilog="Example: verticil study check study.toml --n 30000 --strict")
 def check(
     study: Annotated[Path, typer.Argument(metavar="FILE", help="study.toml.")],
@@ -319,10 +330,10 @@ def status(
             found = (await control.get_study(GetStudyRequest(study_id=study_id))).study
             if not follow:
                 return found
-            with contextlib.nullcontext() if form is Format.json else watch() as shown:
+            with contextlib.nullcontext() if form is Format.json else watch() as show:
                 while found.state < STUDY_STATE_PUBLISHED:
-                    if shown is not None:
-                        shown.show(found)
+                    if show is not None:
+                        show(found)
                     # Progress within a stage is no new version: it is looked for every two seconds.
                     request = GetStudyRequest(
                         study_digest=found.study_digest, known_version=found.version, wait_seconds=_LOOK_SECONDS
@@ -424,9 +435,7 @@ class _Trial:
 
     @property
     def tables(self) -> dict[str, Path] | Path:
-        if (self.table is None) == (not self.data):
-            raise Misuse("USAGE", "expected either --table FILE or --data PARTY=FILE for each party")
-        return self.table if self.table is not None else split_pairs(self.data, option="--data")
+        return given_tables(self.data, self.table)
 
 
 @app.command(

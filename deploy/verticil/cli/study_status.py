@@ -6,8 +6,9 @@ With ``--watch`` a terminal shows one table that changes; anything else gets one
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -231,63 +232,34 @@ def print_summary(study: StudySummary) -> None:
     put(_rendered(study))
 
 
-class Watch(Protocol):
-    """Shows a study while it goes on. Use it as a context manager."""
+def changes(study: StudySummary, said: dict[str, str]) -> Iterator[str]:
+    """A line for each change of the study, or of what is waited for at a party, since the last time.
 
-    def __enter__(self) -> Watch: ...
-    def __exit__(self, *_: object) -> None: ...
-    def show(self, study: StudySummary) -> None:
-        """What has become of the study."""
-        ...
-
-
-class LiveWatch:
-    """One table on a terminal."""
-
-    def __init__(self) -> None:
-        self._live = Live(console=text_console(), auto_refresh=False, transient=True)
-
-    def __enter__(self) -> LiveWatch:
-        self._live.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.__exit__(None, None, None)
-
-    def show(self, study: StudySummary) -> None:
-        """Put the table in the place of the last one."""
-        self._live.update(_rendered(study), refresh=True)
+    Args:
+        study: as it is now.
+        said: what was said of the study and of each party last; brought up to date.
+    """
+    for name, text in ((study.study_id, _state(study)), *((party.party, why(party)) for party in study.parties)):
+        if said.get(name, "") != text:
+            said[name] = text
+            yield f"{name}: {text or 'nothing is waited for'}"
+    for line in objections(study):
+        if line not in said:
+            said[line] = ""
+            yield line
 
 
-class LineWatch:
-    """One line for each change of the study or of what is waited for at a party."""
+@contextmanager
+def watch() -> Generator[Callable[[StudySummary], None]]:
+    """What shows a study while it goes on: on a terminal one table that changes, elsewhere a line for each change."""
+    if text_console().is_terminal:
+        with Live(console=text_console(), auto_refresh=False, transient=True) as live:
+            yield lambda study: live.update(_rendered(study), refresh=True)
+        return
+    said: dict[str, str] = {}
 
-    def __init__(self) -> None:
-        self._said: dict[str, str] = {}
-
-    def __enter__(self) -> LineWatch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def show(self, study: StudySummary) -> None:
-        """Print what has changed since the last time."""
-        for line in self.lines(study):
+    def show(study: StudySummary) -> None:
+        for line in changes(study, said):
             say(line)
 
-    def lines(self, study: StudySummary) -> Iterator[str]:
-        """The lines that `show` prints."""
-        for name, text in ((study.study_id, _state(study)), *((party.party, why(party)) for party in study.parties)):
-            if self._said.get(name, "") != text:
-                self._said[name] = text
-                yield f"{name}: {text or 'nothing is waited for'}"
-        for line in objections(study):
-            if line not in self._said:
-                self._said[line] = ""
-                yield line
-
-
-def watch() -> Watch:
-    """What fits where the answer goes to."""
-    return LiveWatch() if text_console().is_terminal else LineWatch()
+    yield show

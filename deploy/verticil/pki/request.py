@@ -24,12 +24,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias, TypeVar, cast
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, x25519
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from verticil.shared.disk import create_files, write_fault
@@ -57,6 +58,7 @@ _NEVER: Final = (
 
 _TlsKey: TypeAlias = ec.EllipticCurvePrivateKey
 _SigningKey: TypeAlias = ed25519.Ed25519PrivateKey
+Key = TypeVar("Key", _TlsKey, _SigningKey)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +161,9 @@ def create_renewal(
     path = certificate.with_name(f"{certificate.stem}.req")
     made: dict[Path, tuple[bytes, int]] = {}
     if new_keys:
-        tls = _waiting_tls(key_files(certificate.with_suffix(".key"))[1], made)
-        signing = _waiting_signing(key_files(certificate.with_suffix(".sign"))[1], made)
+        waiting = [key_files(certificate.with_suffix(suffix))[1] for suffix in (".key", ".sign")]
+        tls = _waiting(waiting[0], ec.generate_private_key(ec.SECP256R1()), made, what="private key", kind="ECDSA")
+        signing = _waiting(waiting[1], _SigningKey.generate(), made, what="signing key", kind="Ed25519")
     else:
         tls, signing = old_tls, old_signing
     content = _written(identity, kept, tls, signing, renews=(present[0], old_tls))
@@ -298,44 +301,33 @@ def _sealing_key(path: Path) -> x25519.X25519PrivateKey:
     return key
 
 
-def _waiting_tls(path: Path, made: dict[Path, tuple[bytes, int]]) -> _TlsKey:
+def _waiting(path: Path, new: Key, made: dict[Path, tuple[bytes, int]], *, what: str, kind: str) -> Key:
+    """The key that waits in a file already, of the same kind as `new`; where there is none, `new`, which is to be `made`."""
     if path.exists():
-        key = load_private_key(path, what="private key")
-        if isinstance(key, ec.EllipticCurvePrivateKey):
+        key = load_private_key(path, what=what)
+        if isinstance(key, type(new)):
             return key
-        raise PeerFault("CERTIFICATE_INVALID", f"{path}: not an ECDSA key")
-    key = ec.generate_private_key(ec.SECP256R1())
-    made[path] = (private_pem(key), 0o600)
-    return key
+        raise PeerFault("CERTIFICATE_INVALID", f"{path}: not an {kind} key")
+    made[path] = (private_pem(new), 0o600)
+    return new
 
 
-def _waiting_signing(path: Path, made: dict[Path, tuple[bytes, int]]) -> _SigningKey:
-    if path.exists():
-        key = load_private_key(path, what="signing key")
-        if isinstance(key, ed25519.Ed25519PrivateKey):
-            return key
-        raise PeerFault("CERTIFICATE_INVALID", f"{path}: not an Ed25519 key")
-    key = ed25519.Ed25519PrivateKey.generate()
-    made[path] = (private_pem(key), 0o600)
-    return key
+def _held(place: Path, certificates: Sequence[x509.Certificate], *, what: str) -> list[PrivateKeyTypes]:
+    """The keys at a place, in use or waiting, that belong to one of the certificates; the waiting one first."""
+    keys = [load_private_key(path, what=what) for path in key_files(place) if path.exists()]
+    known = [certificate.public_key() for certificate in certificates]
+    return [key for key in reversed(keys) if key.public_key() in known]
 
 
 def _in_use(certificate: Path, present: Sequence[x509.Certificate]) -> tuple[_TlsKey, _SigningKey]:
     """The private keys of a node's certificates."""
-    tls = signing = None
     identity = identity_of(present[0])
-    for path in key_files(certificate.with_suffix(".key")):
-        if path.exists():
-            key = load_private_key(path, what="private key")
-            if isinstance(key, ec.EllipticCurvePrivateKey) and key.public_key() == present[0].public_key():
-                tls = key
-    for path in key_files(certificate.with_suffix(".sign")):
-        if path.exists():
-            key = load_private_key(path, what="signing key")
-            if isinstance(key, ed25519.Ed25519PrivateKey) and key.public_key() in [c.public_key() for c in present]:
-                signing = key
+    places = certificate.with_suffix(".key"), certificate.with_suffix(".sign")
+    tls = next((key for key in _held(places[0], present[:1], what="private key") if isinstance(key, _TlsKey)), None)
+    held = _held(places[1], present, what="signing key")
+    signing = next((key for key in held if isinstance(key, _SigningKey)), None)
     if tls is None or signing is None:
-        missing = certificate.with_suffix(".key" if tls is None else ".sign")
+        missing = places[0 if tls is None else 1]
         raise DataFault(
             "SECRET_MISSING",
             f"{missing}: missing, or not the key of {certificate.name}",

@@ -83,7 +83,6 @@ def simulate(
     compare: bool = False,
     wrap: Callable[[str, Coordinator], Coordinator] | None = None,
     wrap_peer: WrapPeer | None = None,
-    relay: bool = False,
     step: Callable[[str], None] = lambda _line: None,
 ) -> Simulated:
     """Run a study on tables at hand.
@@ -98,7 +97,6 @@ def simulate(
         compare: measure the distances to the real joint data (`verticil.shared.evaluation.fidelity`).
         wrap: for tests: put something between each party and the miner, given the party's name and its connection.
         wrap_peer: for tests: put something between two parties of a study between peers, see `WrapPeer`.
-        relay: of a study between peers: the parties reach each other through a miner, sealed, as where nobody can be dialled.
         step: told of every change, in words.
 
     Returns:
@@ -118,7 +116,7 @@ def simulate(
         raise Misuse("FILE_EXISTS", f"{target}: exists already", hint="name another folder")
     with tempfile.TemporaryDirectory(prefix="verticil-simulation-") as temporary:
         place = Path(temporary)
-        made = _provision(place, document, tables, id_column=id_column, seed=seed, relay=relay)
+        made = _provision(place, document, tables, id_column=id_column, seed=seed)
         folder = place / "release"
         if not protocol_of(document).coordinated:
             run: Callable[[], Coroutine[object, object, int]] = partial(
@@ -173,10 +171,7 @@ def _in_own_loop(run: Callable[[], Coroutine[object, object, int]]) -> int:
     return outcome[0]
 
 
-def _provision(
-    place: Path, study: Study, tables: Tables, *, id_column: str, seed: int | None, relay: bool
-) -> Provisioned:
-    from verticil.shared.config import RELAY
+def _provision(place: Path, study: Study, tables: Tables, *, id_column: str, seed: int | None) -> Provisioned:
     from verticil.shared.study.protocols import protocol_of
     from verticil.simulation.provision import OPEN_LIMITS, provision
 
@@ -187,14 +182,14 @@ def _provision(
         federation="simulation",
         sites=sites,
         limits=OPEN_LIMITS,
-        endpoint="localhost:1" if protocol.coordinated or protocol.searches_scores(study) or relay else None,
+        endpoint="localhost:1" if protocol.coordinated or protocol.searches_scores(study) else None,
         listen="127.0.0.1:0",
         hosts=("localhost",),
         seed=seed,
         # Nobody dials these: parties of one process are joined by memory.
         peers=None
         if protocol.coordinated
-        else {site.name: RELAY if relay else f"localhost:{2 + number}" for number, site in enumerate(sites)},
+        else {site.name: f"localhost:{2 + number}" for number, site in enumerate(sites)},
     )
 
 

@@ -172,9 +172,7 @@ class Readiness:
     faults: tuple[Fault, ...]
 
 
-def check(
-    config: PartyConfig, study: Study | None = None, *, counts: bool = True, at: dt.datetime | None = None
-) -> Readiness:
+def check(config: PartyConfig, study: Study | None = None, *, counts: bool = True) -> Readiness:
     """Look at everything that a study needs, without sending anything: identity, keys, tables, policy, budget.
 
     Args:
@@ -182,9 +180,8 @@ def check(
         study: a study to check the tables against; None: whether the tables can be read at all.
         counts: count what became of the values of each table, and warn of what may be a mistake; False: look at the names of the
             columns alone.
-        at: now.
     """
-    now = at if at is not None else utc_now()
+    now = utc_now()
     faults: list[VerticilError] = []
     valid_until = key_check = None
     asked: Questions | None = None
@@ -381,14 +378,13 @@ class Preview(StudyName):
     written: Written | None = inlined()
 
 
-def preview(config: PartyConfig, study: str, out: Path, *, at: dt.datetime | None = None) -> Preview:
+def preview(config: PartyConfig, study: str, out: Path) -> Preview:
     """Write the randomized codes of all local records, and the table of frequencies, into a new folder.
 
     Args:
         config: party.toml.
         study: id or digest.
         out: the folder to make.
-        at: now.
 
     Returns:
         What was written, with raw and randomized frequencies of each column.
@@ -402,7 +398,7 @@ def preview(config: PartyConfig, study: str, out: Path, *, at: dt.datetime | Non
         raise Misuse("FILE_EXISTS", f"{out}: exists already", hint="name another folder")
     with Site.open(config) as site:
         record = site.state.find(study)
-        review = site.voting.review(record, at if at is not None else utc_now())
+        review = site.voting.review(record, utc_now())
         files, columns = _contents(config, site, record, review)
     found = Preview(
         **named(record),

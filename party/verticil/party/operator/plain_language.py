@@ -38,33 +38,31 @@ PRIOR: Final = Fraction(15, 100)
 _SAME: Final = Fraction(1, 10**9)
 
 
-def belief_words(ratio: Fraction | None, *, what: str = "it", prior: Fraction = PRIOR) -> str:
+def belief_words(ratio: Fraction | None, *, what: str = "it") -> str:
     """To what a belief can be raised by a report of this gamma.
 
     Args:
         ratio: gamma; None: infinite.
         what: that is believed.
-        prior: the belief before.
 
     >>> belief_words(Fraction(85, 15))
     'someone who thought it 15 % likely can raise that to at most 50 %'
     >>> belief_words(None)
     'someone who thought it 15 % likely can become certain'
     """
-    start = f"someone who thought {what} {percent(prior)} likely can"
+    start = f"someone who thought {what} {percent(PRIOR)} likely can"
     if ratio is None:
         return f"{start} become certain"
-    posterior = prior * ratio / (1 + prior * (ratio - 1))
+    posterior = PRIOR * ratio / (1 + PRIOR * (ratio - 1))
     return f"{start} raise that to at most {percent(posterior, up=True)}"
 
 
-def column_words(labels: Sequence[str], channel: Transition | Subset, *, prior: Fraction = PRIOR) -> tuple[str, ...]:
+def column_words(labels: Sequence[str], channel: Transition | Subset) -> tuple[str, ...]:
     """What is done to one column, or to the combinations of a compound: one sentence for each true category, or one for all.
 
     Args:
         labels: of the categories, in the channel's order.
         channel: the matrix, or subset selection.
-        prior: the belief of the examples.
 
     >>> from verticil.shared.channels.transition import binary, quantize, symmetric
     >>> column_words(("no", "yes"), quantize(binary(0.15, 0.15)))[1]
@@ -79,35 +77,32 @@ can raise that to at most 58.54 %
             f"a set of {channel.size} of the {channel.n_states} categories is reported: the true one is in it"
             f" {percent(kept)} of the time, any single other one {percent(other)}"
         )
-        return (f"{reported}; {belief_words(channel.gamma, prior=prior)}",)
+        return (f"{reported}; {belief_words(channel.gamma)}",)
     weights = channel.weights
     if len(weights) > 2 and (cells := _two_numbers(weights)) is not None:
         kept, other = cells
         reported = f"any true category is reported as it is {percent(kept)} of the time"
         others = f" and as each of the {len(weights) - 1} others {percent(other)}" if other else ""
-        return (f"{reported}{others}; {belief_words(privacy.gamma(channel), prior=prior)}",)
+        return (f"{reported}{others}; {belief_words(privacy.gamma(channel))}",)
     columns = tuple(zip(*weights, strict=True))
     return tuple(
-        f"a true '{label}' is reported {_row_words(labels, row)}; {belief_words(_ratio(row, columns), prior=prior)}"
+        f"a true '{label}' is reported {_row_words(labels, row)}; {belief_words(_ratio(row, columns))}"
         for label, row in zip(labels, weights, strict=True)
     )
 
 
-def total_words(epsilon: float, n_columns: int, *, prior: Fraction = PRIOR) -> str:
+def total_words(epsilon: float, n_columns: int) -> str:
     """What all columns of one person tell together.
 
     Args:
         epsilon: their sum; may be infinite.
         n_columns: how many there are.
-        prior: the belief of the example.
 
     >>> total_words(2.0, 2)
     'all 2 columns of one person together: someone who thought anything about them 15 % likely can raise that to at most 56.6 %'
     """
     columns = "the one column" if n_columns == 1 else f"all {n_columns} columns"
-    return (
-        f"{columns} of one person together: {belief_words(ratio_of(epsilon), what='anything about them', prior=prior)}"
-    )
+    return f"{columns} of one person together: {belief_words(ratio_of(epsilon), what='anything about them')}"
 
 
 def ratio_of(epsilon: float) -> Fraction | None:
