@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import struct
 from itertools import pairwise
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from verticil.party.dataset.blinding import TOKEN_BYTES
 from verticil.party.protocol.peer.lists import POSITION_BYTES, check_steps, list_problem, positions_problem
+from verticil.shared.alignment.statements import check_statement
 from verticil.shared.errors import PeerFault
 from verticil.wire.v1 import common_pb2, peer_pb2
 
@@ -85,9 +87,7 @@ def test_steps_that_nobody_signed_are_refused_as_a_peers_fault(told, owner, hop,
             study=bytes(32),
             owner=owner,
             hop=hop,
-            authority=authority,
-            at=dt.datetime(2026, 11, 21, tzinfo=dt.UTC),
-            revoked={},
+            check=functools.partial(check_statement, authority=authority, at=dt.datetime(2026, 11, 21, tzinfo=dt.UTC)),
         )
     except PeerFault as fault:
         assert fault.code == "MESSAGE_INVALID"  # noqa: PT017 (whatever else is raised is a fault of ours)

@@ -77,6 +77,14 @@ class TokenInvalidError(Exception):
         self.position = position
 
 
+def tokens_of(data: bytes) -> NDArray[np.bytes_]:
+    """The tokens of a list: (n,), fixed-width byte strings, which compare like unsigned bytes.
+
+    Trailing zeros are padding, which two of the same width share.
+    """
+    return np.frombuffer(data, dtype=f"S{TOKEN_BYTES}")
+
+
 class BlindingKey:
     """A secret scalar, drawn for one study and thrown away when its people are found.
 
@@ -297,10 +305,7 @@ class BlindingState:
                     hint="nothing was randomized; the study must be submitted again under a new id",
                 ) from None
         key = BlindingKey.draw()
-        try:
-            replace_file(path, key.secret, part=path.with_name(f".{BLINDING_KEY}.part"))
-        except OSError as error:
-            raise disk_fault(error, path) from None
+        self.note(BLINDING_KEY, key.secret)
         return key
 
     def forget_key(self) -> None:

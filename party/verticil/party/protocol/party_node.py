@@ -77,6 +77,11 @@ _CONTESTED_SECONDS: Final = 300
 _log = logging.getLogger(__name__)
 
 
+def _backoff() -> Backoff:
+    """The waits between looks at a study, or at a peer that has not answered."""
+    return Backoff(first_seconds=FIRST_WAIT_SECONDS, growth=WAIT_GROWTH, longest_seconds=LONGEST_WAIT_SECONDS)
+
+
 class PeerNode:
     """The peers' side of a running party.
 
@@ -85,7 +90,6 @@ class PeerNode:
         network: how peers reach this party.
         started: told when peers are served: the port, where there is one.
         accept_older: charge first what the peers sign that they have of this party.
-        backoff: waits between looks at a study; made anew for each.
     """
 
     def __init__(
@@ -95,16 +99,12 @@ class PeerNode:
         *,
         started: Callable[[int | None], None] | None = None,
         accept_older: bool = False,
-        backoff: Callable[[], Backoff] = lambda: Backoff(
-            first_seconds=FIRST_WAIT_SECONDS, growth=WAIT_GROWTH, longest_seconds=LONGEST_WAIT_SECONDS
-        ),
     ) -> None:
         self._between = between
         self._network = network
         self._accept_older = accept_older
         self._started = started
-        self._backoff = backoff
-        self._engine = Engine(between.node, functools.partial(study_of_parties, between), backoff=backoff)
+        self._engine = Engine(between.node, functools.partial(study_of_parties, between), backoff=_backoff)
         self._changed = asyncio.Event()
         self._written = asyncio.Event()
 
@@ -150,14 +150,14 @@ class PeerNode:
 
     async def _charged_later(self, names: Collection[str]) -> None:
         """Ask again those who did not answer, while this daemon runs."""
-        backoff = self._backoff()
+        backoff = _backoff()
         while names:
             await asyncio.sleep(backoff.next_seconds())
             names = await charge_held(self._between.node, self._between.peers, names)
 
     async def _confirmed(self) -> None:
         """Ask the peers for the receipts of what they deleted after a revocation of this party, until all have confirmed."""
-        backoff = self._backoff()
+        backoff = _backoff()
         while True:
             self._written.clear()
             try:
@@ -187,7 +187,6 @@ class PartyNode:
         node: opened state, spool, keys.
         coordinator_factory: makes a connection to the miner for each attempt; None: there is no miner.
         peers: its peers' side; None: it has no peers.
-        backoff: waiting times between attempts.
         accept_older: see `run_party`.
     """
 
@@ -197,7 +196,6 @@ class PartyNode:
         coordinator_factory: CoordinatorFactory | None,
         *,
         peers: PeerNode | None = None,
-        backoff: Backoff | None = None,
         accept_older: bool = False,
     ) -> None:
         self._accept_older = accept_older
@@ -205,7 +203,7 @@ class PartyNode:
         self._state = node.site.state
         self._factory = coordinator_factory
         self._peers = peers
-        self._backoff = backoff if backoff is not None else Backoff()
+        self._backoff = Backoff()
         self._contested = Backoff(growth=4.0, longest_seconds=_CONTESTED_SECONDS)
         self._problem = ""
         self._engine = Engine(node, functools.partial(study_of_miner, node))

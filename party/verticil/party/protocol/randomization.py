@@ -40,7 +40,6 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import sent_units
 
 _PART = ".part"
-_BLOCK = 1 << 20
 _RESERVE = 1 << 20
 """Free space that is left to the ledger and the state: what is written there must never fail for lack of room."""
 
@@ -169,9 +168,8 @@ def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: 
     Raises as `Ledger.record` and `AuditLog.record`; StoppedError, when the study was revoked or denied since the step was
     planned.
     """
-    with (
-        site.database.transaction()
-    ):  # a decision comes before this row, and is found, or after it, and stops what follows
+    with site.database.transaction():
+        # A decision comes before this row, and is found, or after it, and stops what follows.
         if record.digest in site.revocations.stopped():
             raise StoppedError
         _enter(site, record, item, recipient, at)
@@ -295,16 +293,13 @@ class Spool:
 
     def holds(self, sha256: bytes) -> bool:
         """Whether the bytes with this digest are there and unharmed (they are read)."""
-        digest = hashlib.sha256()
         try:
             with self.path(sha256).open("rb") as file:
-                while block := file.read(_BLOCK):
-                    digest.update(block)
+                return hashlib.file_digest(file, "sha256").digest() == sha256
         except FileNotFoundError:
             return False
         except OSError as error:
             raise DataFault("STATE_CORRUPT", f"{self.path(sha256)}: cannot be read ({error.strerror})") from None
-        return digest.digest() == sha256
 
     def discard(self, sha256: bytes) -> None:
         """Remove bytes that nobody needs any more; the same values can always be made again."""

@@ -178,33 +178,31 @@ class PartyState:
 
         The submitter that was told first stays: people have decided by it.
         """
-        self._database.write(
-            "INSERT INTO study (digest, study_id, proposal, seen_at, version, remote_state, effective, effective_digest,"
-            " remote_approved, pseudonyms_complete, alignment_confirmed, units_received, remote_failure, submitter, ended_words,"
-            " stage, percent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0)"
-            " ON CONFLICT (digest) DO UPDATE SET version = excluded.version, remote_state = excluded.remote_state,"
-            " effective = excluded.effective, effective_digest = excluded.effective_digest,"
-            " remote_approved = excluded.remote_approved, pseudonyms_complete = excluded.pseudonyms_complete,"
-            " alignment_confirmed = excluded.alignment_confirmed, units_received = excluded.units_received,"
-            " remote_failure = excluded.remote_failure, ended_words = excluded.ended_words,"
-            " submitter = CASE WHEN study.submitter = '' THEN excluded.submitter ELSE study.submitter END",
-            (
-                task.digest,
-                study_id,
-                task.proposal,
-                stamp(at),
-                task.version,
-                task.state,
-                task.effective,
-                task.effective_digest,
-                task.approved,
-                task.pseudonyms_complete,
-                task.alignment_confirmed,
-                json.dumps(task.units_received),
-                task.failure,
-                task.submitter,
-                task.ended_words,
-            ),
+        told: dict[str, Cell] = {
+            "version": task.version,
+            "remote_state": task.state,
+            "effective": task.effective,
+            "effective_digest": task.effective_digest,
+            "remote_approved": task.approved,
+            "pseudonyms_complete": task.pseudonyms_complete,
+            "alignment_confirmed": task.alignment_confirmed,
+            "units_received": json.dumps(task.units_received),
+            "remote_failure": task.failure,
+            "ended_words": task.ended_words,
+        }
+        replaced = ", ".join(f"{name} = excluded.{name}" for name in told)
+        submitter = "CASE WHEN study.submitter = '' THEN excluded.submitter ELSE study.submitter END"
+        self._database.insert(
+            "study",
+            digest=task.digest,
+            study_id=study_id,
+            proposal=task.proposal,
+            seen_at=stamp(at),
+            submitter=task.submitter,
+            stage="",
+            percent=0,
+            conflict=f"(digest) DO UPDATE SET {replaced}, submitter = {submitter}",
+            **told,
         )
 
     def study(self, digest: bytes) -> StudyRecord:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -39,10 +39,10 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError
+from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError, tokens_of
 from verticil.party.dataset.linkage import check_common_size, common_from_bitmap, marked_positions
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.protocol.central.upload import Alignment, fetch_alignment, send_all, send_pseudonyms
+from verticil.party.protocol.central.upload import Alignment, Progress, fetch_alignment, send_all, send_pseudonyms
 from verticil.party.protocol.context import Rows, StudyContext
 from verticil.shared.alignment.statements import blinded_body, check_common, sender
 from verticil.shared.errors import PeerFault, VerticilError
@@ -59,9 +59,6 @@ _SENT: Final = "own.sent"
 _FULL: Final = "full.list"
 _ARRIVED: Final = "full.in"
 
-Tokens = NDArray[np.bytes_]
-_Progress = Callable[[int], Awaitable[None]]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CentralContext(StudyContext):
@@ -75,7 +72,7 @@ class CentralContext(StudyContext):
 
     coordinator: Coordinator
     holding: LocalDataset
-    progress: Callable[[int], Awaitable[None]]
+    progress: Progress
 
     async def alignment(self, *, n_records: int) -> Alignment:
         """What the miner tells of the common people, if it is what this party confirmed, where it has; as `fetch_alignment`.
@@ -208,11 +205,6 @@ class RowOrder:
         return context.holding.order
 
 
-def _tokens(data: bytes) -> Tokens:
-    # Fixed-width byte strings compare like unsigned bytes; trailing zeros are padding that two of the same width share.
-    return np.frombuffer(data, dtype=f"S{TOKEN_BYTES}")
-
-
 class Ring:
     """``dh-psi``."""
 
@@ -254,7 +246,7 @@ class Ring:
 
     # ---- own list
 
-    async def _own(self, context: CentralContext, progress: _Progress) -> tuple[bytes, NDArray[np.int64]]:
+    async def _own(self, context: CentralContext, progress: Progress) -> tuple[bytes, NDArray[np.int64]]:
         """The own list as it is sent, ascending, and the record of each of its tokens."""
         blinding_state, holding = _blinding_state(context), context.holding
         await blinding_state.blinded(
@@ -269,7 +261,7 @@ class Ring:
                     f"study '{context.record.study_id}': this party's blinded list is not of as many records as its table",
                     hint="the table or the state directory changed; nothing was randomized, submit the study again",
                 )
-            tokens = _tokens(data)
+            tokens = tokens_of(data)
             order = np.argsort(tokens)
             return tokens[order].tobytes(), holding.order[order]
 
@@ -303,7 +295,7 @@ class Ring:
 
     # ---- others' lists
 
-    async def _others(self, context: CentralContext, owner: int, hop: int, progress: _Progress) -> bytes:
+    async def _others(self, context: CentralContext, owner: int, hop: int, progress: Progress) -> bytes:
         """Another party's list, blinded by this one."""
         blinding_state, name = _blinding_state(context), f"{owner:02d}-{hop:02d}.list"
         made = await asyncio.to_thread(blinding_state.take, name)
@@ -355,7 +347,7 @@ class Ring:
                 raise context.wrong_list(
                     owner, hop, f"fewer tokens than the {context.minimum} that are expected in common"
                 )
-            n_repeated = len(data) // TOKEN_BYTES - len(np.unique(_tokens(data)))
+            n_repeated = len(data) // TOKEN_BYTES - len(np.unique(tokens_of(data)))
             if n_repeated:
                 raise context.wrong_list(owner, hop, f"{n_repeated} tokens are there twice")
             return data
@@ -384,7 +376,7 @@ class Ring:
         if data is None:
             data = await self._fetch(context, parties.index(context.me), len(parties) - 1, _ARRIVED)
             await asyncio.to_thread(_blinding_state(context).accept, _ARRIVED, _FULL)
-        full = _tokens(data)
+        full = tokens_of(data)
         rows = await self._as_sent(context)
 
         def find() -> Rows:

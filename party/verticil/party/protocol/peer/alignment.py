@@ -42,8 +42,7 @@ async def make_running_list(context: PeerStudyContext) -> None:
     holding = await context.approved()
     if context.mode == "order-commitment":
         check_own_size(holding.n_records, context.minimum)
-        commitment = context.row_order(holding).SerializeToString(deterministic=True)
-        await asyncio.to_thread(context.store.put, context.digest, Kind.COMMITMENT, commitment)
+        await asyncio.to_thread(context.store.put, context.digest, Kind.COMMITMENT, context.row_order(holding))
         return
     running = await _running(context, holding)
     await asyncio.to_thread(context.store.put, context.digest, Kind.RUNNING, running)

@@ -17,12 +17,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from google.protobuf.message import Message
+
 from verticil.party.protocol.planning import LostError
 from verticil.party.storage.database import Database
 from verticil.shared.disk import replace_file
 from verticil.shared.durable import remove, remove_tree, sync_directory
 from verticil.shared.storage.database import disk_fault
 from verticil.shared.study.states import State
+from verticil.wire.v1 import common_pb2
 
 
 class Kind(StrEnum):
@@ -107,12 +110,13 @@ class ArtifactStore:
             self._make(folder)
         return folder / _file_name(kind, name)
 
-    def put(self, digest: bytes, kind: Kind, data: bytes, name: str = "") -> None:
-        """Store bytes; on the disk when it returns.
+    def put(self, digest: bytes, kind: Kind, told: bytes | Message, name: str = "") -> None:
+        """Store bytes, or a message of the wire; on the disk when it returns.
 
         Raises:
             DataFault: DISK_FULL, STATE_CORRUPT; nothing was stored.
         """
+        data = told if isinstance(told, bytes) else told.SerializeToString(deterministic=True)
         target = self.target(digest, kind, name)
         part = target.with_name(f".{target.name}.part")
         try:
@@ -123,9 +127,10 @@ class ArtifactStore:
 
     def enter(self, digest: bytes, kind: Kind, name: str, item: Item) -> None:
         """The file at `target` is whole and on the disk."""
-        self._database.write(
-            "INSERT OR REPLACE INTO peer_item VALUES (?, ?, ?, ?, ?)", (digest, str(kind), name, item.sha256, item.size)
-        )
+        self._insert("peer_item", digest, kind, name, item)
+
+    def _insert(self, table: str, digest: bytes, kind: Kind, name: str, item: Item) -> None:
+        self._database.insert(table, item, digest=digest, kind=str(kind), name=name, conflict="REPLACE")
 
     def items(self, digest: bytes) -> Mapping[tuple[Kind, str], Item]:
         """What is there of a study."""
@@ -153,15 +158,15 @@ class ArtifactStore:
         Raises:
             LostError: they are not there, or are not those that were stored; the item is forgotten then.
         """
-        item = self.item(digest, kind, name)
-        try:
+        item, data = self.item(digest, kind, name), b""
+        with suppress(OSError):
             data = self.target(digest, kind, name).read_bytes()
-        except OSError:
-            data = b""
-        if hashlib.sha256(data).digest() != item.sha256:
-            self.forget(digest, kind, name)
-            raise LostError(f"{kind} {name}")
+        self._compare(digest, kind, name, item, hashlib.sha256(data).digest())
         return data
+
+    def signed(self, digest: bytes, kind: Kind, name: str = "") -> common_pb2.Signed:
+        """A signed statement among the items; raises as `read`."""
+        return common_pb2.Signed.FromString(self.read(digest, kind, name))
 
     def unharmed(self, digest: bytes, kind: Kind, name: str = "") -> tuple[Path, Item]:
         """The file of an item, after its bytes were compared with what was stored.
@@ -169,16 +174,16 @@ class ArtifactStore:
         Raises:
             LostError: as `read`.
         """
-        item, target = self.item(digest, kind, name), self.target(digest, kind, name)
-        try:
-            with target.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").digest()
-        except OSError:
-            found = b""
+        item, target, found = self.item(digest, kind, name), self.target(digest, kind, name), b""
+        with suppress(OSError), target.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").digest()
+        self._compare(digest, kind, name, item, found)
+        return target, item
+
+    def _compare(self, digest: bytes, kind: Kind, name: str, item: Item, found: bytes) -> None:
         if found != item.sha256:
             self.forget(digest, kind, name)
             raise LostError(f"{kind} {name}")
-        return target, item
 
     def forget(self, digest: bytes, kind: Kind, name: str = "") -> None:
         """Forget one item."""
@@ -204,12 +209,12 @@ class ArtifactStore:
                     continue
                 if kind is Kind.APPROVAL:
                     with suppress(LostError):
-                        self._keep_approval(digest, name)
+                        signed = self.read(digest, kind, name)
+                        self._database.insert(
+                            "kept_approval", digest=digest, party=name, signed=signed, conflict="REPLACE"
+                        )
                 if kind in _SOMEBODYS:
-                    self._database.write(
-                        "INSERT OR REPLACE INTO dropped_item VALUES (?, ?, ?, ?, ?)",
-                        (digest, str(kind), name, item.sha256, item.size),
-                    )
+                    self._insert("dropped_item", digest, kind, name, item)
                 self.forget(digest, kind, name)
         left = self._files(digest)
         try:
@@ -242,12 +247,6 @@ class ArtifactStore:
             return self.read(digest, Kind.APPROVAL, party) if kept is None else kept
         except LostError:
             return b""
-
-    def _keep_approval(self, digest: bytes, party: str) -> None:
-        self._database.write(
-            "INSERT OR REPLACE INTO kept_approval VALUES (?, ?, ?)",
-            (digest, party, self.read(digest, Kind.APPROVAL, party)),
-        )
 
     def _files(self, digest: bytes) -> set[Path]:
         folder = self.folder(digest)

@@ -20,7 +20,7 @@ from verticil.shared.study.structure_document import Structure, given_structure,
 from verticil.shared.transport.errors_on_wire import shown
 from verticil.shared.transport.fetch import fetch_bytes, fetch_file
 from verticil.shared.transport.interface import Coordinator, Peer
-from verticil.wire.v1 import common_pb2, peer_pb2
+from verticil.wire.v1 import peer_pb2
 
 
 def known_structure(store: ArtifactStore, record: StudyRecord, effective: Study) -> Structure | None:
@@ -35,7 +35,7 @@ def known_structure(store: ArtifactStore, record: StudyRecord, effective: Study)
     if given is not None:
         return given
     try:
-        signed = common_pb2.Signed.FromString(store.read(record.digest, Kind.STRUCTURE))
+        signed = store.signed(record.digest, Kind.STRUCTURE)
     except LostError:
         return None
     return parse_structure(signed.body, effective, record.task.effective_digest)

@@ -17,10 +17,9 @@ one peer says, or does not say, holds up no other, and nothing that a peer says 
 from __future__ import annotations
 
 import asyncio
-import functools
 import hashlib
 import logging
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import origins, release_of
@@ -110,9 +109,8 @@ async def charge_held(node: Node, peers: Peers, names: Collection[str]) -> tuple
         after = b""
         for _ in range(_MOST_STUDIES):
             request = peer_pb2.GetDeletionRequest(study_digest=after, held=True)
-            call = functools.partial(_ask, request)
             try:
-                reply = await peers.ask(name, call, what="what it has of this party")
+                reply = await peers.ask(name, _deleted(request), what="what it has of this party")
             except (WaitedForError, PeerFailedError) as error:
                 _log.warning(
                     "'%s' does not say what it has of this party, and nothing of that is charged: %s", name, error
@@ -131,8 +129,8 @@ async def charge_held(node: Node, peers: Peers, names: Collection[str]) -> tuple
     return tuple(name for name, heard in zip(names, answered, strict=True) if not heard)
 
 
-async def _ask(request: peer_pb2.GetDeletionRequest, peer: Peer) -> peer_pb2.GetDeletionReply:
-    return await peer.get_deletion(request)
+def _deleted(request: peer_pb2.GetDeletionRequest) -> Callable[[Peer], Awaitable[peer_pb2.GetDeletionReply]]:
+    return lambda peer: peer.get_deletion(request)
 
 
 def _charge(node: Node, peer: str, held: peer_pb2.Held) -> None:
@@ -166,8 +164,8 @@ def _checked(node: Node, peer: str, held: peer_pb2.Held) -> tuple[PeerHolding, S
     Raises:
         VerticilError: it is not the peer's, or not of a study that this party approved.
     """
-    me, revoked = node.site.config.name, node.revocations.since()
-    verify_signed(held.statement, node.authority, role=Role.PARTY, name=peer, at=node.clock(), revoked=revoked)
+    me = node.site.config.name
+    node.verify(held.statement, role=Role.PARTY, name=peer)
     said, given = parse_peer_holding(held.statement.body), parse_approval(held.approval.body)
     # Whenever it was signed: a renewed certificate may be younger than the decision, and an older one has ended by now.
     verify_signed(held.approval, node.authority, role=Role.PARTY, name=me)
@@ -218,9 +216,7 @@ async def collect_confirmations(context: PeerContext) -> bool:
 async def _confirmed(context: PeerContext, awaited: Awaited, name: str) -> bool:
     request, node = peer_pb2.GetDeletionRequest(study_digest=awaited.digest), context.node
     try:
-        reply = await context.peers.ask(
-            name, lambda peer: peer.get_deletion(request), what="the receipt of what it deleted"
-        )
+        reply = await context.peers.ask(name, _deleted(request), what="the receipt of what it deleted")
     except (WaitedForError, PeerFailedError):
         return False
     return await asyncio.to_thread(

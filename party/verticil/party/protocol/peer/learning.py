@@ -192,12 +192,8 @@ async def find_structure(context: PeerStudyContext) -> None:
     )
     coordinator = dial()
     try:
-        reply = await context.peers.heard(MINER, coordinator.put_scores(request), what="the structure")
-    except PeerFailedError as failed:
-        error = failed.error
-        if error.teller:
-            raise
-        raise PeerFailedError(from_code(error.code, f"{MINER}: {error.message}", hint=error.hint)) from None
+        put = coordinator.put_scores(request)
+        reply = await context.peers.heard(MINER, put, what="the structure", at_fault=MINER)
     finally:
         await coordinator.close()
     if reply.HasField("failure"):
@@ -213,9 +209,7 @@ async def find_structure(context: PeerStudyContext) -> None:
         parse_structure(reply.structure.body, context.study, context.effective_digest)
     except PeerFault as error:
         raise PeerFailedError(PeerFault(error.code, f"the miner's structure: {error.message}")) from None
-    await asyncio.to_thread(
-        context.store.put, context.digest, Kind.STRUCTURE, reply.structure.SerializeToString(deterministic=True)
-    )
+    await asyncio.to_thread(context.store.put, context.digest, Kind.STRUCTURE, reply.structure)
 
 
 async def _scores(context: PeerStudyContext) -> Sequence[int]:

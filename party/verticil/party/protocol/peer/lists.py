@@ -11,7 +11,7 @@ which. The party itself remembers that (its `shuffled` order), and with it the p
 from the last party that blinded a list to its owner, without a scalar.
 
 Two lists that were not blinded by the same parties have no token in common, but by a chance of 2^-256 for each pair. So a token
-that is seen twice was returned as it was given, and `repeated` finds it. Points at infinity have no x; the group's order is
+that is seen twice was returned as it was given, and `in_both` finds it. Points at infinity have no x; the group's order is
 prime, so no scalar makes one out of a token. Thirty-two zero bytes, as which some libraries write it, are refused by name.
 
 Foreign bytes are trusted in nothing. Whether a token is a point, the party finds out that blinds it next. No I/O here.
@@ -19,16 +19,15 @@ Foreign bytes are trusted in nothing. Whether a token is a point, the party find
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.party.dataset.blinding import TOKEN_BYTES
+from verticil.party.dataset.blinding import TOKEN_BYTES, tokens_of
 from verticil.party.dataset.linkage import PSEUDONYM_BYTES, check_common_size
-from verticil.shared.alignment.statements import blinded_body, check_statement, sender
+from verticil.shared.alignment.statements import blinded_body, sender
 from verticil.shared.errors import PeerFault
 from verticil.wire.v1 import peer_pb2
 
@@ -131,16 +130,6 @@ def _mismatch(problem: str) -> PeerFault:
     return PeerFault("ALIGNMENT_MISMATCH", f"alignment: {problem}", hint="nothing was randomized")
 
 
-def tokens_of(data: bytes) -> Tokens:
-    """The tokens of a list: (n,), fixed-width byte strings, which compare like unsigned bytes."""
-    return np.frombuffer(data, dtype=f"S{TOKEN_BYTES}")
-
-
-def ascending(tokens: Tokens) -> bool:
-    """Whether each is above the one before: in order, and none twice."""
-    return bool((tokens[1:] > tokens[:-1]).all())
-
-
 def list_problem(data: bytes) -> str:
     """What is wrong with the bytes of a list; empty when nothing is.
 
@@ -149,7 +138,8 @@ def list_problem(data: bytes) -> str:
     """
     if len(data) % TOKEN_BYTES:
         return f"{len(data)} bytes, expected a multiple of {TOKEN_BYTES}"
-    if not ascending(tokens_of(data)):
+    tokens = tokens_of(data)
+    if not bool((tokens[1:] > tokens[:-1]).all()):
         return "tokens are there twice, or not in ascending order"
     return "token 0 is the point at infinity" if data[:TOKEN_BYTES] == bytes(TOKEN_BYTES) else ""
 
@@ -166,11 +156,6 @@ def shuffled(data: bytes) -> tuple[bytes, Places]:
     tokens = tokens_of(data)
     order = np.argsort(tokens)
     return tokens[order].tobytes(), order.astype("<u4")
-
-
-def repeated(tokens: Tokens, others: Iterable[Tokens]) -> bool:
-    """Whether one of the tokens is in one of the other lists; all ascending."""
-    return any(bool(in_both(tokens, other).size) for other in others)
 
 
 def in_both(tokens: Tokens, other: Tokens) -> Tokens:
@@ -252,9 +237,7 @@ def check_steps(
     study: bytes,
     owner: int,
     hop: int,
-    authority: bytes,
-    at: datetime,
-    revoked: Mapping[int, datetime],
+    check: Callable[..., None],
 ) -> None:
     """Check what every party that blinded a list so far has signed of it: each its part, and all the same number of tokens.
 
@@ -264,9 +247,7 @@ def check_steps(
         study: SHA-256 of the proposal.
         owner: whose records, by position.
         hop: how many parties besides the owner have blinded it.
-        authority: certificate of the federation's CA, PEM.
-        at: now.
-        revoked: serial numbers, and since when they do not count.
+        check: checks one statement, see `verticil.party.protocol.context.Node.check_statement`.
 
     Raises:
         PeerFault: MESSAGE_INVALID, naming the party that is at fault.
@@ -279,7 +260,7 @@ def check_steps(
     for number, step in enumerate(told):
         party = sender(parties, owner, number)
         body = blinded_body(study=study, owner=name, hop=number, party=party, size=step.size, sha256=step.sha256)
-        check_statement(step.statement, body, authority=authority, party=party, at=at, what=what, revoked=revoked)
+        check(step.statement, body, party=party, what=what)
         if step.size != told[0].size:
             raise PeerFault(
                 "MESSAGE_INVALID",

@@ -180,24 +180,18 @@ class Peers:
             WaitedForError: not now.
             PeerFailedError: not until somebody acts.
         """
-        try:
-            return await self.heard(f"'{name}'", self._asked(name, call), what=what)
-        except WaitedForError:
-            raise
-        except PeerFailedError as failed:
-            error = failed.error
-            if error.teller:
-                raise
-            raise PeerFailedError(from_code(error.code, f"party '{name}': {error.message}", hint=error.hint)) from None
+        return await self.heard(f"'{name}'", self._asked(name, call), what=what, at_fault=f"party '{name}'")
 
-    async def heard(self, who: str, reply: Awaitable[T], *, what: str) -> T:
-        """The reply, with errors turned into whom to wait for; see `ask`."""
+    async def heard(self, who: str, reply: Awaitable[T], *, what: str, at_fault: str) -> T:
+        """The reply, with errors turned into whom to wait for; see `ask`. An error that names no node names `at_fault`."""
         try:
             told = await reply
         except VerticilError as error:
             if isinstance(error.__cause__, OSError):
                 raise  # what was told could not be stored: this machine's disk
             if error.code not in _WAITED_FOR:
+                if not error.teller:
+                    error = from_code(error.code, f"{at_fault}: {error.message}", hint=error.hint)
                 raise PeerFailedError(error) from None
             raise WaitedForError(self._text(who, error, what)) from None
         self._trouble.pop(who, None)

@@ -23,7 +23,7 @@ from verticil.shared.release.bundle import MANIFEST, SIGNATURE, write_release, w
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.peer_assembly import assemble
 from verticil.shared.storage.database import disk_fault
-from verticil.wire.v1 import common_pb2, peer_pb2
+from verticil.wire.v1 import peer_pb2
 
 FOLDER: Final = "releases"
 
@@ -46,10 +46,7 @@ async def assemble_release(context: PeerStudyContext) -> None:
 
 def _assemble(context: PeerStudyContext) -> None:
     structure = context.structure
-    signed = [
-        common_pb2.Signed.FromString(context.store.read(context.digest, Kind.STATEMENT, name))
-        for name in context.study.parties
-    ]
+    signed = [context.store.signed(context.digest, Kind.STATEMENT, name) for name in context.study.parties]
     learned = context.study.structure.parents is None
     content = assemble(
         context.study,
@@ -58,9 +55,7 @@ def _assemble(context: PeerStudyContext) -> None:
         signed,
         simulation=context.between.simulation,
         seed_derived=context.between.seed_derived,
-        structure_signed=common_pb2.Signed.FromString(context.store.read(context.digest, Kind.STRUCTURE))
-        if learned
-        else None,
+        structure_signed=context.store.signed(context.digest, Kind.STRUCTURE) if learned else None,
     )
     write_and_sign(context, content)
 
@@ -75,7 +70,7 @@ def write_and_sign(context: PeerStudyContext, content: ReleaseContent) -> None:
     except OSError as error:
         raise disk_fault(error, folder) from None
     manifest = (folder / MANIFEST).read_bytes()
-    own = context.node.signing_key.sign(manifest).SerializeToString(deterministic=True)
+    own = context.node.signing_key.sign(manifest)
     context.store.put(context.digest, Kind.SIGNATURE, own, context.me)
 
 
@@ -88,9 +83,7 @@ async def collect_signatures(context: PeerStudyContext, missing: Sequence[str]) 
     Raises:
         PeerFailedError: STUDY_MISMATCH, a peer assembled something else: both digests are shown.
     """
-    own = common_pb2.Signed.FromString(
-        await asyncio.to_thread(context.store.read, context.digest, Kind.SIGNATURE, context.me)
-    )
+    own = await asyncio.to_thread(context.store.signed, context.digest, Kind.SIGNATURE, context.me)
     return await all_of(_collect(context, name, own.body) for name in missing)
 
 
@@ -112,9 +105,7 @@ async def _collect(context: PeerStudyContext, name: str, manifest: bytes) -> Non
                 hint="both have the same statements and versions: compare the machines; nothing was published",
             )
         )
-    await asyncio.to_thread(
-        context.store.put, context.digest, Kind.SIGNATURE, signed.SerializeToString(deterministic=True), name
-    )
+    await asyncio.to_thread(context.store.put, context.digest, Kind.SIGNATURE, signed, name)
 
 
 async def publish(context: PeerStudyContext) -> None:
@@ -127,10 +118,7 @@ async def publish(context: PeerStudyContext) -> None:
 
     def write() -> None:
         folder = release_folder(context.node.site, context.digest)
-        signed = [
-            common_pb2.Signed.FromString(context.store.read(context.digest, Kind.SIGNATURE, name))
-            for name in context.study.parties
-        ]
+        signed = [context.store.signed(context.digest, Kind.SIGNATURE, name) for name in context.study.parties]
         remove(folder / SIGNATURE)
         try:
             write_signatures(folder, signed, ca_certificate=context.node.authority)

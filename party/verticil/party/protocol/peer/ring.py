@@ -32,7 +32,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError
+from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError, tokens_of
 from verticil.party.dataset.linkage import check_common_size, check_own_size
 from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.peer import lists
@@ -148,7 +148,7 @@ class _Ring:
             store.put(context.digest, Kind.SHUFFLE, order.tobytes(), str(owner))
             store.put(context.digest, Kind.BLINDED, told, str(owner))
             steps = peer_pb2.BlindedSteps(steps=[*before, context.blinded_step(owner, hop, told)])
-            store.put(context.digest, Kind.STEPS, steps.SerializeToString(deterministic=True), str(owner))
+            store.put(context.digest, Kind.STEPS, steps, str(owner))
             self.blinding_state.remove(name)
 
         await context.node.heavily(keep)
@@ -187,8 +187,7 @@ class _Ring:
             return data
 
         data = await self._context.node.heavily(checked)
-        remember = peer_pb2.BlindedSteps(steps=steps).SerializeToString(deterministic=True)
-        await asyncio.to_thread(store.put, digest, Kind.TAKEN, remember, str(owner))
+        await asyncio.to_thread(store.put, digest, Kind.TAKEN, peer_pb2.BlindedSteps(steps=steps), str(owner))
         return data, steps
 
     # ---- what arrives
@@ -203,21 +202,10 @@ class _Ring:
             steps = list(peer_pb2.BlindedSteps.FromString(data).steps)
         except DecodeError:
             raise self._context.wrong_list(owner, hop, "what was signed of it cannot be read") from None
-        node = self._context.node
-
-        def check() -> None:
-            lists.check_steps(
-                steps,
-                parties=self.parties,
-                study=self._context.digest,
-                owner=owner,
-                hop=hop,
-                authority=node.authority,
-                at=node.clock(),
-                revoked=node.revocations.since(),
-            )
-
-        await asyncio.to_thread(check)
+        study, check = self._context.digest, self._context.node.check_statement
+        await asyncio.to_thread(
+            lists.check_steps, steps, parties=self.parties, study=study, owner=owner, hop=hop, check=check
+        )
         return steps
 
     async def _fetch(self, owner: int, hop: int, target: Path, steps: list[peer_pb2.BlindedStep]) -> None:
@@ -238,8 +226,8 @@ class _Ring:
                 f"{self._what(owner, hop)}: fewer people than the {self.minimum} that are expected in common",
                 hint="nothing was randomized; is that party's table whole?",
             )
-        tokens = lists.tokens_of(data)
-        if lists.repeated(tokens, map(lists.tokens_of, others)):
+        tokens = tokens_of(data)
+        if any(lists.in_both(tokens, tokens_of(other)).size for other in others):
             raise self._context.wrong_list(
                 owner, hop, "it has points that are also in a list that other parties have blinded"
             )
@@ -265,18 +253,17 @@ class _Ring:
                 await self._take_full(owner)
 
         def find() -> None:
-            common = lists.tokens_of(self._kept(Kind.BLINDED, self._owner(self._last)))
+            common = tokens_of(self._kept(Kind.BLINDED, self._owner(self._last)))
             for owner in range(len(self.parties)):
                 if owner != self._owner(self._last):
-                    common = lists.in_both(common, lists.tokens_of(self._kept(Kind.FULL, owner)))
+                    common = lists.in_both(common, tokens_of(self._kept(Kind.FULL, owner)))
             check_common_size(len(common), self.minimum)
             data = common.tobytes()
             sha256 = hashlib.sha256(data).digest()
             problem = "the peers tell another common list than the one that was accepted"
             context.require_same_common(sha256, problem, hint="nothing is computed for a second list")
             store.put(context.digest, Kind.TOKENS, data)
-            commitment = context.commitment(len(common), sha256, [sha256])
-            store.put(context.digest, Kind.COMMITMENT, commitment.SerializeToString(deterministic=True))
+            store.put(context.digest, Kind.COMMITMENT, context.commitment(len(common), sha256, [sha256]))
 
         await context.node.heavily(find)
 
@@ -340,8 +327,8 @@ class _Ring:
         if hop == self._last:
 
             def find() -> bytes:
-                full = lists.tokens_of(self._kept(Kind.BLINDED, owner))
-                return lists.places(full, lists.tokens_of(self._kept(Kind.TOKENS))).tobytes()
+                full = tokens_of(self._kept(Kind.BLINDED, owner))
+                return lists.places(full, tokens_of(self._kept(Kind.TOKENS))).tobytes()
 
             positions = await self._context.node.heavily(find)
         else:

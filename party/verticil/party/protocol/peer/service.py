@@ -180,8 +180,8 @@ class Answers:
             PeerFault: NOT_READY.
             Refusal: the approval does not bind any more.
         """
-        body = await self._answer(identity.name, self._signature, request.effective_digest)
-        return peer_pb2.GetSignatureReply(manifest=common_pb2.Signed.FromString(body))
+        signed = await self._answer(identity.name, self._signature, request.effective_digest)
+        return peer_pb2.GetSignatureReply(manifest=signed)
 
     async def GetDeletion(self, identity: Identity, request: peer_pb2.GetDeletionRequest) -> peer_pb2.GetDeletionReply:
         """Sign what this party has deleted of the caller's; see `verticil.party.policy.revocation`. Or what it has: `held`.
@@ -377,10 +377,10 @@ class Answers:
         record, _ = self._open(caller, request.effective_digest, "GetParameters")
         return self._stored(record, Kind.STATEMENT, caller if request.yours else self._site.config.name)
 
-    def _signature(self, caller: str, effective_digest: bytes) -> bytes:
+    def _signature(self, caller: str, effective_digest: bytes) -> common_pb2.Signed:
         record, _ = self._open(caller, effective_digest, "GetSignature")
         try:
-            return self._store.read(record.digest, Kind.SIGNATURE, self._site.config.name)
+            return self._store.signed(record.digest, Kind.SIGNATURE, self._site.config.name)
         except LostError:
             raise PeerFault("NOT_READY", "the release is not assembled here yet") from None
 

@@ -39,7 +39,7 @@ from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.errors_on_wire import from_detail, shown
-from verticil.wire.v1 import common_pb2, peer_pb2
+from verticil.wire.v1 import peer_pb2
 
 _log = logging.getLogger(__name__)
 
@@ -252,8 +252,7 @@ class PeerStudy(StudyRun):
             if error.code == "CERTIFICATE_REVOKED":
                 raise WaitedForError(f"waiting for '{name}' to approve with another key: {error.message}") from None
             raise PeerFailedError(from_code(error.code, f"party '{name}': {error.message}", hint=error.hint)) from None
-        data = signed.SerializeToString(deterministic=True)
-        await asyncio.to_thread(self.store.put, self.digest, Kind.APPROVAL, data, name)
+        await asyncio.to_thread(self.store.put, self.digest, Kind.APPROVAL, signed, name)
 
     async def _digest_of(self, record: StudyRecord, name: str) -> peer_pb2.GetStudyDigestReply:
         """What a peer says of the study.
@@ -287,10 +286,7 @@ class PeerStudy(StudyRun):
         store, node = self.store, self.node
 
         def agree() -> None:
-            given = {
-                name: common_pb2.Signed.FromString(store.read(record.digest, Kind.APPROVAL, name))
-                for name in self.facts.peers
-            }
+            given = {name: store.signed(record.digest, Kind.APPROVAL, name) for name in self.facts.peers}
             revoked = node.revocations.serials()
             void = [name for name, signed in given.items() if serial_of(signed) in revoked]
             for name in void:
