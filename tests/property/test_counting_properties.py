@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from verticil.miner.learning import counting, groups
 from verticil.miner.learning.counting import GROUP_CELLS, all_pair_tables, family_tables, pair_groups
-from verticil.miner.learning.tables import sparse_family_table
 from verticil.shared.estimation import contingency
 
 STATES = st.one_of(st.integers(1, 6), st.integers(1, 40), st.sampled_from((255, 256, 257, 1000)))
@@ -60,7 +59,7 @@ def test_pair_tables_are_those_of_plain_counting(small_blocks, n_states, n, seed
     data=st.data(),
 )
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_families_dense_and_sparse_are_those_of_plain_counting(small_blocks, n_states, n, seed, data):
+def test_families_are_those_of_plain_counting(small_blocks, n_states, n, seed, data):
     columns = columns_of(n_states, n, seed, wide=False)
     family = st.lists(st.integers(0, len(n_states) - 1), min_size=1, max_size=4, unique=True).filter(
         lambda axes: math.prod(n_states[a] for a in axes) <= 200_000
@@ -72,11 +71,6 @@ def test_families_dense_and_sparse_are_those_of_plain_counting(small_blocks, n_s
         for table, reference in zip(counted, references, strict=True):
             np.testing.assert_array_equal(table, reference)
             assert table.dtype == np.int64
-    for axes, reference in zip(families, references, strict=True):
-        sparse = sparse_family_table([columns[a] for a in axes], [n_states[a] for a in axes])
-        np.testing.assert_array_equal(sparse.dense(), reference)
-        assert (sparse.counts > 0).all()
-        assert sorted(sparse.cells.tolist()) == sparse.cells.tolist()
 
 
 @given(n_states=st.lists(st.one_of(STATES, st.sampled_from((40_000, 65_536))), max_size=24))
@@ -139,8 +133,6 @@ def test_a_code_out_of_range_is_found_in_any_block_and_thread(small_blocks, plac
     columns[1][place] = 256 + 1  # would be 1 if it were cut to 8 bits
     with pytest.raises(ValueError, match="code 257 in a column of 4 categories"):
         all_pair_tables(columns, (3, 4, 5), method="kernel", threads=threads)
-    with pytest.raises(ValueError, match="code 257"):
-        sparse_family_table(columns, (3, 4, 5))
 
 
 def test_counting_on_two_threads_can_be_stopped(small_blocks):

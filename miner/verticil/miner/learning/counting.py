@@ -4,8 +4,6 @@ Columns may be memory-mapped; they are read in blocks of records, and only block
 reference (`shared.estimation.contingency`), much with the compiled kernel (`groups`): the counts are the same, and a small
 study does not wait for a compiler. Every code is checked against its number of categories before it is used as an index.
 
-A table that is too large to be held is counted as its occupied cells alone: `sparse`.
-
 Which columns are counted together, so that one increment serves several pairs.
 
 The table of a group of columns holds the tables of all its pairs: they are its sums over the other columns. So the pairs of d
@@ -286,7 +284,7 @@ def _check_family(shape: Sequence[int]) -> None:
             "LEARNING_FAILED",
             f"a family of {' x '.join(map(str, shape))} categories has a table of {cells} cells, expected at most "
             f"{MAX_FAMILY_CELLS}",
-            hint="allow fewer parents, declare fewer categories, or count its occupied cells alone (sparse_family_table)",
+            hint="allow fewer parents, or declare fewer categories",
         )
 
 
