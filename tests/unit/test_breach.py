@@ -21,7 +21,7 @@ from verticil.party.operator import commands
 from verticil.party.policy import approval
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
-from verticil.shared.channels.privacy import Breach, breach_free
+from verticil.shared.channels.privacy import Breach, gamma
 from verticil.shared.channels.transition import blocks, quantize, symmetric, two_level
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.study import canonical
@@ -65,8 +65,8 @@ def test_reaching_the_limit_is_a_breach_on_either_side_of_rounding():
     assert not RULE.possible(Fraction(899, 100))
     assert RULE.possible(None)
     for n_states in range(2, 30):
-        assert not breach_free(quantize(symmetric(n_states, gamma=9)), 0.1, 0.5)
-        assert breach_free(quantize(symmetric(n_states, gamma=8.999)), 0.1, 0.5)
+        assert RULE.possible(gamma(quantize(symmetric(n_states, gamma=9))))
+        assert not RULE.possible(gamma(quantize(symmetric(n_states, gamma=8.999))))
 
 
 @pytest.mark.parametrize(

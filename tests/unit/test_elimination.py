@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from verticil.shared.model import elimination
-from verticil.shared.model.elimination import condition, network_marginals, probability_of
+from verticil.shared.model.elimination import condition, network_marginals
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema, Variable
@@ -73,7 +73,6 @@ def test_the_steps_multiply_to_the_conditional_joint(evidence: dict[int, int]) -
     network = network_of()
     whole = joint(network)
     kept = whole[tuple(evidence.get(v, slice(None)) for v in range(6))]
-    assert probability_of(network, evidence) == pytest.approx(kept.sum(), rel=1e-12)
     steps = condition(network, evidence)
     assert sorted([*evidence, *(step.child for step in steps)]) == list(range(6))
     for cell in itertools.product(*map(range, STATES)):
@@ -94,11 +93,10 @@ def test_evidence_that_cannot_be() -> None:
     network = network_of(zeros=True)
     with pytest.raises(ValueError, match="probability 0"):
         condition(network, {1: 0})
-    assert probability_of(network, {1: 0}) == 0.0
     with pytest.raises(ValueError, match="out of range"):
         condition(network, {1: 3})
     with pytest.raises(ValueError, match="out of range"):
-        probability_of(network, {9: 0})
+        condition(network, {9: 0})
 
 
 def test_a_table_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from verticil.shared.channels.privacy import (
-    breach_free,
+    Breach,
     column_privacy,
     condition_number,
     contrast_factor,
-    effective_records,
     epsilon,
     gamma,
     half_width_of_share,
@@ -58,7 +57,8 @@ def test_table_1_total_over_its_eight_randomized_columns():
     [(0.1, 0.5, {"A,D", "L,B", "E,X", "C,F"}), (0.1, 0.4, {"A,D", "L,B", "E,X"}), (0.3, 0.7, {"A,D", "L,B", "E,X"})],
 )
 def test_breaches_of_table_1(prior, posterior, passing):
-    assert {row for row, (transition, *_) in TABLE_1.items() if breach_free(transition, prior, posterior)} == passing
+    rule = Breach(prior=prior, posterior=posterior)
+    assert {row for row, (transition, *_) in TABLE_1.items() if not rule.possible(gamma(transition))} == passing
 
 
 def test_gamma_is_a_ratio_of_the_quantized_integers():
@@ -80,7 +80,7 @@ def test_a_released_category_that_excludes_a_true_one_has_infinite_gamma(matrix,
     assert gamma(transition) is None
     assert epsilon(transition) == math.inf
     assert k_measure(transition) == k
-    assert not breach_free(transition, 0.1, 0.9)
+    assert Breach(prior=0.1, posterior=0.9).possible(gamma(transition))
     assert total_epsilon([1.0, epsilon(transition)]) == math.inf
 
 
@@ -113,7 +113,7 @@ def test_posterior_wants_one_level(arguments):
 
 def test_beliefs_of_a_breach_are_in_order():
     with pytest.raises(ValueError, match="expected 0 < prior < posterior < 1"):
-        breach_free(quantize(binary(0.1, 0.1)), 0.5, 0.4)
+        Breach(prior=0.5, posterior=0.4)
 
 
 def test_the_measures_of_a_column_together():
@@ -136,7 +136,7 @@ LINKS = {
 @pytest.mark.parametrize("n_states", LINKS)
 def test_effective_records_of_two_like_columns(n_states):
     like = [quantize(symmetric(n_states, epsilon=level)) for level in (1, 2, 3, 4)]
-    assert tuple(round(effective_records(40_000, t, t)) for t in like) == LINKS[n_states]
+    assert tuple(round(40_000 * contrast_factor(t) ** 4) for t in like) == LINKS[n_states]
 
 
 @pytest.mark.parametrize("n_states", [2, 3, 16])

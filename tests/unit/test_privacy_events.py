@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from verticil.shared.channels.gaussian import analytic_delta
+from verticil.shared.channels.gaussian import analytic_delta, share_sigma
 from verticil.shared.errors import Refusal
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import Account, compose, cost_of, finite
@@ -122,9 +122,10 @@ def test_a_dry_run_names_what_there_is_no_room_for_and_charges_nothing() -> None
 
 def test_the_noise_of_an_event_is_as_private_as_the_event_says() -> None:
     event = GaussianCounts(epsilon=0.5, delta=3e-7, tables=7, sensitivity=math.sqrt(14))
-    assert event.sigma is not None
+    assert event.tables is not None
     assert event.sensitivity is not None
-    assert analytic_delta(event.sigma, event.epsilon, sensitivity=event.sensitivity) <= event.delta
+    sigma = share_sigma(event.epsilon, event.delta, event.tables)
+    assert analytic_delta(sigma, event.epsilon, sensitivity=event.sensitivity) <= event.delta
 
 
 def test_a_study_plans_one_event_for_each_column_that_leaves_and_one_for_what_is_shared(release_study: Study) -> None:

@@ -201,17 +201,6 @@ def max_posterior(prior: float, *, gamma: float | Fraction | None = None, epsilo
     return prior / (prior + (1 - prior) * odds) if prior > 0 else 0.0
 
 
-def breach_free(transition: Mechanism, prior: float, posterior: float) -> bool:
-    """Whether no release lifts a belief from at most `prior` to `posterior` or more, nor the reverse for its complement.
-
-    See `Breach`.
-
-    Raises:
-        ValueError: the beliefs are not in that order.
-    """
-    return not Breach(prior=prior, posterior=posterior).possible(gamma(transition))
-
-
 def column_privacy(unit: RandomizedUnit, *, prior: float = 0.15) -> ColumnPrivacy:
     """All privacy measures of one unit."""
     transition = unit.transition
@@ -285,12 +274,3 @@ def half_width_of_share(transition: Mechanism, n: int, share: float | None = Non
     second_moment = ((shares @ transition.probabilities) * transition.inverse_square.T).sum(axis=1)
     variance = max(float((second_moment - share**2).max()), 0.0) / n
     return NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance)
-
-
-def effective_records(n: float, transition_a: Mechanism, transition_b: Mechanism) -> float:
-    """How many unrandomized records n randomized ones are worth for finding a link between two columns: n a^2 b^2.
-
-    a and b are the columns' `contrast_factor`, the association of the two categories that are hardest to tell apart. Exact
-    for symmetric and binary matrices; a lower bound for the others, where some contrasts are kept better.
-    """
-    return n * contrast_factor(transition_a) ** 2 * contrast_factor(transition_b) ** 2

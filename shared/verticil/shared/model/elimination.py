@@ -67,21 +67,6 @@ def network_pair(network: Network, first: int, second: int) -> Floats:
     return table if first == low else np.ascontiguousarray(table.T)
 
 
-def probability_of(network: Network, evidence: Mapping[int, int]) -> float:
-    """The probability of the evidence under the network.
-
-    Args:
-        network: the model.
-        evidence: variable -> code.
-
-    Raises:
-        ValueError: a variable or code is out of range, or a table would have more than `MAX_CLIQUE_CELLS` cells.
-    """
-    _check(network, evidence)
-    relevant = _ancestors(network, evidence)
-    return _eliminate(network.schema.n_states, _factors(network, relevant, evidence), relevant - set(evidence))[1]
-
-
 def condition(network: Network, evidence: Mapping[int, int]) -> tuple[ConditionalStep, ...]:
     """The network given the evidence, as tables to draw from in order.
 

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 
 from verticil.shared.channels import privacy
-from verticil.shared.channels.gaussian import share_sigma
 from verticil.shared.errors import Refusal
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of, recipients_of, sent_units
@@ -98,11 +97,6 @@ class GaussianCounts(PrivacyEvent):
     epsilon: float
     delta: float
     tables: int | None = None
-
-    @property
-    def sigma(self) -> float | None:
-        """Standard deviation of the noise on each count, before rounding; None: not recorded."""
-        return None if self.tables is None else share_sigma(self.epsilon, self.delta, self.tables)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,7 +96,7 @@ def study_table(study: Study, n: int | None = None) -> StudyTable:
     rows: list[ColumnRow] = []
     for index, unit in enumerate(study.units):
         column = privacy.column_privacy(unit)
-        records = n * privacy.contrast_factor(unit.transition) ** 4  # `effective_records` of the column with itself
+        records = n * privacy.contrast_factor(unit.transition) ** 4  # see `family_records`; of the column with itself
         rows.append(
             ColumnRow(
                 variable=", ".join(unit.variables),
@@ -134,8 +134,9 @@ def study_table(study: Study, n: int | None = None) -> StudyTable:
 def family_records(study: Study, child: int, parents: tuple[int, ...], n: float) -> float:
     """How many unrandomized records n records are worth to whoever learns a family: n prod a^2 over its randomized columns.
 
-    a is a column's `contrast_factor`, so this is `privacy.effective_records` for more than two columns. A party that learns the
-    family has its own columns raw.
+    a is a column's `contrast_factor`, the association of the two categories that are hardest to tell apart. Exact for symmetric
+    and binary matrices; a lower bound for the others, where some contrasts are kept better. A party that learns the family has
+    its own columns raw.
     """
     members = {study.schema.names[v] for v in (*parents, child)}
     learner = protocol_of(study).learner(study, child)
