@@ -37,6 +37,7 @@ LAYERS = {
     "verticil.shared.release.shares": 1,
     "verticil.party.dataset.encoding": 1,
     "verticil.party.dataset.perturb": 1,
+    "verticil.party.dataset.releases": 1,
     "verticil.party.protocol.peer.learner": 1,
     "verticil.miner.learning": 1,
     "verticil.shared.evaluation": 1,
@@ -54,7 +55,6 @@ LAYERS = {
     "verticil.party.policy.comparison": 1,
     "verticil.party.limits.rules": 2,
     "verticil.party.dataset.linkage": 2,
-    "verticil.party.dataset.releases": 2,
     "verticil.wire": 2,
     # edges: gRPC, files, databases, clocks, pages, commands
     "verticil.shared.airgap": 3,

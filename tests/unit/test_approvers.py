@@ -14,16 +14,22 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from support.documents import FEDERATION, party_toml
+from support.walk import returns, stays
 from verticil.cli.main import main
+from verticil.party.audit.log import Event
 from verticil.party.config import load_party
 from verticil.party.operator import commands
 from verticil.party.operator.approvers import add_approver, remove_approver
-from verticil.party.policy.decision_store import ApproverKey, check_vote, vote_body
+from verticil.party.policy import approval
+from verticil.party.policy.approval import Review
+from verticil.party.policy.decision_store import ApproverKey, DecisionStore, Vote, check_vote
 from verticil.party.site import Site, init_state
-from verticil.party.storage.studies import Task
+from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.errors import DataFault, Misuse, Refusal, VerticilError
+from verticil.shared.record import encode
 from verticil.shared.study import canonical
-from verticil.shared.study.approval import parse_approval
+from verticil.shared.study.approval import Approval, parse_approval
+from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
@@ -76,8 +82,7 @@ def test_two_named_approvers_sign_and_the_approval_names_both(folder):
         record = site.state.find("heart")
         assert parse_approval(record.approval).approver == "officer@clinic, it@clinic"
         for vote in site.decisions.votes(record.digest):
-            body = vote_body(party="clinic", study_id="heart", content=vote.content, approver=vote.approver, at=vote.at)
-            assert check_vote(body, vote.signature, config.approver_keys[vote.approver])
+            assert check_vote(vote.body("clinic", "heart"), vote.signature, config.approver_keys[vote.approver])
         site.voting.check_binding(record, NOW.date())
 
 
@@ -120,10 +125,9 @@ def test_a_row_in_the_database_is_not_a_vote(folder):
         database.execute("INSERT INTO vote VALUES (?, 'it', ?, ?, ?)", (digest, content, at, signature))
     with Site.open(load_party(folder / "party.toml")) as site:
         record = site.state.find("heart")
-        found = site.voting.review(record, NOW)
-        from verticil.party.policy import approval
-
-        site.state.approve(record.digest, approval.body_of(found, "clinic", "officer, it", NOW), NOW)
+        found = site.review(record, NOW)
+        body = encode(dataclasses.replace(found.bound, approver="officer, it", approved_at=NOW))
+        site.decisions.approve(record.digest, body, NOW)
         with pytest.raises(Refusal, match="1 of 2 approvers have signed it") as caught:
             site.voting.check_binding(site.state.find("heart"), NOW.date())
         assert caught.value.code == "APPROVAL_VOID"
@@ -230,3 +234,40 @@ def test_a_key_made_elsewhere_is_added_by_its_public_line(folder, capsys):
     assert main(["party", "approver", "list", *config, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["approvers"] == [{"name": "Dr. Who", "public_key": public}]
     assert approve(folder, "Dr. Who", key=folder / "mine.key").approvers == ("Dr. Who",)
+
+
+def way(folder: Path) -> tuple[str, ...]:
+    """The rooms through which an approval goes, from the command to the row that keeps it."""
+    config = load_party(folder / "party.toml")
+    with Site.open(config) as site:
+        digest = site.state.find("heart").digest
+
+    def follows(value: object) -> bool:
+        followed = (StudyRecord, Study, Review, Approval, Vote, Event)
+        return isinstance(value, followed) or (isinstance(value, bytes) and value == digest)
+
+    return stays(lambda: commands.approve(config, "heart", "it@clinic", at=NOW), follows, end=DecisionStore.approve)
+
+
+def test_an_approval_goes_straight_from_the_command_to_the_row_that_keeps_it(folder):
+    name(folder, "officer@clinic", "it@clinic")
+    assert not approve(folder, "officer@clinic").approved
+    found = way(folder)
+    assert found == (
+        "operator.commands", "policy.voting", "policy.approval", "local_dataset", "limits.policy", "local_dataset",
+        "policy.ledger", "storage.studies", "policy.decision_store",
+    )  # fmt: skip
+    assert returns(found) == 1  # the policy judges the study before the table is read
+
+
+def test_a_detour_of_an_approval_shows(folder, monkeypatch, release_study):
+    name(folder, "officer@clinic", "it@clinic")
+    approve(folder, "officer@clinic")
+    whole = DecisionStore.vote
+
+    def detour(store, digest, *rest):
+        approval.check_expiry(release_study, NOW.date())
+        return whole(store, digest, *rest)
+
+    monkeypatch.setattr(DecisionStore, "vote", detour)
+    assert returns(way(folder)) == 3  # back to the review, and to the votes again

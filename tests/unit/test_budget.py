@@ -186,7 +186,7 @@ def test_room_is_kept_until_a_study_ends_and_what_two_studies_send_alike_needs_i
         assert "free again when those have ended" in caught.value.hint
         assert main(["party", "ledger", "--config", str(folder / "party.toml")]) == 0
         assert "data set people: epsilon 2.00 of that is kept for studies under way" in capsys.readouterr().out
-        site.state.deny(first, "officer", "no", NOW)
+        site.decisions.deny(first, "officer", "no", NOW)
         approved(site, with_noise(release_study, "another", 1.5))
 
 

@@ -13,8 +13,8 @@ from support.documents import party_toml
 from verticil.party.backup import purge
 from verticil.party.config import load_party
 from verticil.party.limits.rules import Rule, against
+from verticil.party.policy import approval
 from verticil.party.policy.by_rule import approve_by_rule, ruling
-from verticil.party.policy.voting import Voting
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import identity, quantize, symmetric
@@ -131,7 +131,7 @@ def test_the_approval_names_its_rule_and_ends_with_it(folder, release_study, cap
 
 def sent(site: Site, record, *, name: str = "earlier") -> None:
     """The columns of a study were sent in an earlier one."""
-    for index, release in site.voting.review(record, NOW).releases.items():
+    for index, release in site.review(record, NOW).releases.items():
         site.ledger.record(
             release, version_tag=b"", policy=site.config.policy, study_digest=b"e" * 32, study_id=name, unit=index,
             recipient="miner", artifact_sha256=b"a" * 32, size=1, at=NOW,
@@ -296,15 +296,15 @@ def test_each_review_by_rule_is_a_line_of_the_audit_log(folder, release_study):
 
 
 def test_a_person_who_denies_while_the_rules_decide_is_heard(folder, release_study, monkeypatch):
-    whole = Voting.review
-
-    def review(voting: Voting, record, at, **rest):
-        found = whole(voting, record, at, **rest)
-        voting.deny(record, "officer", "not this one", at)
-        return found
-
-    monkeypatch.setattr(Voting, "review", review)
     with offered(folder, USUAL, release_study) as site:
+        whole = approval.review
+
+        def review(*given, **rest):
+            found = whole(*given, **rest)
+            site.voting.deny(site.state.find("heart"), "officer", "not this one", NOW)
+            return found
+
+        monkeypatch.setattr(approval, "review", review)
         assert approve_by_rule(site.voting, site.state.find("heart"), NOW) is None
         record = site.state.find("heart")
         assert (record.approval, record.denial_sent, record.failure) == (None, False, None)

@@ -10,10 +10,10 @@ import pytest
 
 from support.documents import FEDERATION, party_toml
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.releases import Release, seals
 from verticil.party.local_dataset import origins
 from verticil.party.policy import approval
-from verticil.party.policy.voting import AUTOMATIC
+from verticil.party.policy.approval import AUTOMATIC
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import quantize, symmetric
@@ -154,7 +154,7 @@ def test_the_last_day_counts_and_the_next_does_not(site, release_study):
         approval.check_binding(site.config, release_study, given, digest, dt.date(2100, 1, 1))
     assert (caught.value.code, caught.value.exit_code) == ("STUDY_EXPIRED", 4)
     with pytest.raises(Refusal):
-        site.voting.review(site.state.find("heart"), dt.datetime(2100, 1, 1, tzinfo=dt.UTC))
+        site.review(site.state.find("heart"), dt.datetime(2100, 1, 1, tzinfo=dt.UTC))
 
 
 def test_a_stricter_policy_after_the_approval_counts(site, release_study):
@@ -231,7 +231,7 @@ def test_two_data_sets_are_joined_by_id_and_charged_apart(folder, release_study)
     }
     with Site.open(config) as site:
         site.state.remember(told(release_study), release_study.id, NOW)
-        review = site.voting.review(site.state.find("heart"), NOW)
+        review = site.review(site.state.find("heart"), NOW)
         holding = review.holding
         assert holding.n_records == N - 10
         assert [release.dataset for release in review.releases.values()] == ["people", "habits"]
@@ -261,6 +261,6 @@ def test_the_same_data_under_two_units_have_two_seals():
         variables=("age",), dataset="people", sources=("age",), codebook_digest=b"c" * 32, transition_digest=b"t" * 32,
         secret_id=b"s" * 16, fingerprint=b"f" * 32, event=RandomizedColumn(epsilon=1.0),
     )  # fmt: skip
-    found = approval.seals({0: release, 1: release}, b"d" * 32, site_secret=b"k" * 32)
+    found = seals({0: release, 1: release}, b"d" * 32, site_secret=b"k" * 32)
     assert found[0] != found[1]
-    assert found == approval.seals({0: release, 1: release}, b"d" * 32, site_secret=b"k" * 32)
+    assert found == seals({0: release, 1: release}, b"d" * 32, site_secret=b"k" * 32)

@@ -14,10 +14,9 @@ from support.documents import FEDERATION, party_toml
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.encoding import Compound
 from verticil.party.dataset.perturb import compound_digest
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.releases import Release, seals
 from verticil.party.dataset.source import check_records
 from verticil.party.local_dataset import compounds_of, origins, randomize, read_holding, releases_of, unit_codes
-from verticil.party.policy import approval
 from verticil.party.policy.ledger import Ledger
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import SiteSecret
@@ -266,9 +265,7 @@ def test_an_approval_binds_to_the_data_of_every_column_of_a_compound(folder, rel
     config, study = config_of(folder), study_of(release_study)
 
     def sealed() -> dict[int, bytes]:
-        return approval.seals(
-            releases_of(config, study, read(config, study), site_secret=SECRET), b"p" * 32, site_secret=SECRET
-        )
+        return seals(releases_of(config, study, read(config, study), site_secret=SECRET), b"p" * 32, site_secret=SECRET)
 
     before = sealed()
     text = (folder / "people.csv").read_text()

@@ -397,10 +397,10 @@ def test_minimum_rows_counts_the_rows_of_the_file_whatever_is_in_them(folder, re
         with Site.open(config_of(folder, minimum_rows=minimum)) as site:
             record = site.state.study(offer(site, release_study))
             if fits:
-                assert site.voting.review(record, NOW).holding.n_records == 0
+                assert site.review(record, NOW).holding.n_records == 0
                 continue
             with pytest.raises(Refusal, match=f"fewer than the {N + 1} rows") as caught:
-                site.voting.review(record, NOW)
+                site.review(record, NOW)
             assert caught.value.code == "POLICY_REFUSED"
 
 

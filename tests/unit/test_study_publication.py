@@ -79,9 +79,9 @@ def record() -> StudyRecord:
 
 
 def test_the_release_is_fetched_looked_at_by_people_and_the_signature_told():
-    review = Review(manifest_sha256=b"m" * 32, fetched=False, countersignature=None, sent=False)
+    review = Review(manifest_sha256=b"m" * 32, fetched=False, body=None, signature=None, certificate=None, sent=False)
     fetched = dataclasses.replace(review, fetched=True)
-    signed = dataclasses.replace(fetched, countersignature=(b"", b"", b""))
+    signed = dataclasses.replace(fetched, body=b"", signature=b"", certificate=b"")
     expected = [
         (review, False, Step.FETCH_REVIEW),
         (fetched, False, Step.REST),

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from verticil.party.policy.decision_store import vote_body
+from verticil.party.policy.decision_store import Vote
+from verticil.party.storage.studies import stamp
 from verticil.shared.airgap.bundle import parse_statement as parse_carried
 from verticil.shared.airgap.exchange import load_journal, store_journal
 from verticil.shared.alignment.statements import blinded_body, common_body
@@ -83,8 +84,8 @@ def test_what_parties_sign_while_they_align_and_vote_is_what_it_was() -> None:
     told = {key: blinded[key] for key in ("owner", "hop", "party", "size")}
     assert blinded_body(study=study, sha256=bytes.fromhex(blinded["sha256"]), **told) == BODIES["blinded"]
     at = dt.datetime(2026, 11, 21, 10, 4, 5, tzinfo=dt.UTC)
-    vote = vote_body(party="clinic", study_id="hearts", content=b"c" * 32, approver="lee", at=at)
-    assert vote == BODIES["vote"]
+    vote = Vote(approver="lee", content=b"c" * 32, at=stamp(at), signature=b"")
+    assert vote.body("clinic", "hearts") == BODIES["vote"]
 
 
 def test_a_journal_of_before_is_read_and_written_again(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,6 +15,7 @@ from verticil.party.dataset.keyfile import read_key
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import LocalDataset, read_holding, releases_of
 from verticil.party.policy import approval
+from verticil.party.policy.approval import Review
 from verticil.party.policy.decision_store import DecisionStore
 from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.ledger_recovery import check_traces, open_database
@@ -127,6 +129,17 @@ class Site:
             proposal_digest=record.digest,
             site_secret=self.secret,
             linkage_key=self.linkage_key,
+        )
+
+    def review(self, record: StudyRecord, at: datetime) -> Review:
+        """Everything that is looked at before anybody says yes; raises as `verticil.party.policy.approval.review`."""
+        return approval.review(
+            self.config,
+            self.ledger,
+            record.task.proposal,
+            site_secret=self.secret,
+            linkage_key=self.linkage_key,
+            today=at.date(),
         )
 
     def releases(self, study: Study, holding: LocalDataset) -> dict[int, Release]:

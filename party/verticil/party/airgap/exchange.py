@@ -354,7 +354,7 @@ def _arrived(node: Node, journal: Journal, arrival: VerifiedBundle) -> None:
     answers = arrival.statement.answers
     site = node.site
     tell: dict[str, Callable[[bytes], None]] = {
-        "denial": site.state.denial_told,
+        "denial": site.decisions.denial_told,
         "failure": site.state.failure_told,
         "withdrawal": site.revocations.told,
         "countersign": site.decisions.countersignature_told,

@@ -1,13 +1,26 @@
-"""What is released of a local table, as the privacy ledger tells releases apart, and the column that it comes from."""
+"""What is released of a local table, as the privacy ledger tells releases apart, and the column that it comes from.
+
+An approval leaves the site, so it does not hold the fingerprints of the data themselves: two that are equal, in two studies or
+under two codebooks, would tell exactly that no value changed, or that nobody lies between two bins. It holds seals (`seals`),
+which only this site can compare, and which differ between any two studies and units whatever the data are.
+"""
 
 from __future__ import annotations
 
+import hmac
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.events import PrivacyEvent
+
+_SEAL: Final = b"verticil/approval/v1"
 
 Values = tuple[str, str, bytes, bytes, bytes, bytes, bytes]
 """Names randomized values: data set, sources, codebook, matrix, secret, fingerprint, version tag."""
@@ -84,3 +97,64 @@ class Release:
     def values(self, version_tag: bytes) -> Values:
         """What names the randomized values, which are charged once."""
         return (*self.draw, self.fingerprint, version_tag)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origins:
+    """Where one unit's values come from at this site, and which they are. Never leaves it.
+
+    Attributes:
+        variables: the study's names.
+        dataset: of party.toml.
+        sources: local columns.
+        codebook, transition, secret, fingerprint: digests; see `Release`.
+        n_records: people in the table.
+    """
+
+    variables: tuple[str, ...]
+    dataset: str
+    sources: tuple[str, ...]
+    codebook: str
+    transition: str
+    secret: str
+    fingerprint: str
+    n_records: int
+
+
+def origins_of(releases: Mapping[int, Release], n_records: int) -> dict[int, Origins]:
+    """Where the data of each unit come from, and their fingerprint: kept here to say later what changed."""
+    return {
+        index: Origins(
+            variables=release.variables,
+            dataset=release.dataset,
+            sources=release.sources,
+            codebook=release.codebook_digest.hex(),
+            transition=release.transition_digest.hex(),
+            secret=release.secret_id.hex(),
+            fingerprint=release.fingerprint.hex(),
+            n_records=n_records,
+        )
+        for index, release in releases.items()
+    }
+
+
+def seals(releases: Mapping[int, Release], proposal_digest: bytes, *, site_secret: bytes) -> dict[int, bytes]:
+    """What an approval says of the data of each unit: 32 bytes that change with the data and with where they come from.
+
+        seal = HMAC-SHA-256(HKDF-SHA-256(site secret, info = "verticil/approval/v1" ‖ proposal digest), unit ‖ draw ‖ fingerprint)
+
+    where the draw names data set, source columns, codebook (with the recode), matrix and secret. Nothing can be learned from it
+    without the site secret, not even whether two studies saw the same data.
+
+    Args:
+        releases: by unit.
+        proposal_digest: of the proposal.
+        site_secret: of this site.
+    """
+    key = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=_SEAL + proposal_digest).derive(site_secret)
+
+    def seal(index: int, release: Release) -> bytes:
+        draw = [part if isinstance(part, str) else part.hex() for part in release.draw]
+        return hmac.digest(key, json.dumps([index, *draw, release.fingerprint.hex()]).encode("ascii"), "sha256")
+
+    return {index: seal(index, release) for index, release in releases.items()}

@@ -187,25 +187,6 @@ def check_shared(policy: Policy, epsilon: float) -> None:
         )
 
 
-def require_rows(policy: Policy, n_rows: int, study_id: str) -> None:
-    """Refuse to take part with a table of too few rows; the message leaves the site and does not say how many there are.
-
-    Args:
-        policy: the limits.
-        n_rows: of the file, with those that are left out: what is in them decides nothing.
-        study_id: for the message.
-
-    Raises:
-        Refusal: POLICY_REFUSED.
-    """
-    if n_rows < policy.minimum_rows:
-        raise Refusal(
-            "POLICY_REFUSED",
-            f"study '{study_id}': this party's table has fewer than the {policy.minimum_rows} rows that it asks of itself",
-            hint="is the table whole? The limit is policy.minimum_rows in party.toml",
-        )
-
-
 def _of_study(policy: Policy, study: Study, party: str, today: date | None) -> list[Objection]:
     found: list[Objection] = []
     days = 0 if today is None else (study.expires - today).days

@@ -398,7 +398,7 @@ def preview(config: PartyConfig, study: str, out: Path) -> Preview:
         raise Misuse("FILE_EXISTS", f"{out}: exists already", hint="name another folder")
     with Site.open(config) as site:
         record = site.state.find(study)
-        review = site.voting.review(record, utc_now())
+        review = site.review(record, utc_now())
         files, columns = _contents(config, site, record, review)
     found = Preview(
         **named(record),

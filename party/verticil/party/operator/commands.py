@@ -473,7 +473,7 @@ def _approved(config: PartyConfig, record: StudyRecord, verdict: Verdict) -> App
         void=tuple(verdict.void),
         changed=tuple(verdict.changed),
         records=found.holding.n_records,
-        minimum_common_records=found.minimum_common_records,
+        minimum_common_records=found.bound.minimum_common_records,
         columns=columns(config, found.study, charges),
         epsilon=number(total(found)),
         epsilon_charged_now=policy.finite_total(list(charges.values())),

@@ -1,32 +1,25 @@
 """What a site's approval means here: what is looked at before it is given, and what must still hold when it is used.
 
-`review` does everything that speaks against a study before anybody says yes: the policy, the data, the budget.
-`body_of` is what is then signed. Later, before anything leaves, `check_binding` and `check_data` compare the study, the
-site's own declaration and the data with that body; any change voids the approval (contract.md section 5). When in
+`review` does everything that speaks against a study before anybody says yes: the policy, the data, the budget; and says what an
+approval binds to, which is what is then signed. Later, before anything leaves, `check_binding` and `check_data` compare the
+study, the site's own declaration and the data with that body; any change voids the approval (contract.md section 5). When in
 doubt, no.
-
-The body leaves the site, so it does not hold the fingerprints themselves: two that are equal, in two studies or under two
-codebooks, would tell exactly that no value changed, or that nobody lies between two bins. It holds seals (`seals`), which only
-this site can compare, and which differ between any two studies and units whatever the data are.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
-import hmac
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Final
 
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
 from verticil.party.config import PartyConfig
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.releases import Origins, Release, origins_of, seals
 from verticil.party.limits import policy
+from verticil.party.limits.rules import RULE_PREFIX, approver_name
 from verticil.party.local_dataset import (
     LocalDataset,
     columns_of,
@@ -35,9 +28,11 @@ from verticil.party.local_dataset import (
     releases_of,
     statistics_of,
 )
-from verticil.party.policy.comparison import Origins, data_changes, labels_of, unit_changes
+from verticil.party.policy.comparison import data_changes, labels_of, unit_changes
+from verticil.party.policy.decision_store import Approvers
 from verticil.party.policy.ledger import Assessment, Ledger
 from verticil.party.storage.secret import SiteSecret
+from verticil.party.storage.studies import StudyRecord
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.record import encode
 from verticil.shared.study.approval import Approval, check_own_part, declared_units, parse_approval
@@ -45,10 +40,13 @@ from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import sent_units
 from verticil.shared.study.reading import read_declarations
+from verticil.shared.study.states import State, is_final
 
+AUTOMATIC: Final = "automatic approval (demonstration)"
+"""The approver that the daemon names under a marked authority."""
+_NEW_ID: Final = "the study must be submitted, or loaded, again under a new id"
 _NOBODY: Final = "-"
 _NEVER: Final = datetime(2000, 1, 1, tzinfo=UTC)
-_SEAL: Final = b"verticil/approval/v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,21 +55,21 @@ class Review:
 
     Attributes:
         study: with this party's own declaration.
-        proposal_digest: of the proposal.
         holding: the data, as read.
-        minimum_common_records: the larger of the study's and the policy's.
         releases: what randomizing each of the party's units means, by unit.
         assessments: what sending would cost now, by unit; without the units that the study sends to nobody.
-        seals: what stands for the data in the approval, by unit.
+        bound: everything that an approval of it binds to; who gives it, and when, is open.
+        content: SHA-256 of that, as `content_of` finds it in an approval that was given.
+        origins: where the data of each unit come from, to say later what changed.
     """
 
     study: Study
-    proposal_digest: bytes
     holding: LocalDataset
-    minimum_common_records: int
     releases: Mapping[int, Release]
     assessments: Mapping[int, Assessment]
-    seals: Mapping[int, bytes]
+    bound: Approval
+    content: bytes
+    origins: Mapping[int, Origins]
 
 
 @functools.lru_cache(maxsize=16)
@@ -133,41 +131,63 @@ def review(
         holding = read_holding(config, study, proposal_digest=digest, site_secret=site_secret, linkage_key=linkage_key)
     releases = releases_of(config, study, holding, site_secret=site_secret.value)
     shared = statistics_of(study, config.name, datasets_of(releases))
-    policy.require_rows(config.policy, holding.n_rows, study.id)
+    if holding.n_rows < config.policy.minimum_rows:  # the message leaves the site, and does not say how many there are
+        raise Refusal(
+            "POLICY_REFUSED",
+            f"study '{study.id}': this party's table has fewer than the {config.policy.minimum_rows} rows that it asks of itself",
+            hint="is the table whole? The limit is policy.minimum_rows in party.toml",
+        )
     minimum = max(study.linkage.minimum_common_records, config.policy.minimum_common_records)
+    origins = origins_of(releases, holding.n_records)
+    sealed = seals(releases, digest, site_secret=site_secret.value)
+    bound = Approval(
+        proposal_digest=digest,
+        party=config.name,
+        units=declared_units(
+            {index: study.units[index] for index in releases}, {index: seal.hex() for index, seal in sealed.items()}
+        ),
+        minimum_common_records=minimum,
+        approver=_NOBODY,
+        approved_at=_NEVER,
+        expires=study.expires,
+    )
     sent = [index for index in releases if index in sent_units(study)]
     assessments = ledger.assess([releases[index] for index in sent], config.policy, study_digest=digest, shared=shared)
     return Review(
         study=study,
-        proposal_digest=digest,
         holding=holding,
-        minimum_common_records=minimum,
         releases=releases,
         assessments=dict(zip(sent, assessments, strict=True)),
-        seals=seals(releases, digest, site_secret=site_secret.value),
+        bound=bound,
+        content=hashlib.sha256(encode(bound)).digest(),
+        origins=origins,
     )
 
 
-def seals(releases: Mapping[int, Release], proposal_digest: bytes, *, site_secret: bytes) -> dict[int, bytes]:
-    """What an approval says of the data of each unit: 32 bytes that change with the data and with where they come from.
-
-        seal = HMAC-SHA-256(HKDF-SHA-256(site secret, info = "verticil/approval/v1" ‖ proposal digest), unit ‖ draw ‖ fingerprint)
-
-    where the draw names data set, source columns, codebook (with the recode), matrix and secret. Nothing can be learned from it
-    without the site secret, not even whether two studies saw the same data.
+def check_open(record: StudyRecord, *, denied_is_fine: bool = False) -> None:
+    """Check that people may still decide about a study.
 
     Args:
-        releases: by unit.
-        proposal_digest: of the proposal.
-        site_secret: of this site.
+        record: the study.
+        denied_is_fine: also where somebody has denied it.
+
+    Raises:
+        Refusal: STUDY_WITHDRAWN, STUDY_DENIED, STUDY_EXPIRED, it has ended; APPROVAL_VOID, it failed here.
     """
-    key = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=_SEAL + proposal_digest).derive(site_secret)
-
-    def seal(index: int, release: Release) -> bytes:
-        draw = [part if isinstance(part, str) else part.hex() for part in release.draw]
-        return hmac.digest(key, json.dumps([index, *draw, release.fingerprint.hex()]).encode("ascii"), "sha256")
-
-    return {index: seal(index, release) for index, release in releases.items()}
+    name = f"study '{record.study_id}'"
+    if record.revocation_sent is not None:
+        raise Refusal("STUDY_WITHDRAWN", f"{name}: it was revoked here", hint="a revocation is for good")
+    if record.denial_sent is not None and not denied_is_fine:
+        raise Refusal("STUDY_DENIED", f"{name}: it was denied here", hint="a denial is for good")
+    if record.failure is not None:
+        raise Refusal("APPROVAL_VOID", f"{name}: it failed here with {record.failure.code}")
+    state = State(record.task.state)
+    if is_final(state):
+        code = {State.DENIED: "STUDY_DENIED", State.EXPIRED: "STUDY_EXPIRED"}.get(state, "STUDY_WITHDRAWN")
+        message = f"{name}: it ended, {state.name.lower()}"
+        if state is State.EXPIRED:
+            message += f"; its last day was {parsed(record.task.proposal).expires.isoformat()}"
+        raise Refusal(code, message, hint="nothing can be decided any more")
 
 
 def check_expiry(study: Study, today: date) -> None:
@@ -181,41 +201,6 @@ def check_expiry(study: Study, today: date) -> None:
         raise Refusal(
             "STUDY_EXPIRED", f"study '{study.id}': its last day was {study.expires}, today is {today}", hint=hint
         )
-
-
-def body_of(found: Review, party: str, approver: str, at: datetime) -> bytes:
-    """The approval's body: canonical JSON, ready to be signed."""
-    return encode(
-        Approval(
-            proposal_digest=found.proposal_digest,
-            party=party,
-            units=declared_units(
-                {index: found.study.units[index] for index in found.releases},
-                {index: seal.hex() for index, seal in found.seals.items()},
-            ),
-            minimum_common_records=found.minimum_common_records,
-            approver=approver,
-            approved_at=at,
-            expires=found.study.expires,
-        )
-    )
-
-
-def origins_of(releases: Mapping[int, Release], n_records: int) -> dict[int, Origins]:
-    """Where the data of each unit come from, and their fingerprint: kept here to say later what changed."""
-    return {
-        index: Origins(
-            variables=release.variables,
-            dataset=release.dataset,
-            sources=release.sources,
-            codebook=release.codebook_digest.hex(),
-            transition=release.transition_digest.hex(),
-            secret=release.secret_id.hex(),
-            fingerprint=release.fingerprint.hex(),
-            n_records=n_records,
-        )
-        for index, release in releases.items()
-    }
 
 
 @functools.lru_cache(maxsize=16)
@@ -261,6 +246,86 @@ def check_binding(
     columns = columns_of(config, proposal)
     policy.refuse(policy.objections(config.policy, approved, config.name, columns, today=today), proposal.id)
     return approved
+
+
+def check_giver(
+    limits: policy.Policy, study: Study, given: Approval, voters: Sequence[str], approvers: Approvers
+) -> None:
+    """Check that an approval was given by those who may give it now.
+
+    Args:
+        limits: the policy.
+        study: for the message.
+        given: the approval.
+        voters: who said yes to exactly this, as `DecisionStore.voters` counts them.
+        approvers: who may approve now.
+
+    Raises:
+        Refusal: APPROVAL_VOID.
+    """
+    if given.approver == AUTOMATIC:
+        if limits.approval != "auto":
+            raise void(study, "it was automatic, and the policy does not say so any more")
+    elif given.approver.startswith(RULE_PREFIX):
+        if limits.approval != "rules" or given.approver not in [approver_name(limits.rules, r) for r in limits.rules]:
+            raise void(study, f"it was given {given.approver}, which is not a rule of the policy any more")
+    elif approvers.names and len(voters) < approvers.needed:
+        raise void(study, f"{len(voters)} of {approvers.needed} approvers have signed it with a present key")
+
+
+def stands(
+    config: PartyConfig,
+    ledger: Ledger,
+    record: StudyRecord,
+    found: Review,
+    *,
+    voters: Sequence[str],
+    approvers: Approvers,
+    changed: Sequence[str],
+) -> bool:
+    """Whether the approval that a study has is the one that would be given now, and still holds.
+
+    Where others have an approval already, another one is refused that theirs has no room for: of another declaration, or of
+    other data than those that noise was drawn for. Else the data may be others: of their seals nobody but this site can tell
+    anything.
+
+    Args:
+        config: this party.
+        ledger: knows whether noise was drawn.
+        record: the study as it is now.
+        found: what would be approved.
+        voters: who said yes to that before.
+        approvers: who may approve now.
+        changed: of the data, since the last vote; for the message.
+
+    Raises:
+        Refusal: APPROVAL_VOID.
+    """
+    task, study = record.task, found.study
+    held = None if record.approval is None else parse_approval(record.approval)
+    if held is not None and record.approval is not None and content_of(record.approval) == found.content:
+        with contextlib.suppress(Refusal):
+            check_giver(config.policy, study, held, voters, approvers)
+            return True
+    if not task.approved:
+        return False
+    same = held is None or held.declarations() == {i: study.units[i] for i in study.units_of(config.name)}
+    if same and task.effective:
+        try:
+            check_effective(study, task.effective, task.effective_digest, config.name)
+        except PeerFault:
+            same = False
+    if held is not None and ledger.has_drawn(record.digest):
+        what = "; ".join(changed) or "data, minimum or approvers changed since"
+        message = f"study '{record.study_id}': it is under way with what was approved before: {what}"
+        raise Refusal("APPROVAL_VOID", message, hint=_NEW_ID)
+    if not same:
+        raise Refusal(
+            "APPROVAL_VOID",
+            f"study '{record.study_id}': others have the approval, and the declaration in {config.path.name} is another",
+            hint=f"declare again what was approved; else {_NEW_ID}",
+        )
+    return False
 
 
 def check_data(

@@ -19,15 +19,15 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from verticil.party.audit.log import Event, What
-from verticil.party.dataset.releases import Column, Release
+from verticil.party.dataset.releases import Column, Origins, Release
 from verticil.party.limits import policy
 from verticil.party.limits.policy import Objection
 from verticil.party.limits.rules import RULE_PREFIX, Known, Rule, against, approver_name, asked, codebook_of, uncovered
 from verticil.party.local_dataset import columns_of, origins, release_of, statistics_of
 from verticil.party.policy import approval
-from verticil.party.policy.comparison import Origins
-from verticil.party.policy.voting import AUTOMATIC, Voting
-from verticil.party.storage.studies import StudyRecord, stamp
+from verticil.party.policy.approval import AUTOMATIC
+from verticil.party.policy.voting import Voting
+from verticil.party.storage.studies import StudyRecord
 from verticil.shared.audit import DAEMON
 from verticil.shared.errors import Refusal, VerticilError
 from verticil.shared.privacy.accountant import cost_of, finite
@@ -75,13 +75,7 @@ def approve_by_rule(voting: Voting, record: StudyRecord, at: datetime) -> Rule |
     if found.rule is not None:
         approver = approver_name(voting.config.policy.rules, found.rule)
         try:
-            review = voting.review(record, at)
-            with voting.database.transaction():
-                voting.approve_unasked(record, approver, at, review)
-                voting.database.write(
-                    "INSERT INTO rule_approval (digest, at) VALUES (?, ?)", (record.digest, stamp(at))
-                )
-                _write_down(voting, record, approver, at)
+            voting.approve(record, found.rule, at)
         except VerticilError as error:  # for people to read, or one of them was faster; the study waits for them
             found = Ruling(rule=None, why=(error.code,))
         else:
@@ -89,7 +83,9 @@ def approve_by_rule(voting: Voting, record: StudyRecord, at: datetime) -> Rule |
             return found.rule
     said = found.why[:_MOST_REASONS]
     more = [f"and {len(found.why) - len(said)} more"] if len(found.why) > len(said) else []
-    _write_down(voting, record, f"none: {'; '.join([*said, *more])}", at)
+    outcome = f"none: {'; '.join([*said, *more])}"
+    event = Event(what=What.RULE_REVIEW, who=DAEMON, study=record.digest, study_id=record.study_id, detail=outcome)
+    voting.audit.record(event, at)
     _log.info("no rule approves study '%s': %s", record.study_id, "; ".join(said))
     return None
 
@@ -114,7 +110,7 @@ def ruling(voting: Voting, record: StudyRecord, at: datetime) -> Ruling:
     except VerticilError as error:
         return Ruling(rule=None, why=(f"{error.code}: {error.message}",))
     why = list(uncovered(study, config.name, columns, Known.all_of([config.codebook, *_approved_by_people(voting)])))
-    if (limit := config.policy.max_rule_approvals_per_day) <= _approvals_since(voting, at - _DAY):
+    if (limit := config.policy.max_rule_approvals_per_day) <= voting.decisions.approvals_by_rule(at - _DAY):
         why.append(
             f"rules have approved {limit} studies within 24 hours, the most of policy.max_rule_approvals_per_day"
         )
@@ -224,12 +220,3 @@ def _columns(noted: Mapping[int, Origins]) -> dict[str, Column]:
         for item in noted.values()
         for variable, source in zip(item.variables, item.sources, strict=True)
     }
-
-
-def _approvals_since(voting: Voting, since: datetime) -> int:
-    return voting.database.only(int, "SELECT COUNT(*) FROM rule_approval WHERE at > ?", (stamp(since),))
-
-
-def _write_down(voting: Voting, record: StudyRecord, outcome: str, at: datetime) -> None:
-    event = Event(what=What.RULE_REVIEW, who=DAEMON, study=record.digest, study_id=record.study_id, detail=outcome)
-    voting.audit.record(event, at)

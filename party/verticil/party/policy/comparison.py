@@ -11,10 +11,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from verticil.party.dataset.releases import Origins
 from verticil.shared.channels.subset import Subset
 from verticil.shared.channels.transition import SCALE
 from verticil.shared.model.schema import Variable
@@ -31,28 +31,6 @@ _STEPS: Final = {
     "digits-only": "digits-only (everything but digits removed)",
 }
 _SAME: Final = Fraction(1, 10**9)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origins:
-    """Where one unit's values come from at this site, and which they are. Never leaves it.
-
-    Attributes:
-        variables: the study's names.
-        dataset: of party.toml.
-        sources: local columns.
-        codebook, transition, secret, fingerprint: digests; see `verticil.party.dataset.releases.Release`.
-        n_records: people in the table.
-    """
-
-    variables: tuple[str, ...]
-    dataset: str
-    sources: tuple[str, ...]
-    codebook: str
-    transition: str
-    secret: str
-    fingerprint: str
-    n_records: int
 
 
 def labels_of(study: Study, index: int) -> tuple[str, ...]:

@@ -1,9 +1,7 @@
-"""What the people of a site decided, in the party's database: signed votes, what each was about, countersignatures.
+"""What the people of a site decided, in the party's database: signed votes and what each was about, approvals, denials,
+countersignatures.
 
 As in `verticil.party.storage.studies` every method is one transaction that is on the disk when it returns, and can be repeated.
-Whether a signature holds is not this module's matter.
-
-The keys of the people who approve, and the votes that they sign.
 
 Each person named in party.toml as ``[[approver]]`` has an Ed25519 key. The private half is a file of that person (PEM, no
 password, 0600), which needs to lie on the party's machine only while the command runs; the public half stands in party.toml. A
@@ -25,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -37,8 +35,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from verticil.party.policy.comparison import Origins
+from verticil.party.dataset.releases import Origins
 from verticil.party.storage.database import Database
+from verticil.party.storage.studies import StudyRecord, stamp
 from verticil.shared.disk import create_file
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.identity.pki import UNREADABLE
@@ -46,7 +45,6 @@ from verticil.shared.record import canonical_json
 
 _FORM: Final = "verticil/vote/v1"
 _LARGEST: Final = 4096
-_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,28 +105,6 @@ class ApproverKey:
         return self._key.sign(body)
 
 
-def vote_body(*, party: str, study_id: str, content: bytes, approver: str, at: datetime) -> bytes:
-    """What an approver signs.
-
-    Args:
-        party: at which party.
-        study_id: for people who read the statement.
-        content: digest of everything that is approved.
-        approver: who.
-        at: when; to the second.
-    """
-    return canonical_json(
-        {
-            "form": _FORM,
-            "party": party,
-            "study": study_id,
-            "content_sha256": content.hex(),
-            "approver": approver,
-            "voted_at": at.strftime(_TIME),
-        }
-    )
-
-
 def check_vote(body: bytes, signature: bytes, public: bytes) -> bool:
     """Whether `signature` is one of the key `public` over `body`.
 
@@ -146,9 +122,6 @@ def check_vote(body: bytes, signature: bytes, public: bytes) -> bool:
     return True
 
 
-# ---- the store
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote:
     """One yes.
@@ -162,8 +135,54 @@ class Vote:
 
     approver: str
     content: bytes
-    at: datetime
+    at: str
     signature: bytes
+
+    def body(self, party: str, study_id: str) -> bytes:
+        """What the approver signs: that they vote so at `party`. The study's id is for people who read the statement."""
+        return canonical_json(
+            {
+                "form": _FORM,
+                "party": party,
+                "study": study_id,
+                "content_sha256": self.content.hex(),
+                "approver": self.approver,
+                "voted_at": self.at,
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approvers:
+    """Who may approve.
+
+    Attributes:
+        names: the approvers; empty where nobody is named.
+        keys: public key of each that has one.
+        needed: how many different ones a study needs.
+    """
+
+    names: tuple[str, ...]
+    keys: Mapping[str, bytes]
+    needed: int
+
+    def accept(self, vote: Vote, body: bytes) -> bool:
+        """Whether a vote counts: of named approvers, where its signature over `body` holds by the key in party.toml."""
+        if not self.names:
+            return True
+        public = self.keys.get(vote.approver)
+        return vote.approver in self.names and public is not None and check_vote(body, vote.signature, public)
+
+
+# ---- the store
+
+
+class Denial(NamedTuple):
+    """Who denied, why, and when."""
+
+    approver: str
+    reason: str
+    denied_at: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,14 +192,23 @@ class Review:
     Attributes:
         manifest_sha256: of its manifest, as the miner told.
         fetched: it lies in the state directory.
-        countersignature: body, signature and certificate of this party's; None before.
+        body, signature, certificate: of this party's countersignature; None before.
         sent: the miner has it.
     """
 
     manifest_sha256: bytes
     fetched: bool
-    countersignature: tuple[bytes, bytes, bytes] | None
+    body: bytes | None
+    signature: bytes | None
+    certificate: bytes | None
     sent: bool
+
+    @property
+    def countersignature(self) -> tuple[bytes, bytes, bytes] | None:
+        """Body, signature and certificate of this party's; None before."""
+        if self.body is None or self.signature is None or self.certificate is None:
+            return None
+        return self.body, self.signature, self.certificate
 
 
 class DecisionStore:
@@ -193,58 +221,97 @@ class DecisionStore:
 
     def votes(self, digest: bytes) -> tuple[Vote, ...]:
         """All votes for a study, in order of time."""
-        rows = self._database.rows(
-            "SELECT approver, content, voted_at, signature FROM vote WHERE digest = ? ORDER BY rowid", (digest,)
-        )
+        query = "SELECT *, voted_at AS at FROM vote WHERE digest = ? ORDER BY rowid"
+        return tuple(self._database.read(Vote, query, (digest,)))
+
+    def voters(self, record: StudyRecord, content: bytes, approvers: Approvers, party: str) -> tuple[str, ...]:
+        """Who said yes to `content` in a study, at this `party`; of named approvers, see `Approvers.accept`."""
         return tuple(
-            Vote(
-                approver=cast("str", approver),
-                content=cast("bytes", content),
-                at=datetime.fromisoformat(cast("str", at)),
-                signature=cast("bytes", signature),
-            )
-            for approver, content, at, signature in rows
+            vote.approver
+            for vote in self.votes(record.digest)
+            if vote.content == content and approvers.accept(vote, vote.body(party, record.study_id))
         )
 
-    def vote(self, digest: bytes, vote: Vote) -> tuple[str, ...]:
-        """Record a yes; votes for any other content are void and removed.
+    def vote(self, digest: bytes, vote: Vote, origins: Mapping[int, Origins]) -> tuple[str, ...]:
+        """Record a yes, and where the data that it is about came from.
+
+        Votes for any other content are void and removed, and so is an approval that was recorded before.
 
         Returns:
             Whose votes were removed.
         """
+        facts = json.dumps({str(index): dataclasses.asdict(item) for index, item in origins.items()})
         with self._database.transaction():
             void = tuple(held.approver for held in self.votes(digest) if held.content != vote.content)
+            self.disapprove(digest)
             self._database.write("DELETE FROM vote WHERE digest = ? AND content <> ?", (digest, vote.content))
             self._database.write(
                 "INSERT INTO vote (digest, approver, content, voted_at, signature) VALUES (?, ?, ?, ?, ?)"
                 " ON CONFLICT (digest, approver) DO UPDATE SET voted_at = excluded.voted_at, signature = excluded.signature"
                 " WHERE vote.signature <> excluded.signature AND excluded.signature <> x''",
-                (digest, vote.approver, vote.content, f"{vote.at:{_TIME}}", vote.signature),
+                (digest, vote.approver, vote.content, vote.at, vote.signature),
+            )
+            self._database.write(
+                "INSERT INTO basis VALUES (?, ?, ?, ?) ON CONFLICT (digest, content) DO UPDATE SET noted_at = excluded.noted_at",
+                (digest, vote.content, facts, vote.at),
             )
         return void
 
-    # ---- what a vote was about
-
-    def note(self, digest: bytes, content: bytes, origins: Mapping[int, Origins], at: datetime) -> None:
-        """Remember where the data of an approved content came from."""
-        facts = json.dumps({str(index): dataclasses.asdict(item) for index, item in origins.items()})
-        self._database.write(
-            "INSERT INTO basis VALUES (?, ?, ?, ?) ON CONFLICT (digest, content) DO UPDATE SET noted_at = excluded.noted_at",
-            (digest, content, facts, f"{at:{_TIME}}"),
-        )
-
     def noted(self, digest: bytes, content: bytes | None = None) -> Mapping[int, Origins] | None:
         """What was noted about a content, or about the latest one; None: nothing (an earlier version approved it)."""
-        rows = self._database.rows(
+        text = self._database.first(
+            str,
             "SELECT facts FROM basis WHERE digest = ? AND (? IS NULL OR content = ?) ORDER BY noted_at DESC, rowid DESC LIMIT 1",
             (digest, content, content),
         )
-        if not rows:
+        if text is None:
             return None
-        facts = cast("dict[str, dict[str, Any]]", json.loads(cast("str", rows[0][0])))
+        facts = cast("dict[str, dict[str, Any]]", json.loads(text))
         for item in facts.values():
             item.update(variables=tuple(item["variables"]), sources=tuple(item["sources"]))
         return {int(index): Origins(**item) for index, item in facts.items()}
+
+    # ---- approvals and denials
+
+    def approve(self, digest: bytes, body: bytes, at: datetime) -> None:
+        """Record the approval; it takes the place of an earlier one."""
+        self._database.write("INSERT OR REPLACE INTO approval VALUES (?, ?, ?)", (digest, body, stamp(at)))
+
+    def disapprove(self, digest: bytes, *, votes: bool = False) -> None:
+        """Forget an approval that nobody else has and that does not hold any more; with `votes` those that made it, too."""
+        with self._database.transaction():
+            for table in ("approval", "vote") if votes else ("approval",):
+                self._database.write(f"DELETE FROM {table} WHERE digest = ?", (digest,))  # noqa: S608 (constant names)
+
+    def approve_by_rule(self, digest: bytes, at: datetime) -> None:
+        """Count an approval by rule, for the daily limit."""
+        self._database.write("INSERT INTO rule_approval (digest, at) VALUES (?, ?)", (digest, stamp(at)))
+
+    def approvals_by_rule(self, since: datetime) -> int:
+        """How many studies rules have approved since then."""
+        return self._database.only(int, "SELECT COUNT(*) FROM rule_approval WHERE at > ?", (stamp(since),))
+
+    def deny(self, digest: bytes, approver: str, reason: str, at: datetime) -> None:
+        """Record a denial; votes and approval are void from now on."""
+        with self._database.transaction():
+            for table in ("vote", "approval"):
+                self._database.write(f"DELETE FROM {table} WHERE digest = ?", (digest,))  # noqa: S608 (constant names)
+            self._database.write(
+                "INSERT INTO denial (digest, approver, reason, denied_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                (digest, approver, reason, stamp(at)),
+            )
+
+    def denial_reason(self, digest: bytes) -> str:
+        """What the person who denied wrote."""
+        return self._database.only(str, "SELECT reason FROM denial WHERE digest = ?", (digest,))
+
+    def denial(self, digest: bytes) -> Denial | None:
+        """The denial; None: nobody denied."""
+        return self._database.first(Denial, "SELECT * FROM denial WHERE digest = ?", (digest,))
+
+    def denial_told(self, digest: bytes) -> None:
+        """The miner knows of the denial."""
+        self._database.write("UPDATE denial SET sent = 1 WHERE digest = ?", (digest,))
 
     # ---- countersignatures
 
@@ -260,19 +327,7 @@ class DecisionStore:
 
     def review(self, digest: bytes) -> Review | None:
         """What is known of a release that waits; None: nothing does."""
-        rows = self._database.rows(
-            "SELECT manifest_sha256, fetched, body, signature, certificate, sent FROM review WHERE digest = ?",
-            (digest,),
-        )
-        if not rows:
-            return None
-        manifest, fetched, body, signature, certificate, sent = rows[0]
-        signed = None
-        if isinstance(body, bytes) and isinstance(signature, bytes) and isinstance(certificate, bytes):
-            signed = (body, signature, certificate)
-        return Review(
-            manifest_sha256=cast("bytes", manifest), fetched=bool(fetched), countersignature=signed, sent=bool(sent)
-        )
+        return self._database.first(Review, "SELECT * FROM review WHERE digest = ?", (digest,))
 
     def fetched(self, digest: bytes, *, here: bool = True) -> None:
         """The release is in the state directory, or is not there any more."""

@@ -164,7 +164,7 @@ def ask_again(node: Node, record: StudyRecord, why: str) -> None:
     event = Event(what=What.APPROVAL_VOID, who=DAEMON, study=record.digest, study_id=record.study_id, detail=why)
     with node.site.database.transaction():
         node.site.audit.record(event, node.clock())
-        node.site.state.disapprove(record.digest, votes=True)
+        node.site.decisions.disapprove(record.digest, votes=True)
         node.site.state.show(record.digest, f"{WAITS_AGAIN}: {why}", at=node.clock())
     _log.warning("study '%s' waits for a new approval: %s", record.study_id, why)
 

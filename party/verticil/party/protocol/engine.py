@@ -27,8 +27,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.blinding import BlindingState
+from verticil.party.policy.approval import AUTOMATIC
 from verticil.party.policy.by_rule import approve_by_rule
-from verticil.party.policy.voting import AUTOMATIC
 from verticil.party.protocol.context import DatasetCache, Node
 from verticil.party.protocol.planning import (
     REST,

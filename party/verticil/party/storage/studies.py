@@ -148,14 +148,6 @@ class Heartbeat:
     problem: str
 
 
-class Denial(NamedTuple):
-    """Who denied, why, and when."""
-
-    approver: str
-    reason: str
-    denied_at: str
-
-
 class _Failure(NamedTuple):
     code: str
     message: str
@@ -326,40 +318,6 @@ class PartyState:
     def agreed(self, effective_digest: bytes) -> StudyRecord | None:
         """The study that is carried out under this effective digest."""
         return next(iter(self._found("length(s.effective) > 0 AND s.effective_digest = ?", effective_digest)), None)
-
-    # ---- the people's decisions
-
-    def approve(self, digest: bytes, body: bytes, at: datetime) -> None:
-        """Record the approval; it takes the place of an earlier one."""
-        self._database.write("INSERT OR REPLACE INTO approval VALUES (?, ?, ?)", (digest, body, stamp(at)))
-
-    def disapprove(self, digest: bytes, *, votes: bool = False) -> None:
-        """Forget an approval that nobody else has and that does not hold any more; with `votes` those that made it, too."""
-        with self._database.transaction():
-            for table in ("approval", "vote") if votes else ("approval",):
-                self._database.write(f"DELETE FROM {table} WHERE digest = ?", (digest,))  # noqa: S608 (constant names)
-
-    def deny(self, digest: bytes, approver: str, reason: str, at: datetime) -> None:
-        """Record a denial; votes and approval are void from now on."""
-        with self._database.transaction():
-            for table in ("vote", "approval"):
-                self._database.write(f"DELETE FROM {table} WHERE digest = ?", (digest,))  # noqa: S608 (constant names)
-            self._database.write(
-                "INSERT INTO denial (digest, approver, reason, denied_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (digest, approver, reason, stamp(at)),
-            )
-
-    def denial_reason(self, digest: bytes) -> str:
-        """What the person who denied wrote."""
-        return self._database.only(str, "SELECT reason FROM denial WHERE digest = ?", (digest,))
-
-    def denial(self, digest: bytes) -> Denial | None:
-        """The denial; None: nobody denied."""
-        return self._database.first(Denial, "SELECT * FROM denial WHERE digest = ?", (digest,))
-
-    def denial_told(self, digest: bytes) -> None:
-        """The miner knows of the denial."""
-        self._database.write("UPDATE denial SET sent = 1 WHERE digest = ?", (digest,))
 
     # ---- what the daemon did
 

@@ -358,12 +358,12 @@ def _decisions(site: Site, record: StudyRecord) -> tuple[Decision, ...]:
 
     for vote in site.decisions.votes(record.digest):
         signed = "signed with the approver's key" if vote.signature else "for the site, without a key of their own"
-        decided("yes", vote.approver, f"{vote.at:%Y-%m-%dT%H:%M:%SZ}", signed)
+        decided("yes", vote.approver, vote.at, signed)
     if record.approval is not None:
         given = parse_approval(record.approval)
         note = f"valid until {given.expires}; needs at least {given.minimum_common_records:,} common people"
         decided("approved", given.approver, f"{given.approved_at:%Y-%m-%dT%H:%M:%SZ}", note)
-    if (denial := site.state.denial(record.digest)) is not None:
+    if (denial := site.decisions.denial(record.digest)) is not None:
         decided("denied", denial[0], denial[2], denial[1])
     review = site.decisions.review(record.digest)
     if review is not None:

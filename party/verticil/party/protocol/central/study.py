@@ -22,7 +22,7 @@ from typing import ClassVar, Final, cast
 from verticil.party.audit.log import What
 from verticil.party.dataset.linkage import check_own_size
 from verticil.party.policy import approval
-from verticil.party.policy.voting import AUTOMATIC
+from verticil.party.policy.approval import AUTOMATIC
 from verticil.party.protocol.central import review
 from verticil.party.protocol.central.alignment import CentralContext, Linker, Pseudonyms, Ring, RowOrder
 from verticil.party.protocol.central.plan import Step, plan
@@ -152,10 +152,10 @@ class CentralStudy(StudyRun):
         await asyncio.to_thread(clear)
 
     async def _tell_denial(self, record: StudyRecord) -> None:
-        reason = await asyncio.to_thread(self.site.state.denial_reason, record.digest)
+        reason = await asyncio.to_thread(self.site.decisions.denial_reason, record.digest)
         report = coordinator_pb2.ReportRequest(study_digest=record.digest, denial=coordinator_pb2.Denial(reason=reason))
         await self.coordinator.report(report)
-        await asyncio.to_thread(self.site.state.denial_told, record.digest)
+        await asyncio.to_thread(self.site.decisions.denial_told, record.digest)
 
     async def _tell_failure(self, record: StudyRecord) -> None:
         await asyncio.to_thread(self.drop_data)

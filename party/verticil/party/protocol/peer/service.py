@@ -249,7 +249,7 @@ class Answers:
         if (revoked := self._site.revocations.get(record.digest)) is not None:
             return Refusal("STUDY_WITHDRAWN", f"revoked by '{self._site.config.name}': {revoked.reason}")
         if record.denial_sent is not None:
-            return Refusal("STUDY_DENIED", f"denied: {self._site.state.denial_reason(record.digest)}")
+            return Refusal("STUDY_DENIED", f"denied: {self._site.decisions.denial_reason(record.digest)}")
         if record.failure is not None:
             return outward(record.failure)
         if state is State.EXPIRED or proposal.expired(self._node.clock().date()):
