@@ -47,7 +47,7 @@ from verticil.shared.release.statement import software_text
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.transport.authorization import ROLES
-from verticil.shared.transport.client import Connection, GrpcControl, GrpcCoordinator, GrpcPeer, dial_peer
+from verticil.shared.transport.client import Connection, GrpcControl, GrpcCoordinator, GrpcPeer
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
 from verticil.shared.transport.interface import Control, Coordinator, Peer, bind
 from verticil.shared.transport.server import RpcServer
@@ -269,7 +269,9 @@ class Stage:
         if service.startswith("Peer of "):
             there = service.removeprefix("Peer of ")
             identity = Identity(federation="faults", role=Role.PARTY, name=there)
-            connection = dial_peer(f"127.0.0.1:{self._ports[there]}", credentials(self.peers, caller), identity)
+            connection = Connection(
+                f"127.0.0.1:{self._ports[there]}", credentials(self.peers, caller), expected=identity
+            )
             line: Any = GrpcPeer(connection)
         else:
             connection = Connection(f"127.0.0.1:{self._ports['miner']}", credentials(self.central, caller))

@@ -29,7 +29,7 @@ from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import Credentials, certificate_sha256, load_credentials, read_certificates
 from verticil.shared.transport.chunks import CHUNK_LIMIT, STREAM_LIMIT
-from verticil.shared.transport.client import GrpcPeer, dial_peer
+from verticil.shared.transport.client import Connection, GrpcPeer
 from verticil.shared.transport.errors_on_wire import retriable
 from verticil.shared.transport.fetch import fetch_bytes, fetch_file, send_parts
 from verticil.shared.transport.in_memory import InMemoryPeer
@@ -142,7 +142,7 @@ async def serving(credentials: Credentials) -> AsyncIterator[tuple[str, Party]]:
 
 @contextlib.asynccontextmanager
 async def dialled(address: str, credentials: Credentials, who: Identity = BOB) -> AsyncIterator[GrpcPeer]:
-    peer = GrpcPeer(dial_peer(address, credentials, who, idle_timeout_seconds=5))
+    peer = GrpcPeer(Connection(address, credentials, expected=who, idle_timeout_seconds=5))
     try:
         yield peer
     finally:

@@ -19,7 +19,7 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import load_credentials
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.client import GrpcPeer, dial_peer
+from verticil.shared.transport.client import Connection, GrpcPeer
 from verticil.wire.v1 import peer_pb2
 
 
@@ -41,7 +41,7 @@ def credentials_of(folder: Path, name: str) -> Any:
 async def answer(peers: Any, credentials: Any, ask: Callable[[GrpcPeer], Any], *, expect: str = "clinic") -> str:
     """The code of the refusal, or "answered"."""
     identity = Identity(federation="trial", role=Role.PARTY, name=expect)
-    peer = GrpcPeer(dial_peer(peers.addresses["clinic"], credentials, identity, idle_timeout_seconds=10))
+    peer = GrpcPeer(Connection(peers.addresses["clinic"], credentials, expected=identity, idle_timeout_seconds=10))
     try:
         reply = ask(peer)
         if hasattr(reply, "__aiter__"):

@@ -20,7 +20,7 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
 import grpc
@@ -37,6 +37,7 @@ from verticil.shared.transport.channel import ReloadingChannel, diagnose, served
 from verticil.shared.transport.errors_on_wire import interpreted, told_in
 from verticil.shared.transport.interface import (
     MESSAGE_LIMIT,
+    AnyMethod,
     Calls,
     Control,
     Coordinator,
@@ -124,15 +125,16 @@ def client_channel(
 
 
 class Connection:
-    """A channel to one peer, with deadlines and our errors.
+    """A channel to one peer, with deadlines and our errors. With `expected` it reaches that node and no other: any other node at
+    the address is refused before it gets a request.
 
     Args:
         endpoint: host:port.
         credentials: ours, read once or followed.
         idle_timeout_seconds: a stream that makes no progress for so long has failed.
-        server_name: name that the server's certificate must carry; the endpoint's host when absent.
+        server_name: name that the server's certificate must carry; the expected node's, or the endpoint's host, when absent.
+        expected: who must be there; absent: the node whose certificate is for the endpoint's host.
         revocations: the deny-list by which the server's certificate is refused.
-        expected: who must be there, for messages (`dial_peer`); that it is, `server_name` ensures.
 
     Attributes:
         channel: for making calls of the wire contract, and for nothing else.
@@ -148,6 +150,8 @@ class Connection:
         expected: Identity | None = None,
         revocations: Revocations = EMPTY_DENY_LIST,
     ) -> None:
+        if server_name is None and expected is not None:
+            server_name = peer_host(expected)
         self._line = ReloadingChannel(
             credentials,
             revocations,
@@ -299,33 +303,6 @@ class Connection:
         return interpreted(error, self._peer) if told is None else told
 
 
-def dial_peer(
-    address: str,
-    credentials: CredentialSource,
-    identity: Identity,
-    *,
-    idle_timeout_seconds: float = 120.0,
-    revocations: Revocations = EMPTY_DENY_LIST,
-) -> Connection:
-    """A connection that reaches one node and no other: any other node at the address is refused before it gets a request.
-
-    Args:
-        address: host:port, as federation.toml says.
-        credentials: ours.
-        identity: the node that is meant.
-        idle_timeout_seconds: a stream that makes no progress for so long has failed.
-        revocations: the deny-list by which its certificate is refused.
-    """
-    return Connection(
-        address,
-        credentials,
-        idle_timeout_seconds=idle_timeout_seconds,
-        server_name=peer_host(identity),
-        expected=identity,
-        revocations=revocations,
-    )
-
-
 async def _each(messages: Iterable[Q] | AsyncIterable[Q]) -> AsyncGenerator[Q, None]:
     if isinstance(messages, AsyncIterable):
         async for message in messages:
@@ -348,29 +325,17 @@ class _Grpc(Calls):
 
     async def unary(self, method: Unary[Q, R], request: Q) -> R:
         """See `Calls.unary`."""
-        call: grpc.aio.UnaryUnaryMultiCallable[Q, R] = self._connection.channel.unary_unary(
-            method.path,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.reply.FromString,
-        )
+        call: grpc.aio.UnaryUnaryMultiCallable[Q, R] = _described(self._connection.channel.unary_unary, method)
         return await self._connection.unary(call, request, timeout_seconds=method.deadline(request))
 
     async def send(self, method: Upload[Q, R], requests: Messages[Q]) -> R:
         """See `Calls.send`."""
-        call: grpc.aio.StreamUnaryMultiCallable[Q, R] = self._connection.channel.stream_unary(
-            method.path,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.reply.FromString,
-        )
+        call: grpc.aio.StreamUnaryMultiCallable[Q, R] = _described(self._connection.channel.stream_unary, method)
         return await self._connection.send(call, requests)
 
     async def receive(self, method: Download[Q, R], request: Q) -> AsyncGenerator[R, None]:
         """See `Calls.receive`."""
-        call: grpc.aio.UnaryStreamMultiCallable[Q, R] = self._connection.channel.unary_stream(
-            method.path,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.reply.FromString,
-        )
+        call: grpc.aio.UnaryStreamMultiCallable[Q, R] = _described(self._connection.channel.unary_stream, method)
         async with contextlib.aclosing(self._connection.receive(call, request)) as replies:
             async for reply in replies:
                 yield reply
@@ -378,6 +343,15 @@ class _Grpc(Calls):
     async def close(self) -> None:
         """Close the connection. Repeatable."""
         await self._connection.close()
+
+
+def _described(make: Callable[..., T], method: AnyMethod) -> T:
+    """A channel's method for what the interface describes."""
+    return make(
+        method.path,
+        request_serializer=method.request.SerializeToString,
+        response_deserializer=method.reply.FromString,
+    )
 
 
 class GrpcCoordinator(_Grpc, Coordinator):
@@ -389,4 +363,4 @@ class GrpcControl(_Grpc, Control):
 
 
 class GrpcPeer(_Grpc, Peer):
-    """`Peer` over gRPC (`verticil.shared.transport.client.dial_peer`)."""
+    """`Peer` over gRPC (a connection to the expected party)."""

@@ -24,7 +24,7 @@ from verticil.shared.errors import Misuse, PeerFault, VerticilError, from_code
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import CredentialSource, check_serves
 from verticil.shared.transport.authorization import EMPTY_DENY_LIST, RefusedCall, Revocations
-from verticil.shared.transport.client import GrpcPeer, dial_peer
+from verticil.shared.transport.client import Connection, GrpcPeer
 from verticil.shared.transport.errors_on_wire import shown
 from verticil.shared.transport.interface import Peer, Service, bind
 from verticil.shared.transport.metrics import Metrics
@@ -109,11 +109,11 @@ class GrpcNetwork:
         identity = Identity(federation=self._federation.name, role=Role.PARTY, name=name)
         timeout = self._federation.idle_timeout_seconds
         return GrpcPeer(
-            dial_peer(
+            Connection(
                 address,
                 self._credentials,
-                identity,
                 idle_timeout_seconds=timeout,
+                expected=identity,
                 revocations=self._revocations,
             )
         )
