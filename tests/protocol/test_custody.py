@@ -72,11 +72,9 @@ seed = 1
 
 
 class IdleLearning:
-    async def run(self, job: Any, progress: Any) -> None:
+    async def run(self, job: Any, progress: Any) -> bytes:
         await asyncio.Event().wait()
-
-    async def search(self, job: Any, progress: Any) -> bytes:
-        raise NotImplementedError
+        raise AssertionError
 
 
 class Federation:

@@ -76,14 +76,11 @@ recipients = ["miner"]
 class IdleLearning:
     """Learning is not this test's matter: the study stays where the last unit has arrived."""
 
-    async def run(self, job, progress) -> None:
+    async def run(self, job, progress) -> bytes:
         """Wait until cancelled."""
         del job, progress
         await asyncio.Event().wait()
-
-    async def search(self, job, progress) -> bytes:
-        """There is no structure to search here."""
-        raise NotImplementedError
+        raise AssertionError
 
 
 class Wire:

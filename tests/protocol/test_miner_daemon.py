@@ -108,7 +108,7 @@ async def test_it_answers_while_searches_take_all_processors(
     searching = [asyncio.Event(), asyncio.Event()]
     jobs = [
         asyncio.create_task(
-            executor.search(
+            executor.run(
                 StructureJob(
                     effective=canonical.to_bytes(study),
                     scores={party: [10**8] * len(scored_pairs(study, party)) for party in study.parties},

@@ -292,15 +292,13 @@ async def test_a_process_of_its_own_finds_the_same_as_a_thread(tmp_path: Path) -
     )
     assert job_from(encode(job)) == job
     stages: list[tuple[str, int]] = []
-    spawned = await SpawnedLearning(tmp_path / "cache").search(
-        job, lambda stage, percent: stages.append((stage, percent))
-    )
-    assert spawned == await InlineLearning(clock=lambda: NOW).search(job, lambda _stage, _percent: None)
+    spawned = await SpawnedLearning(tmp_path / "cache").run(job, lambda stage, percent: stages.append((stage, percent)))
+    assert spawned == await InlineLearning(clock=lambda: NOW).run(job, lambda _stage, _percent: None)
     assert {stage for stage, _ in stages} == {"searching"}
     greedy = make_study(method="greedy")
     bad = dataclasses.replace(job, effective=canonical.to_bytes(greedy))
     with pytest.raises(VerticilError, match="'greedy' needs tables of whole families"):
-        await InlineLearning(clock=lambda: NOW).search(bad, lambda _stage, _percent: None)
+        await InlineLearning(clock=lambda: NOW).run(bad, lambda _stage, _percent: None)
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------------------
@@ -381,7 +379,7 @@ async def test_a_restart_after_every_step_leads_to_the_same_structure(trial: Tri
     job = StructureJob(
         effective=canonical.to_bytes(study), scores={party: tuple(scores_of(study, party)) for party in PARTIES}
     )
-    undisturbed = await InlineLearning(clock=lambda: NOW).search(job, lambda _stage, _percent: None)
+    undisturbed = await InlineLearning(clock=lambda: NOW).run(job, lambda _stage, _percent: None)
     assert trial.structure(study, reply).body == undisturbed
 
 
@@ -392,10 +390,7 @@ class Scripted:
         self.script = list(script)
         self.begun = 0
 
-    async def run(self, job: LearningJob, progress: Progress) -> None:
-        raise NotImplementedError
-
-    async def search(self, job: StructureJob, progress: Progress) -> bytes:
+    async def run(self, job: LearningJob | StructureJob, progress: Progress) -> bytes:
         self.begun += 1
         if self.script:
             item = self.script.pop(0)
@@ -403,7 +398,7 @@ class Scripted:
                 raise item
             item.set()
             await asyncio.Event().wait()
-        return await InlineLearning(clock=lambda: NOW).search(job, progress)
+        return await InlineLearning(clock=lambda: NOW).run(job, progress)
 
 
 async def test_leaving_while_a_search_runs_stops_it_and_the_next_start_begins_anew(trial: Trial) -> None:

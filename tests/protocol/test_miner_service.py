@@ -757,14 +757,11 @@ class Unreliable:
     def __init__(self, deaths: int, clock: Callable[[], dt.datetime]) -> None:
         self.deaths, self.inner = deaths, InlineLearning(clock=clock)
 
-    async def run(self, job: LearningJob, progress: Progress) -> None:
+    async def run(self, job: LearningJob | StructureJob, progress: Progress) -> bytes:
         if self.deaths:
             self.deaths -= 1
             raise WorkerDied(-9)
-        await self.inner.run(job, progress)
-
-    async def search(self, job: StructureJob, progress: Progress) -> bytes:
-        return await self.inner.search(job, progress)
+        return await self.inner.run(job, progress)
 
 
 @pytest.mark.parametrize(("deaths", "end"), [(2, State.PUBLISHED), (3, State.FAILED)])
@@ -954,9 +951,9 @@ async def test_leaving_while_a_process_learns_kills_it_and_the_next_start_learns
     started = asyncio.Event()
 
     class Watched(SpawnedLearning):
-        async def run(self, job: LearningJob, progress: Progress) -> None:
+        async def run(self, job: LearningJob | StructureJob, progress: Progress) -> bytes:
             started.set()
-            await super().run(job, progress)
+            return await super().run(job, progress)
 
     federation.executor = Watched(tmp_path / "cache")
     federation.node = federation.make()

@@ -1122,9 +1122,9 @@ async def test_a_learned_structure_comes_from_scores_alone(make, tmp_path):
     may_search = asyncio.Event()
 
     class Held(InlineLearning):
-        async def search(self, job, progress):
+        async def run(self, job, progress):
             await may_search.wait()
-            return await super().search(job, progress)
+            return await super().run(job, progress)
 
     async with MinerNode(
         tmp_path / "miner",

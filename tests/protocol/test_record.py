@@ -78,14 +78,11 @@ seed = 1
 class IdleLearning:
     """Learning is not this test's matter."""
 
-    async def run(self, job: LearningJob, progress: Progress) -> None:
+    async def run(self, job: LearningJob | StructureJob, progress: Progress) -> bytes:
         """Wait until cancelled."""
         del job, progress
         await asyncio.Event().wait()
-
-    async def search(self, job: StructureJob, progress: Progress) -> bytes:
-        """There is no structure to search here."""
-        raise NotImplementedError
+        raise AssertionError
 
 
 class Line(InMemoryCoordinator):

@@ -171,15 +171,15 @@ async def test_a_search_from_scores_goes_on_too(tmp_path: Path, caplog: pytest.L
         checkpoint_seconds=0.05,
     )
     assert job_from(encode(job)) == job
-    whole = await executor.search(dataclasses.replace(job, checkpoint=None), lambda _stage, _percent: None)
-    running = asyncio.create_task(executor.search(job, once(job, lambda: running.cancel(), share=20)))
+    whole = await executor.run(dataclasses.replace(job, checkpoint=None), lambda _stage, _percent: None)
+    running = asyncio.create_task(executor.run(job, once(job, lambda: running.cancel(), share=20)))
     with pytest.raises(asyncio.CancelledError):
         await running
     assert 600 <= generation(job) < 3000
     caplog.clear()
-    assert await executor.search(job, lambda _stage, _percent: None) == whole
+    assert await executor.run(job, lambda _stage, _percent: None) == whole
     assert "the search goes on from its checkpoint" in caplog.text
     other = dataclasses.replace(job, scores={**scores, "north": tuple(s + 1 for s in scores["north"])})
     caplog.clear()
-    await executor.search(other, lambda _stage, _percent: None)
+    await executor.run(other, lambda _stage, _percent: None)
     assert "the checkpoint is not used: it is of another search; the search begins anew" in caplog.text

@@ -109,14 +109,11 @@ recipients = ["miner"]
 class IdleLearning:
     """Learning is not this test's matter: the study stays where the last unit has arrived."""
 
-    async def run(self, job: LearningJob, progress: Progress) -> None:
+    async def run(self, job: LearningJob | StructureJob, progress: Progress) -> bytes:
         """Wait until cancelled."""
         del job, progress
         await asyncio.Event().wait()
-
-    async def search(self, job: StructureJob, progress: Progress) -> bytes:
-        """There is no structure to search here."""
-        raise NotImplementedError
+        raise AssertionError
 
 
 class Wire:

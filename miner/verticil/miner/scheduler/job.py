@@ -109,6 +109,24 @@ def job_from(line: bytes) -> LearningJob | StructureJob:
     return read(StructureJob, table) if table.raw("kind") == "structure" else read(LearningJob, table)
 
 
+def do_job(
+    job: LearningJob | StructureJob,
+    *,
+    progress: Progress,
+    cancelled: Callable[[], bool],
+    clock: Callable[[], dt.datetime],
+) -> bytes:
+    """Do a job; arguments and errors as of `learn_and_write` and `search_structure`.
+
+    Returns:
+        The structure's canonical bytes; empty after learning.
+    """
+    if isinstance(job, StructureJob):
+        return search_structure(job, progress=progress, cancelled=cancelled)
+    learn_and_write(job, progress=progress, cancelled=cancelled, clock=clock)
+    return b""
+
+
 def _open_column(column: ColumnFile, n_codes: int, name: str) -> Codes:
     try:
         with column.path.open("rb") as file:

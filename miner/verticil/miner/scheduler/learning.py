@@ -20,13 +20,11 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final, Protocol, cast
 
-from verticil.miner.scheduler.job import LearningJob, Progress, StructureJob, learn_and_write, search_structure
+from verticil.miner.scheduler.job import LearningJob, Progress, StructureJob, do_job
 from verticil.shared.errors import PeerFault, from_code
 from verticil.shared.record import encode
-
-R = TypeVar("R")
 
 _log: Final = logging.getLogger(__name__)
 _WORKER: Final = "verticil.miner.scheduler.worker"
@@ -52,28 +50,15 @@ class WorkerDied(Exception):
 class Executor(Protocol):
     """Runs learning jobs and searches."""
 
-    async def run(self, job: LearningJob, progress: Progress) -> None:
+    async def run(self, job: LearningJob | StructureJob, progress: Progress) -> bytes:
         """Run a job to its end. Cancel the task that awaits it to stop it.
 
         Args:
-            job: what to learn.
-            progress: called on the event loop.
-
-        Raises:
-            VerticilError: what the job reported.
-            WorkerDied: it ended without a word.
-        """
-        ...
-
-    async def search(self, job: StructureJob, progress: Progress) -> bytes:
-        """Search a structure from scores. Cancel the task that awaits it to stop it.
-
-        Args:
-            job: what to search.
+            job: what to learn, or to search.
             progress: called on the event loop.
 
         Returns:
-            The structure's canonical bytes.
+            The canonical bytes of the structure that was searched; empty after learning.
 
         Raises:
             VerticilError: what the job reported.
@@ -92,20 +77,8 @@ class InlineLearning:
     def __init__(self, *, clock: Callable[[], dt.datetime]) -> None:
         self._clock = clock
 
-    async def run(self, job: LearningJob, progress: Progress) -> None:
+    async def run(self, job: LearningJob | StructureJob, progress: Progress) -> bytes:
         """See `Executor.run`."""
-        await self._in_a_thread(
-            lambda tell, stopped: learn_and_write(job, progress=tell, cancelled=stopped, clock=self._clock), progress
-        )
-
-    async def search(self, job: StructureJob, progress: Progress) -> bytes:
-        """See `Executor.search`."""
-        return await self._in_a_thread(
-            lambda tell, stopped: search_structure(job, progress=tell, cancelled=stopped), progress
-        )
-
-    @staticmethod
-    async def _in_a_thread(work: Callable[[Progress, Callable[[], bool]], R], progress: Progress) -> R:
         loop = asyncio.get_running_loop()
         stop = threading.Event()
 
@@ -113,7 +86,9 @@ class InlineLearning:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(progress, stage, percent)
 
-        running = asyncio.ensure_future(asyncio.to_thread(work, tell, stop.is_set))
+        running = asyncio.ensure_future(
+            asyncio.to_thread(do_job, job, progress=tell, cancelled=stop.is_set, clock=self._clock)
+        )
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -137,13 +112,8 @@ class SpawnedLearning:
         self._slots = asyncio.Semaphore(processes)
         self._memory_bytes = memory_bytes
 
-    async def run(self, job: LearningJob, progress: Progress) -> None:
+    async def run(self, job: LearningJob | StructureJob, progress: Progress) -> bytes:
         """See `Executor.run`."""
-        async with self._slots:
-            await self._run(encode(job), progress)
-
-    async def search(self, job: StructureJob, progress: Progress) -> bytes:
-        """See `Executor.search`."""
         async with self._slots:
             return bytes.fromhex(await self._run(await asyncio.to_thread(encode, job), progress))
 

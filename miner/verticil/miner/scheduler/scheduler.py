@@ -65,7 +65,6 @@ class Conductor:
         presence: progress to forget at a study's end.
         executor: runs learning jobs.
         signer: signs releases.
-        authority: certificate of the federation's authority, PEM.
         randomized_days: days after publication until the randomized columns are deleted.
         simulation: releases say that everything ran on one machine.
         seed_derived: releases say that the parties' secrets come from a seed.
@@ -80,7 +79,6 @@ class Conductor:
         executor: Executor,
         *,
         signer: Signer,
-        authority: bytes,
         randomized_days: int,
         simulation: bool = False,
         seed_derived: bool = False,
@@ -92,7 +90,7 @@ class Conductor:
         self._presence = presence
         self._executor = executor
         self._signer = signer
-        self._authority = authority
+        self._authority = session.authority
         self._retention = Retention(session, randomized_days=randomized_days)
         self._simulation = simulation
         self._seed_derived = seed_derived

@@ -82,13 +82,9 @@ class _ForTheMiner(logging.Handler):
 
 def _do(line: bytes, report: Callable[[str, int], None], cancelled: Callable[[], bool]) -> str:
     """Do the job of this line; the bytes that it returns, hexadecimal."""
-    from verticil.miner.scheduler.job import StructureJob, job_from, learn_and_write, search_structure
+    from verticil.miner.scheduler.job import do_job, job_from
 
-    job = job_from(line)
-    if isinstance(job, StructureJob):
-        return search_structure(job, progress=report, cancelled=cancelled).hex()
-    learn_and_write(job, progress=report, cancelled=cancelled, clock=lambda: dt.datetime.now(dt.UTC))
-    return ""
+    return do_job(job_from(line), progress=report, cancelled=cancelled, clock=lambda: dt.datetime.now(dt.UTC)).hex()
 
 
 def main() -> int:

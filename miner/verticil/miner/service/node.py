@@ -119,21 +119,12 @@ class MinerNode:
             presence,
             executor,
             signer=signer,
-            authority=authority,
             randomized_days=randomized_days,
             simulation=simulation,
             seed_derived=seed_derived,
             keep=self.certificates.keep,
         )
-        self.scores = Scores(
-            self.catalogue.scores,
-            executor,
-            self.changes,
-            sign=self.session.sign,
-            clock=self.session.clock,
-            checkpoints=self.store.searches,
-        )
-
+        self.scores = Scores(self.session, executor, self.changes)
         self.relay = Relay(self.changes, max_bytes=limits.max_relay_bytes, monotonic=monotonic)
 
         def serving(leases: Presence) -> Coordinator:

@@ -20,15 +20,13 @@ import hashlib
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from verticil.miner.rules.leases import Changes
+from verticil.miner.rules.session import Session
 from verticil.miner.scheduler.job import StructureJob
 from verticil.miner.scheduler.learning import Executor, WorkerDied
-from verticil.miner.storage.records import Failure, ScoredStudy, StoredSignature
-from verticil.miner.storage.scores import ScoreTable
+from verticil.miner.storage.records import Failure, ScoredStudy
 from verticil.miner.storage.store import remove_durably
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.study import canonical
@@ -55,30 +53,18 @@ class Scores:
     """Takes scores, has structures searched, tells them.
 
     Args:
-        table: durable facts.
+        session: facts, files, the clock, and the signature of structures. A checkpoint is removed when its search has ended.
         executor: runs searches.
         changes: wakes those who wait, and is told of changes.
-        sign: signs structures.
-        clock: UTC now.
-        checkpoints: folder for the checkpoints of searches; a file there is removed when its search has ended.
     """
 
-    def __init__(
-        self,
-        table: ScoreTable,
-        executor: Executor,
-        changes: Changes,
-        *,
-        sign: Callable[[bytes], StoredSignature],
-        clock: Callable[[], dt.datetime],
-        checkpoints: Path,
-    ) -> None:
-        self._checkpoints = checkpoints
-        self._table = table
+    def __init__(self, session: Session, executor: Executor, changes: Changes) -> None:
+        self._checkpoints = session.store.searches
+        self._table = session.catalogue.scores
         self._executor = executor
         self._changes = changes
-        self._sign = sign
-        self._clock = clock
+        self._sign = session.sign
+        self._clock = session.clock
         self._studies: OrderedDict[bytes, Study] = OrderedDict()
         self._lock = threading.Lock()
         self._jobs: dict[bytes, asyncio.Task[None]] = {}
@@ -268,7 +254,7 @@ class Scores:
         job = await asyncio.to_thread(prepare)
         if job is None:
             return
-        body = await self._executor.search(job, lambda _stage, _percent: None)
+        body = await self._executor.run(job, lambda _stage, _percent: None)
         await asyncio.to_thread(keep, job, body)
         _log.info("study %s: structure found", digest.hex())
 
